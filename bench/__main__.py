@@ -1,8 +1,10 @@
-"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; each figure is written to a file at once.
+"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; each
+figure is written to a file at once.
 
     python -m bench [--rounds 5] [--scale 1.0] [--only 'throughput|latency|…'] [--out RESULTS.jsonl]
 
-`bench.report` writes the page. Compare figures of one run only: the machine is shared. `--scale` shortens all measurements; the page reports it.
+`bench.report` writes the page. Compare figures of one run only: the machine is shared. `--scale`
+shortens all measurements; the page reports it.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Bench:
     filled_topics: set[str] = field(default_factory=set)
 
     def measure(self, section: str, who: str, number: int, figures: Callable[[], Figures]) -> None:
-        """Measure and write the row; a failure is written with its reason, and the other measurements continue."""
+        """Measure and write the row; a failure is written with its reason, and the other
+        measurements continue.
+        """
         try:
             row = figures()
         except Exception as error:
@@ -64,7 +68,11 @@ class Bench:
         row = {"section": section, "who": who, "round": number} | row
         with self.out.open("ab") as out:
             out.write(orjson.dumps(row) + b"\n")
-        figures_text = {name: round(figure, 2) if isinstance(figure, float) else figure for name, figure in row.items() if not isinstance(figure, dict)}
+        figures_text = {
+            name: round(figure, 2) if isinstance(figure, float) else figure
+            for name, figure in row.items()
+            if not isinstance(figure, dict)
+        }
         console.print(" ".join(f"{name}={value}" for name, value in figures_text.items()))
 
     def count(self, records: int) -> int:
@@ -84,7 +92,9 @@ class Bench:
             self.filled_topics.add(name)
         return name
 
-    def contenders(self, number: int, label: str, filled: str = "") -> Iterator[tuple[Contender, str]]:
+    def contenders(
+        self, number: int, label: str, filled: str = ""
+    ) -> Iterator[tuple[Contender, str]]:
         """Both with an empty destination and the topic that they copy: `filled`, or a new one each.
 
         The first one alternates with the round, because the second one finds a warm page cache.
@@ -106,7 +116,12 @@ class Bench:
             filled = self.topic(kind, records)
             for number in range(self.rounds):
                 for contender, topic in self.contenders(number, section, filled):
-                    self.measure(section, contender.name, number, partial(measure_row, self.testbed, contender, records, topic))
+                    self.measure(
+                        section,
+                        contender.name,
+                        number,
+                        partial(measure_row, self.testbed, contender, records, topic),
+                    )
 
     def latency(self) -> None:
         """At a low and at a high rate, reo and MirrorMaker 2 in turn."""
@@ -114,15 +129,40 @@ class Bench:
             section = f"latency at {rate:,} records/s"
             for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
                 for contender, topic in self.contenders(number, section):
-                    self.measure(section, contender.name, number,
-                                 partial(latency.measure_latency, self.testbed, contender, topic, rate, self.seconds(40), PARTITIONS))
+                    self.measure(
+                        section,
+                        contender.name,
+                        number,
+                        partial(
+                            latency.measure_latency,
+                            self.testbed,
+                            contender,
+                            topic,
+                            rate,
+                            self.seconds(40),
+                            PARTITIONS,
+                        ),
+                    )
 
     def catch_up(self) -> None:
         """After a stop of a minute, reo and MirrorMaker 2 in turn."""
         stop_s = self.seconds(60)
         section = f"catching up after {stop_s} s at {CATCH_UP_RATE:,} records/s"
         for contender, topic in self.contenders(0, section) if self.only.search(section) else ():
-            self.measure(section, contender.name, 0, partial(latency.measure_catch_up, self.testbed, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
+            self.measure(
+                section,
+                contender.name,
+                0,
+                partial(
+                    latency.measure_catch_up,
+                    self.testbed,
+                    contender,
+                    topic,
+                    CATCH_UP_RATE,
+                    stop_s,
+                    PARTITIONS,
+                ),
+            )
 
     def growth(self) -> None:
         """How cost per record grows with partitions, with topics and with workers."""
@@ -132,15 +172,34 @@ class Bench:
                 self._measure_reo(section, [self.topic("100 B", records, partitions)], records)
         for topics in (1, 16):
             if self.only.search(section := f"growth: {topics} topics"):
-                self._measure_reo(section, [self.topic("100 B", records // topics, PARTITIONS, f"-{number}") for number in range(topics)], records)
+                self._measure_reo(
+                    section,
+                    [
+                        self.topic("100 B", records // topics, PARTITIONS, f"-{number}")
+                        for number in range(topics)
+                    ],
+                    records,
+                )
         for workers in (1, 2, 3):
             if self.only.search(section := f"growth: {workers} workers"):
-                self._measure_reo(section, [self.topic("100 B", records)], records, REO_DEDUPLICATOR_WORKERS=str(workers))
+                self._measure_reo(
+                    section,
+                    [self.topic("100 B", records)],
+                    records,
+                    REO_DEDUPLICATOR_WORKERS=str(workers),
+                )
 
     def _measure_reo(self, section: str, topics: list[str], records: int, **settings: str) -> None:
         self.testbed.delete_topics()
         contender = Reo(self.testbed, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
-        self.measure(section, "reo", 0, partial(measure_row, self.testbed, contender, records // len(topics) * len(topics), *topics))
+        self.measure(
+            section,
+            "reo",
+            0,
+            partial(
+                measure_row, self.testbed, contender, records // len(topics) * len(topics), *topics
+            ),
+        )
 
     def limits(self) -> None:
         """Each stage alone; `reo verify` of what they have copied; a bare loop."""
@@ -151,17 +210,44 @@ class Bench:
         for number in range(min(self.rounds, 3)):
             verify = partial(stage_limits.measure_verify, partitions=PARTITIONS)
             for name, work in (  # each reads what the one before it has written
-                    ("stage one alone", stage_limits.measure_stage_one), ("stage two alone", stage_limits.measure_stage_two), ("reo verify", verify)):
-                self.measure(f"limits: {name}", "reo", number, partial(work, self.testbed, topic, f"alone-{number}", records=records))
-            self.measure("limits: bare loop", "confluent-kafka", number, partial(stage_limits.measure_bare_loop, self.testbed, topic, records, PARTITIONS))
+                ("stage one alone", stage_limits.measure_stage_one),
+                ("stage two alone", stage_limits.measure_stage_two),
+                ("reo verify", verify),
+            ):
+                self.measure(
+                    f"limits: {name}",
+                    "reo",
+                    number,
+                    partial(work, self.testbed, topic, f"alone-{number}", records=records),
+                )
+            self.measure(
+                "limits: bare loop",
+                "confluent-kafka",
+                number,
+                partial(stage_limits.measure_bare_loop, self.testbed, topic, records, PARTITIONS),
+            )
 
 
 def describe_machine(options: argparse.Namespace) -> Figures:
     """The machine and the commit; the first row of the results."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (f" --only '{options.only}'" if options.only else "")
-    return {"section": "machine", "cores": os.cpu_count(), "python": platform.python_version(), "linux": platform.release(), "commit": commit, "how": how,
-            "brokers": f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine", "scale": options.scale}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (
+        f" --only '{options.only}'" if options.only else ""
+    )
+    return {
+        "section": "machine",
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "linux": platform.release(),
+        "commit": commit,
+        "how": how,
+        "brokers": (
+            f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine"
+        ),
+        "scale": options.scale,
+    }
 
 
 def main() -> None:
@@ -169,7 +255,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="bench")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--scale", type=float, default=1.0)
-    arguments.add_argument("--only", default="", help="a regular expression over the names of sections")
+    arguments.add_argument(
+        "--only", default="", help="a regular expression over the names of sections"
+    )
     arguments.add_argument("--out", type=Path, default=Path("bench-results.jsonl"))
     options = arguments.parse_args()
     options.out.write_bytes(orjson.dumps(describe_machine(options)) + b"\n")

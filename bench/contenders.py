@@ -1,4 +1,6 @@
-"""The two replicators that are compared: reo, and MirrorMaker 2 with exactly-once; both have the same four methods."""
+"""The two replicators that are compared: reo, and MirrorMaker 2 with exactly-once; both have the
+same four methods.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ class Reo(Contender):
 
     name = "reo"
 
-    def __init__(self, testbed: Testbed, topic: str, label: str, *stages: str, **settings: str) -> None:
-        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": testbed.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": testbed.destination.address,
-                 "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"}
+    def __init__(
+        self, testbed: Testbed, topic: str, label: str, *stages: str, **settings: str
+    ) -> None:
+        there = {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": testbed.source.address,
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": testbed.destination.address,
+            "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic,
+            "REO_APPLICATION": f"reo-{label}",
+        }
         self.service = Service(there | settings, testbed.folder / f"reo-{label}.log", stages)
 
     def start(self) -> None:
@@ -53,13 +61,21 @@ class Reo(Contender):
     def usage(self) -> dict[str, Usage]:
         """By stage."""
         supervisor = [self.service.process.pid] if self.service.process else []
-        kinds = {"stage one, JVM": self.service.processes("java"), "stage one, Python": self.service.processes("replicator"),
-                 "stage two": self.service.processes("deduplicator"), "supervisor": supervisor}
+        kinds = {
+            "stage one, JVM": self.service.processes("java"),
+            "stage one, Python": self.service.processes("replicator"),
+            "stage two": self.service.processes("deduplicator"),
+            "supervisor": supervisor,
+        }
         return {kind: usage_of(processes) for kind, processes in kinds.items()}
 
     def find_failure(self) -> str:
         """An exit code and the end of the log."""
-        return "" if self.service.code is None else f"exit code {self.service.code}: {self.service.log.read_text()[-2000:]}"
+        return (
+            ""
+            if self.service.code is None
+            else f"exit code {self.service.code}: {self.service.log.read_text()[-2000:]}"
+        )
 
 
 class MirrorMakerContender(Contender):
@@ -68,7 +84,13 @@ class MirrorMakerContender(Contender):
     name = "MirrorMaker 2"
 
     def __init__(self, testbed: Testbed, topic: str, label: str) -> None:
-        self.process = MirrorMaker(testbed.folder / f"mm2-{label}", testbed.source.address, testbed.destination.address, topic, label)
+        self.process = MirrorMaker(
+            testbed.folder / f"mm2-{label}",
+            testbed.source.address,
+            testbed.destination.address,
+            topic,
+            label,
+        )
 
     def start(self) -> None:
         """Start the process."""

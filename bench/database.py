@@ -1,6 +1,8 @@
-"""`python -m bench.database [--records 3000000] [--rounds 3]`: stage two alone, from the intermediate topic into a topic and into PostgreSQL, in turn.
+"""`python -m bench.database [--records 3000000] [--rounds 3]`: stage two alone, from the
+intermediate topic into a topic and into PostgreSQL, in turn.
 
-Both on this machine, with records of 100 B. The server is Debian's as it comes (`make postgresql`); it syncs its log to the disk at each commit.
+Both on this machine, with records of 100 B. The server is Debian's as it comes (`make postgresql`);
+it syncs its log to the disk at each commit.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ class PostgresqlTestbed(Testbed):
 
     def count_arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002  (nobody sees anything else)
         """The greatest source offsets: the source has no gaps."""
-        row = self.session.execute("SELECT coalesce(sum((SELECT max(source_offset) + 1 FROM load WHERE partition = p)), 0) FROM generate_series(0, %s) p",
-                                   [PARTITIONS - 1]).fetchone()
+        row = self.session.execute(
+            "SELECT coalesce(sum((SELECT max(source_offset) + 1 FROM load WHERE partition = p)), 0)"
+            " FROM generate_series(0, %s) p",
+            [PARTITIONS - 1],
+        ).fetchone()
         return int(row[0]) if row else 0
 
     def broker_usage(self) -> dict[str, Usage]:
@@ -48,7 +53,9 @@ class PostgresqlTestbed(Testbed):
         return super().broker_usage() | {"PostgreSQL": usage_of([pid, *list_children(pid)])}
 
 
-def measure_stage_two(testbed: Testbed, label: str, records: int, to_tables: PostgresqlTestbed | None = None) -> dict[str, Any]:
+def measure_stage_two(
+    testbed: Testbed, label: str, records: int, to_tables: PostgresqlTestbed | None = None
+) -> dict[str, Any]:
     """The intermediate topic filled by stage one, then read by stage two."""
     testbed.delete_topics()
     settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
@@ -71,12 +78,22 @@ def main() -> None:
         with start_testbed() as testbed:
             testbed.source.create_topic(TOPIC, PARTITIONS)
             fill(testbed.source.address, TOPIC, KINDS["100 B"], options.records, PARTITIONS)
-            tables = PostgresqlTestbed(testbed.folder, testbed.source, testbed.destination, testbed.admin, server)
+            tables = PostgresqlTestbed(
+                testbed.folder, testbed.source, testbed.destination, testbed.admin, server
+            )
             for number in range(options.rounds):
                 for name, to_tables in (("topic", None), ("PostgreSQL", tables)):
                     server.ask(f'DROP TABLE IF EXISTS "{TOPIC}", reo_frontier')
                     row = measure_stage_two(testbed, f"{name}-{number}", options.records, to_tables)
-                    console.print(name, {figure: round(value, 2) for figure, value in row.items() if isinstance(value, float)}, row["cpu_us"])
+                    console.print(
+                        name,
+                        {
+                            figure: round(value, 2)
+                            for figure, value in row.items()
+                            if isinstance(value, float)
+                        },
+                        row["cpu_us"],
+                    )
     finally:
         server.end()
 

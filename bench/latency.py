@@ -1,4 +1,6 @@
-"""Latency: from produce at the source to a read_committed consumer at the destination, by one clock, under a steady load; and catching up after a stop."""
+"""Latency: from produce at the source to a read_committed consumer at the destination, by one
+clock, under a steady load; and catching up after a stop.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,18 @@ class Reader:
     def __init__(self, testbed: Testbed, topic: str, partitions: int) -> None:
         self.arrivals: list[Arrival] = []
         self.over = threading.Event()
-        self.consumer = Consumer({"bootstrap.servers": testbed.destination.address, "group.id": "bench", "isolation.level": "read_committed",
-                                  "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500})
-        self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": testbed.destination.address,
+                "group.id": "bench",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 500,
+            }
+        )
+        self.consumer.assign(
+            [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+        )
         self.thread = threading.Thread(target=self._read)
         self.thread.start()
 
@@ -48,7 +59,11 @@ class Reader:
                 continue
             messages = [first, *self.consumer.consume(1000, 0)]
             now = time.time()
-            self.arrivals += [Arrival(now, 1000 * (now - float(message.value() or b"0"))) for message in messages if message.error() is None]
+            self.arrivals += [
+                Arrival(now, 1000 * (now - float(message.value() or b"0")))
+                for message in messages
+                if message.error() is None
+            ]
 
     def close(self) -> None:
         """End the thread."""
@@ -58,10 +73,14 @@ class Reader:
 
 
 @contextmanager
-def _run_steady_load(testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
+def _run_steady_load(
+    testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int
+) -> Iterator[Reader]:
     """A steady load that is copied and read, from the time when the first records arrive."""
     stopping = threading.Event()
-    producer_thread = threading.Thread(target=write_steadily, args=(testbed.source.address, topic, rate, partitions, stopping))
+    producer_thread = threading.Thread(
+        target=write_steadily, args=(testbed.source.address, topic, rate, partitions, stopping)
+    )
     reader = None
     contender.start()
     try:
@@ -77,26 +96,51 @@ def _run_steady_load(testbed: Testbed, contender: Contender, topic: str, rate: i
         contender.stop()
 
 
-def measure_latency(testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
+def measure_latency(
+    testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int
+) -> dict[str, float]:
     """Quantiles in ms of what is sent in `seconds`, after the warm-up."""
     with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
-    latencies_ms = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
+    latencies_ms = sorted(
+        arrival.latency_ms
+        for arrival in reader.arrivals
+        if arrival.at - arrival.latency_ms / 1000 >= begin
+    )
     if len(latencies_ms) < rate * seconds // 2:
-        raise RuntimeError(f"{contender.name}: {len(latencies_ms)} records of {rate * seconds} arrived")
+        raise RuntimeError(
+            f"{contender.name}: {len(latencies_ms)} records of {rate * seconds} arrived"
+        )
     cuts = statistics.quantiles(latencies_ms, n=100)
-    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": latencies_ms[-1], "records": len(latencies_ms)}
+    return {
+        "p50_ms": cuts[49],
+        "p90_ms": cuts[89],
+        "p99_ms": cuts[98],
+        "max_ms": latencies_ms[-1],
+        "records": len(latencies_ms),
+    }
 
 
-def measure_catch_up(testbed: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
-    """Stopped for `stop_s` while the load goes on, then started: seconds from the start until records are less than a second old."""
+def measure_catch_up(
+    testbed: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int
+) -> dict[str, float]:
+    """Stopped for `stop_s` while the load goes on, then started: seconds from the start until
+    records are less than a second old.
+    """
     with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         contender.stop()
         time.sleep(stop_s)
         begin = time.time()
         contender.start()
-        wait_until_copied(contender, lambda: bool(reader.arrivals) and reader.arrivals[-1].at > begin and reader.arrivals[-1].latency_ms < CAUGHT_UP_MS)
+        wait_until_copied(
+            contender,
+            lambda: (
+                bool(reader.arrivals)
+                and reader.arrivals[-1].at > begin
+                and reader.arrivals[-1].latency_ms < CAUGHT_UP_MS
+            ),
+        )
         return {"catch_up_s": time.time() - begin}

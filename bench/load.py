@@ -27,12 +27,30 @@ class Kind:
 
 def _json(rng: random.Random) -> bytes:
     """An order as services send it, 300 to 600 bytes."""
-    items = [{"sku": f"SKU-{rng.randrange(10**6):06}", "quantity": rng.randrange(1, 9), "price": rng.randrange(100, 99_999) / 100}
-             for _ in range(rng.randrange(2, 7))]
-    address = {"street": f"Street {rng.randrange(999)}", "city": rng.choice(["Berlin", "Lyon", "Porto"]), "note": "x" * rng.randrange(90)}
-    return orjson.dumps({
-        "order": f"{rng.getrandbits(64):016x}", "customer": f"customer-{rng.randrange(10**5)}", "status": rng.choice(["new", "paid", "sent"]),
-        "created": f"2026-11-{rng.randrange(1, 29):02}T{rng.randrange(24):02}:17:03.512Z", "currency": "EUR", "items": items, "address": address})
+    items = [
+        {
+            "sku": f"SKU-{rng.randrange(10**6):06}",
+            "quantity": rng.randrange(1, 9),
+            "price": rng.randrange(100, 99_999) / 100,
+        }
+        for _ in range(rng.randrange(2, 7))
+    ]
+    address = {
+        "street": f"Street {rng.randrange(999)}",
+        "city": rng.choice(["Berlin", "Lyon", "Porto"]),
+        "note": "x" * rng.randrange(90),
+    }
+    return orjson.dumps(
+        {
+            "order": f"{rng.getrandbits(64):016x}",
+            "customer": f"customer-{rng.randrange(10**5)}",
+            "status": rng.choice(["new", "paid", "sent"]),
+            "created": f"2026-11-{rng.randrange(1, 29):02}T{rng.randrange(24):02}:17:03.512Z",
+            "currency": "EUR",
+            "items": items,
+            "address": address,
+        }
+    )
 
 
 KINDS = {
@@ -43,14 +61,25 @@ KINDS = {
 
 
 def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) -> None:
-    """Write `records` spread evenly over the partitions, each partition in runs, as busy producers do."""
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 1_000_000,
-                         "compression.type": kind.compression})
+    """Write `records` spread evenly over the partitions, each partition in runs, as busy producers
+    do.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "linger.ms": 50,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "compression.type": kind.compression,
+        }
+    )
     values = [kind.value(random.Random(number)) for number in range(VARIETY)]
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, values[number % VARIETY], partition=number // VARIETY % partitions)
+                producer.produce(
+                    topic, values[number % VARIETY], partition=number // VARIETY % partitions
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -58,8 +87,12 @@ def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) ->
         raise RuntimeError(f"{topic} was not filled in time")
 
 
-def write_steadily(address: str, topic: str, rate: int, partitions: int, over: threading.Event) -> int:
-    """Write `rate` records/s, each with the time when it was written as its value, until `over`; returns how many."""
+def write_steadily(
+    address: str, topic: str, rate: int, partitions: int, over: threading.Event
+) -> int:
+    """Write `rate` records/s, each with the time when it was written as its value, until `over`;
+    returns how many.
+    """
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0 if rate < 5000 else 2})
     begun, number = time.monotonic(), 0
     while not over.is_set():
@@ -68,6 +101,8 @@ def write_steadily(address: str, topic: str, rate: int, partitions: int, over: t
             producer.produce(topic, b"%.6f" % time.time(), partition=number % partitions)
             number += 1
         producer.poll(0)
-        time.sleep(max(0.0, begun + (number + 1) / rate - time.monotonic()) if rate < 5000 else 0.002)
+        time.sleep(
+            max(0.0, begun + (number + 1) / rate - time.monotonic()) if rate < 5000 else 0.002
+        )
     producer.flush(30)
     return number

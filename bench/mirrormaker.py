@@ -1,16 +1,20 @@
-"""MirrorMaker 2 with exactly-once, as a process that is started, watched and killed like our own service.
+"""MirrorMaker 2 with exactly-once, as a process that is started, watched and killed like our own
+service.
 
-MirrorMaker 2 must run as its authors intend: dedicated mode, exactly-once source support (KIP-618), read_committed at the
-source, the heap and garbage collector of Kafka's own start script. What it needs around that, and why:
+MirrorMaker 2 must run as its authors intend: dedicated mode, exactly-once source support (KIP-618),
+read_committed at the source, the heap and garbage collector of Kafka's own start script. What it
+needs around that, and why:
 
     internal REST server        exactly-once needs it: tasks' zombies are fenced through the leader
     identity policy             the copy keeps the topic's name
-    no heartbeats, checkpoints, offset syncs   they serve failover of consumers, which is not compared; without them it has less to do
+    no heartbeats, checkpoints, offset syncs   they serve failover of consumers, which is not
+                                               compared; without them it has less to do
     short refresh intervals     a new topic or partition is seen in seconds, not in ten minutes
 
-Everything that it remembers (group, internal topics, transactional ids) carries `name`, so instances with different names share
-brokers and do not disturb each other; one with the same name goes on where the last one stopped. It logs one ERROR at each
-start: the checkpoint connector cannot be configured because checkpoints are off. This is expected.
+Everything that it remembers (group, internal topics, transactional ids) carries `name`, so
+instances with different names share brokers and do not disturb each other; one with the same name
+goes on where the last one stopped. It logs one ERROR at each start: the checkpoint connector cannot
+be configured because checkpoints are off. This is expected.
 """
 
 from __future__ import annotations
@@ -66,13 +70,22 @@ refresh.topics.interval.seconds = 5
 sync.topic.configs.interval.seconds = 5
 """
 
-JAVA = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
-        "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
+JAVA = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
 
 
 @dataclass
 class MirrorMaker:
-    """Copies one topic from `source` to `destination` (bootstrap servers); `name` is what it is known by on the destination."""
+    """Copies one topic from `source` to `destination` (bootstrap servers); `name` is what it is
+    known by on the destination.
+    """
 
     folder: Path
     source: str
@@ -86,7 +99,9 @@ class MirrorMaker:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> MirrorMaker:
-        """Start it, in a session of its own; returns at once. After `stop` or `kill`, starts it again, and the log goes on."""
+        """Start it, in a session of its own; returns at once. After `stop` or `kill`, starts it
+        again, and the log goes on.
+        """
         if not any(self.jars.glob("connect-mirror-*.jar")):
             raise FileNotFoundError(MISSING)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -94,15 +109,35 @@ class MirrorMaker:
         properties.write_text(self.properties())
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["java", *JAVA, "-Xms256m", f"-Xmx{self.heap_mb}m", f"-Djava.io.tmpdir={self.folder}", "-cp", f"{self.jars}/*",
-                 "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
+                [
+                    "java",
+                    *JAVA,
+                    "-Xms256m",
+                    f"-Xmx{self.heap_mb}m",
+                    f"-Djava.io.tmpdir={self.folder}",
+                    "-cp",
+                    f"{self.jars}/*",
+                    "org.apache.kafka.connect.mirror.MirrorMaker",
+                    str(properties),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
         return self
 
     def properties(self) -> str:
         """What its configuration file says; the topic is a regular expression there."""
         topic = self.topic.replace(".", "[.]")
-        text = PROPERTIES.format(source=self.source, destination=self.destination, topic=topic, name=self.name or self.topic, port=free_port())
+        text = PROPERTIES.format(
+            source=self.source,
+            destination=self.destination,
+            topic=topic,
+            name=self.name or self.topic,
+            port=free_port(),
+        )
         return text + "".join(f"{key} = {value}\n" for key, value in self.settings.items())
 
     @property
@@ -125,11 +160,19 @@ class MirrorMaker:
 
     @property
     def task_failures(self) -> list[str]:
-        """The log lines of failed tasks: the process continues without them, and does not restart them."""
-        return [line for line in self.log.splitlines() if "will not recover until manually restarted" in line]
+        """The log lines of failed tasks: the process continues without them, and does not restart
+        them.
+        """
+        return [
+            line
+            for line in self.log.splitlines()
+            if "will not recover until manually restarted" in line
+        ]
 
     def send_signal(self, with_signal: signal.Signals) -> None:
-        """Send a signal; ProcessLookupError when it does not live, so that nobody takes a miss for a hit."""
+        """Send a signal; ProcessLookupError when it does not live, so that nobody takes a miss for
+        a hit.
+        """
         if not self.list_processes() or self.process is None:
             raise ProcessLookupError(f"MirrorMaker {self.name or self.topic} does not live")
         self.process.send_signal(with_signal)

@@ -2,7 +2,8 @@
 
     python -m bench.report RESULTS.jsonl [MORE.jsonl …]
 
-The page has no figure that is not in the file: medians over the rounds, and the ratio of ours to theirs, which is what survives another machine.
+The page has no figure that is not in the file: medians over the rounds, and the ratio of ours to
+theirs, which is what survives another machine.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ SIDE_BY_SIDE: tuple[tuple[str, str, str, str], ...] = (
 )
 """Name, section, figure and form."""
 REMARKS = {
-    "b595a13": "**These figures are from before stage two's compiled path**, which needs less CPU per record.\n",
+    "b595a13": (
+        "**These figures are from before stage two's compiled path**, which needs less CPU per"
+        " record.\n"
+    ),
 }
 """By the commit that was measured: what has changed since, said at the top of the page."""
 
@@ -69,55 +73,109 @@ class Results:
 
     def sections(self, prefix: str) -> list[str]:
         """Names of sections in the order of the file."""
-        return list(dict.fromkeys(row["section"] for row in self.rows if row["section"].startswith(prefix)))
+        return list(
+            dict.fromkeys(row["section"] for row in self.rows if row["section"].startswith(prefix))
+        )
 
 
 def format_side_by_side(results: Results) -> list[str]:
     """The table of both, side by side."""
-    lines = ["## Side by side", "", "| | reo | MirrorMaker 2 | ratio | rounds |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "## Side by side",
+        "",
+        "| | reo | MirrorMaker 2 | ratio | rounds |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for name, section, figure, form in SIDE_BY_SIDE:
-        ours, theirs = results.median(section, OURS, figure), results.median(section, THEIRS, figure)
+        ours, theirs = (
+            results.median(section, OURS, figure),
+            results.median(section, THEIRS, figure),
+        )
         if ours is None or theirs is None:
             lines.append(f"| {name} | – | – | – | 0 |")
             continue
-        rounds = min(len(results.by_section[section, OURS]), len(results.by_section[section, THEIRS]))
-        lines.append(f"| {name} | {form.format(ours)} | {form.format(theirs)} | {ours / theirs:.2f} | {rounds} |")
+        rounds = min(
+            len(results.by_section[section, OURS]), len(results.by_section[section, THEIRS])
+        )
+        lines.append(
+            f"| {name} | {form.format(ours)} | {form.format(theirs)} | {ours / theirs:.2f} |"
+            f" {rounds} |"
+        )
     return [*lines, ""]
 
 
 def format_processor_time(results: Results) -> list[str]:
     """Processor time by process."""
-    lines = ["## Processor time per record, µs", "", "| | process | CPU µs/record | RSS, MB |", "|---|---|---:|---:|"]
+    lines = [
+        "## Processor time per record, µs",
+        "",
+        "| | process | CPU µs/record | RSS, MB |",
+        "|---|---|---:|---:|",
+    ]
     for section in results.sections("throughput"):
         for who in (OURS, THEIRS):
             rows = results.by_section[section, who]
             for process in rows[0]["cpu_us"] if rows else ():
-                cpu_us, rss_mb = (median(row[figure][process] for row in rows) for figure in ("cpu_us", "rss_mb"))
+                cpu_us, rss_mb = (
+                    median(row[figure][process] for row in rows) for figure in ("cpu_us", "rss_mb")
+                )
                 lines.append(f"| {section} | {process} | {cpu_us:.2f} | {rss_mb:,.0f} |")
             if rows:
-                lines.append(f"| {section} | both brokers, while {who} copies | {median(row['brokers_us'] for row in rows):.2f} | |")
+                lines.append(
+                    f"| {section} | both brokers, while {who} copies |"
+                    f" {median(row['brokers_us'] for row in rows):.2f} | |"
+                )
     return [*lines, ""]
 
 
-def format_rows(results: Results, title: str, prefix: str, figures: dict[str, Callable[[Row], str]]) -> list[str]:
+def format_rows(
+    results: Results, title: str, prefix: str, figures: dict[str, Callable[[Row], str]]
+) -> list[str]:
     """Every row of some sections."""
-    rows = [f"| {row['section']} | {row['who']} | {' | '.join(form(row) for form in figures.values())} |"
-            for row in results.rows if row["section"].startswith(prefix)]
-    return [f"## {title}", "", f"| | | {' | '.join(figures)} |", "|---|---|" + "---:|" * len(figures), *rows, ""] if rows else []
+    rows = [
+        f"| {row['section']} | {row['who']} |"
+        f" {' | '.join(form(row) for form in figures.values())} |"
+        for row in results.rows
+        if row["section"].startswith(prefix)
+    ]
+    return (
+        [
+            f"## {title}",
+            "",
+            f"| | | {' | '.join(figures)} |",
+            "|---|---|" + "---:|" * len(figures),
+            *rows,
+            "",
+        ]
+        if rows
+        else []
+    )
 
 
 def draw_picture(results: Results, to: Path) -> str:
     """Rates and latencies side by side, every round a dot."""
     kinds, rates = results.sections("throughput"), results.sections("latency")
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axis, sections, figure_name, label in ((axes[0], kinds, "records_per_s", "records/s"), (axes[1], rates, "p99_ms", "p99, ms")):
+    for axis, sections, figure_name, label in (
+        (axes[0], kinds, "records_per_s", "records/s"),
+        (axes[1], rates, "p99_ms", "p99, ms"),
+    ):
         for position, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
             for number, section in enumerate(sections):
                 values = [row[figure_name] for row in results.by_section[section, who]]
                 if values:
-                    axis.bar(number + 0.4 * position, median(values), 0.38, color=colour, label=who if number == 0 else None)
+                    axis.bar(
+                        number + 0.4 * position,
+                        median(values),
+                        0.38,
+                        color=colour,
+                        label=who if number == 0 else None,
+                    )
                     axis.plot([number + 0.4 * position] * len(values), values, "k.", markersize=4)
-        axis.set_xticks([number + 0.2 for number in range(len(sections))], [section.split(", ", 1)[-1].removeprefix("latency at ") for section in sections])
+        axis.set_xticks(
+            [number + 0.2 for number in range(len(sections))],
+            [section.split(", ", 1)[-1].removeprefix("latency at ") for section in sections],
+        )
         axis.set_ylabel(label)
         axis.legend()
     figure.savefig(to, dpi=110)
@@ -127,28 +185,74 @@ def draw_picture(results: Results, to: Path) -> str:
 def main() -> None:
     """Write the page."""
     arguments = argparse.ArgumentParser(prog="python -m bench.report")
-    arguments.add_argument("results", type=Path, nargs="+", help="of one run, or of several with --only, one after the other")
+    arguments.add_argument(
+        "results",
+        type=Path,
+        nargs="+",
+        help="of one run, or of several with --only, one after the other",
+    )
     rows: list[Row] = []
     for file in arguments.parse_args().results:
         first, *others = map(orjson.loads, file.read_text().splitlines())
         rows += [first, *(row | {"commit": first["commit"]} for row in others)]
     results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
-    machine_lines = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
-            f"{row['brokers']}. All lengths are {row['scale']:g} × the usual ones.\n" for row in rows if row["section"] == "machine"]
+    machine_lines = [
+        f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux"
+        f" {row['linux']}, Python {row['python']}; {row['brokers']}. All lengths are"
+        f" {row['scale']:g} × the usual ones.\n"
+        for row in rows
+        if row["section"] == "machine"
+    ]
     copy: dict[str, Callable[[Row], str]] = {
-        "records/s": lambda row: f"{row['records_per_s']:,.0f}", "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
-        "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
-    remarks = [REMARKS[row["commit"]] for row in rows if row["section"] == "machine" and row["commit"] in REMARKS]
-    lines = [TITLE, *remarks, HEAD, *machine_lines, *format_side_by_side(results), draw_picture(results, DOCS / "performance.png"),
-             *format_processor_time(results)]
-    lines += format_rows(results, "Limits of its own: each stage alone, `reo verify`, and a loop without transactions", "limits", copy)
-    lines += format_rows(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
-    lines += format_rows(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})
+        "records/s": lambda row: f"{row['records_per_s']:,.0f}",
+        "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
+        "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else "",
+    }
+    remarks = [
+        REMARKS[row["commit"]]
+        for row in rows
+        if row["section"] == "machine" and row["commit"] in REMARKS
+    ]
+    lines = [
+        TITLE,
+        *remarks,
+        HEAD,
+        *machine_lines,
+        *format_side_by_side(results),
+        draw_picture(results, DOCS / "performance.png"),
+        *format_processor_time(results),
+    ]
+    lines += format_rows(
+        results,
+        "Limits of its own: each stage alone, `reo verify`, and a loop without transactions",
+        "limits",
+        copy,
+    )
+    lines += format_rows(
+        results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]}
+    )
+    lines += format_rows(
+        results,
+        "After a stop",
+        "catching up",
+        {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"},
+    )
     quantiles: dict[str, Callable[[Row], str]] = {
-        name: lambda row, name=name: f"{row[name]:.0f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")}  # type: ignore[misc]
+        name: lambda row, name=name: f"{row[name]:.0f}"
+        for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+    }  # type: ignore[misc]
     lines += format_rows(results, "Every latency", "latency", quantiles)
-    lines += ["## What failed", "", *(f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed), ""] if results.failed else []
+    lines += (
+        [
+            "## What failed",
+            "",
+            *(f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed),
+            "",
+        ]
+        if results.failed
+        else []
+    )
     (DOCS / "performance.md").write_text("\n".join(lines))
 
 

@@ -38,16 +38,25 @@ class Testbed:
         return set(self.admin.list_topics(timeout=10).topics)
 
     def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
-        """Offsets at the destination, 0 while the topic does not exist. Transaction markers are counted: less than one in a thousand."""
+        """Offsets at the destination, 0 while the topic does not exist. Transaction markers are
+        counted: less than one in a thousand.
+        """
         topic_metadata = self.admin.list_topics(timeout=10).topics
-        partitions = [Place(topic, partition) for topic in topics if topic in topic_metadata for partition in topic_metadata[topic].partitions]
+        partitions = [
+            Place(topic, partition)
+            for topic in topics
+            if topic in topic_metadata
+            for partition in topic_metadata[topic].partitions
+        ]
         try:
             return sum(positions.list_end_offsets(self.admin, partitions, committed_only).values())
         except (KafkaException, ReoError):  # a new topic: no leader yet
             return 0
 
     def delete_topics(self) -> None:
-        """Delete every topic of the destination but the brokers' own, and wait until they are deleted: each copy starts with an empty destination."""
+        """Delete every topic of the destination but the brokers' own, and wait until they are
+        deleted: each copy starts with an empty destination.
+        """
         topic_names = [name for name in self.topics() if not name.startswith("__")]
         if topic_names:
             for future in self.admin.delete_topics(topic_names, operation_timeout=30).values():
@@ -59,20 +68,30 @@ class Testbed:
     def broker_usage(self) -> dict[str, Usage]:
         """What the brokers have used so far."""
         brokers = (("source broker", self.source), ("destination broker", self.destination))
-        return {name: usage_of([broker.process.pid] if broker.process else []) for name, broker in brokers}
+        return {
+            name: usage_of([broker.process.pid] if broker.process else [])
+            for name, broker in brokers
+        }
 
 
 @contextmanager
 def start_testbed() -> Iterator[Testbed]:
     """Start both brokers; kill them and delete their data at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="reo-bench-"))
-    brokers = [Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")]
+    brokers = [
+        Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")
+    ]
     try:
         for broker in brokers:
             broker.start()
         for broker in brokers:
             broker.wait()
-        yield Testbed(folder, brokers[0], brokers[1], AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0}))
+        yield Testbed(
+            folder,
+            brokers[0],
+            brokers[1],
+            AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0}),
+        )
     finally:
         for broker in brokers:
             broker.kill()

@@ -1,6 +1,7 @@
 """Throughput: one contender copies an existing topic from its beginning.
 
-The rate is measured between 10 % and 95 % of the copy, so start-up is a separate figure; processor time and the brokers' share are of the same interval.
+The rate is measured between 10 % and 95 % of the copy, so start-up is a separate figure; processor
+time and the brokers' share are of the same interval.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Copy:
 
     def to_row(self) -> dict[str, Any]:
         """For JSON, with the sums over the contender's processes."""
-        return asdict(self) | {"cpu_us_all": sum(self.cpu_us.values()), "rss_mb_all": sum(self.rss_mb.values())}
+        return asdict(self) | {
+            "cpu_us_all": sum(self.cpu_us.values()),
+            "rss_mb_all": sum(self.rss_mb.values()),
+        }
 
 
 @dataclass
@@ -49,17 +53,27 @@ class Mark:
     def since(self, before: Mark) -> Copy:
         """The figures between two marks."""
         records = self.arrived - before.arrived
-        cpu_us = {kind: 1e6 * (used.cpu_s - before.used[kind].cpu_s) / records for kind, used in self.used.items()}
-        brokers_us = sum(1e6 * (used.cpu_s - before.brokers[name].cpu_s) / records for name, used in self.brokers.items())
+        cpu_us = {
+            kind: 1e6 * (used.cpu_s - before.used[kind].cpu_s) / records
+            for kind, used in self.used.items()
+        }
+        brokers_us = sum(
+            1e6 * (used.cpu_s - before.brokers[name].cpu_s) / records
+            for name, used in self.brokers.items()
+        )
         return Copy(0.0, records / (self.at - before.at), cpu_us, {}, brokers_us)
 
 
-def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], records: int) -> Copy:
+def measure_copy(
+    testbed: Testbed, contender: Contender, topics: Sequence[str], records: int
+) -> Copy:
     """Let the contender copy `records` of filled topics; `topics` are where they arrive."""
     start_s = time.monotonic()
     contender.start()
     try:
-        wait_until_copied(contender, lambda: testbed.count_arrived(*topics, committed_only=True) > 0)
+        wait_until_copied(
+            contender, lambda: testbed.count_arrived(*topics, committed_only=True) > 0
+        )
         first_record_s = time.monotonic() - start_s
         low = _mark(testbed, contender, topics, LOW * records)
         copy = _mark(testbed, contender, topics, HIGH * records).since(low)
@@ -73,7 +87,9 @@ def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], 
 
 def _mark(testbed: Testbed, contender: Contender, topics: Sequence[str], records: float) -> Mark:
     wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
-    return Mark(time.monotonic(), testbed.count_arrived(*topics), contender.usage(), testbed.broker_usage())
+    return Mark(
+        time.monotonic(), testbed.count_arrived(*topics), contender.usage(), testbed.broker_usage()
+    )
 
 
 def wait_until_copied(contender: Contender, condition: Callable[[], bool]) -> None:
@@ -82,5 +98,7 @@ def wait_until_copied(contender: Contender, condition: Callable[[], bool]) -> No
     while not condition():
         failure = contender.find_failure()
         if failure or time.monotonic() > deadline:
-            raise RuntimeError(f"{contender.name} does not copy: {failure or f'nothing for {PATIENCE_S} s'}")
+            raise RuntimeError(
+                f"{contender.name} does not copy: {failure or f'nothing for {PATIENCE_S} s'}"
+            )
         time.sleep(0.02)

@@ -1,7 +1,7 @@
 """Child processes: the kernel kills them when their parent dies.
 
-A supervisor that is killed cannot stop its child processes. Linux can: PR_SET_PDEATHSIG (prctl(2)) sends a signal to the
-child when the thread that started it ends.
+A supervisor that is killed cannot stop its child processes. Linux can: PR_SET_PDEATHSIG (prctl(2))
+sends a signal to the child when the thread that started it ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ def die_with_parent() -> None:
 
 
 def list_children(process_id: int) -> list[int]:
-    """The process ids of the live children of this process, whichever thread started them (proc(5))."""
+    """The process ids of the live children of this process, whichever thread started them
+    (proc(5)).
+    """
     try:
         threads = list(Path(f"/proc/{process_id}/task").iterdir())
-        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        return [
+            int(child) for thread in threads for child in (thread / "children").read_text().split()
+        ]
     except OSError:
         return []
 

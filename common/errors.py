@@ -1,28 +1,36 @@
 """Every way in which reo ends on purpose, typed by what must happen next.
 
     ReoError
-    ├── Restart                     a new process repairs it; the supervisor starts one, with a backoff
+    ├── Restart                     a new process repairs it; the supervisor starts one, with a
+                                    backoff
     │   ├── Fenced                  another worker has taken this one's place
-    │   └── StageFailed             anything unexpected: the state is in the destination cluster, so starting again is safe
+    │   └── StageFailed             anything unexpected: the state is in the destination cluster, so
+        starting again is safe
     └── Stop                        a restart would fail again; the service ends with `exit_code`
         ├── SettingsInvalid         2   unknown, missing or contradictory settings
         ├── ClusterUnreachable     10   no broker of a cluster answers
         ├── TopicMissing           11   the source topic does not exist
         ├── AccessRefused          12   authentication or authorisation
-        ├── TopicsUnfit            13   partitions, message size or timestamps of a topic do not allow an exact copy
-        ├── Cycle                  14   source and destination are the same topic of the same cluster
+        ├── TopicsUnfit            13   partitions, message size or timestamps of a topic do not
+                                   allow an exact copy
+        ├── Cycle                  14   source and destination are the same topic of the same
+                                   cluster
         ├── SourceTruncated        20   records after the frontier are gone from the source
         ├── SourceRecreated        21   the source topic is another one than the one that was copied
         ├── FrontierLost           22   the destination has records, the frontier is gone
         ├── FrontierUnreadable     23   the group's commit metadata is not ours
-        ├── ForeignRecord          24   a record without a valid origin header on the intermediate topic
+        ├── ForeignRecord          24   a record without a valid origin header on the intermediate
+                                   topic
         ├── ForeignWriter          25   somebody else writes to the destination topic
         ├── DestinationTruncated   26   records that were committed are gone from the destination
         ├── RecordRefused          27   the destination cannot take a record as it is
-        ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
+        ├── HangingTransaction     28   a transaction of the destination stays open beyond its
+                                   time-out
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
-        ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a difference
-        ├── NotComparable          31   a mapping, a shared destination or a filter hides from them what they look for
+        ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a
+                                   difference
+        ├── NotComparable          31   a mapping, a shared destination or a filter hides from them
+                                   what they look for
         ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
         ├── GroupBusy              33   the group has members, where its offsets are to be set
         ├── SourceRefused          34   no candidate of the source may be copied from
@@ -31,8 +39,9 @@
         ├── NothingCompared        37   `reo verify` had no record to compare
         └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
 
-A message says what happened, names the setting or the record, and says what to do. Foreign exceptions are translated in
-`common.kafka.clients.translate` and `common.postgresql.translate`, and nowhere else.
+A message says what happened, names the setting or the record, and says what to do. Foreign
+exceptions are translated in `common.kafka.clients.translate` and `common.postgresql.translate`, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -43,7 +52,8 @@ from typing import ClassVar
 class ReoError(Exception):
     """Base of all; `exit_code` is what the process ends with.
 
-    `to_do` is what an operator does about it, a sentence without its full stop. One that is given ends the message.
+    `to_do` is what an operator does about it, a sentence without its full stop. One that is given
+    ends the message.
     """
 
     exit_code: ClassVar[int] = 1
@@ -137,7 +147,9 @@ class FrontierLost(Stop):
     """There is no frontier for a destination partition that is not empty."""
 
     exit_code = 22
-    default_to_do = "Run `reo recover`; if nothing was ever copied there, name another destination topic"
+    default_to_do = (
+        "Run `reo recover`; if nothing was ever copied there, name another destination topic"
+    )
 
 
 class FrontierUnreadable(Stop):
@@ -172,12 +184,17 @@ class RecordRefused(Stop):
     """A record that the destination cannot hold unchanged."""
 
     exit_code = 27
-    default_to_do = "Change the topic or the table so that it can hold the record, or leave the record out with a filter"
+    default_to_do = (
+        "Change the topic or the table so that it can hold the record, or leave the record out with"
+        " a filter"
+    )
 
     def __init__(self, message: str, names_the_record: bool = False) -> None:
         super().__init__(message)
         self.names_the_record = names_the_record
-        """Whether the message names the record; otherwise the loop adds which record it most probably is."""
+        """Whether the message names the record; otherwise the loop adds which record it most
+        probably is.
+        """
 
 
 class HangingTransaction(Stop):
@@ -223,7 +240,9 @@ class GroupBusy(Stop):
 
 
 class SourceRefused(Stop):
-    """With `source.mode=failover`: every candidate was refused, each for a reason in the log, or `source.max_failovers` is used up."""
+    """With `source.mode=failover`: every candidate was refused, each for a reason in the log, or
+    `source.max_failovers` is used up.
+    """
 
     exit_code = 34
     default_to_do = "Repair one of the candidates; the log has the reason for each"
@@ -256,13 +275,19 @@ class NothingCompared(Stop):
 
 
 class MoveRefused(Stop):
-    """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not hold any more."""
+    """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not
+    hold any more.
+    """
 
     exit_code = 38
-    default_to_do = "Read what the message says of the step, remove the cause, then run the command again"
+    default_to_do = (
+        "Read what the message says of the step, remove the cause, then run the command again"
+    )
 
 
 def name_of_exit_code(code: int) -> str | None:
-    """The class of the error with which a process ends with this exit code; None for a signal and for codes that are not ours."""
+    """The class of the error with which a process ends with this exit code; None for a signal and
+    for codes that are not ours.
+    """
     kinds: list[type[ReoError]] = [StageFailed, Fenced, *Stop.__subclasses__()]
     return next((kind.__name__ for kind in kinds if kind.exit_code == code), None)

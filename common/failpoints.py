@@ -1,9 +1,12 @@
-"""Failpoints: named steps at which a test can kill or freeze a process, to test a fault at exactly that step.
+"""Failpoints: named steps at which a test can kill or freeze a process, to test a fault at exactly
+that step.
 
-`REO_DIE_AT=point:nth:file` kills the process with SIGKILL when it reaches that failpoint for the nth time, once. The file is created just before: it
-proves that the kill happened, and a restarted process does not die there again. Several failpoints, separated by semicolons, kill it at each of them
-in turn. `REO_FREEZE_AT` does the same with SIGSTOP, which makes a zombie; SIGCONT lets it continue. When neither is set, a failpoint costs one call
-per transaction or run, and nothing per record.
+`REO_DIE_AT=point:nth:file` kills the process with SIGKILL when it reaches that failpoint for the
+nth time, once. The file is created just before: it proves that the kill happened, and a restarted
+process does not die there again. Several failpoints, separated by semicolons, kill it at each of
+them in turn. `REO_FREEZE_AT` does the same with SIGSTOP, which makes a zombie; SIGCONT lets it
+continue. When neither is set, a failpoint costs one call per transaction or run, and nothing per
+record.
 """
 
 from __future__ import annotations
@@ -16,12 +19,30 @@ from common import runtime
 
 VARIABLES = {"REO_DIE_AT": signal.SIGKILL, "REO_FREEZE_AT": signal.SIGSTOP}
 Failpoint = Literal[
-    "two: started", "two: initialised", "two: frontier read", "two: first frontier made", "two: consumed", "two: decided", "two: begun", "two: written",
-    "two: offsets sent", "two: committing", "two: committed", "two: partitions gone", "two: stopping",
-    "one: started", "one: planned", "one: query started", "one: first written", "one: run ended", "one: drained",
+    "two: started",
+    "two: initialised",
+    "two: frontier read",
+    "two: first frontier made",
+    "two: consumed",
+    "two: decided",
+    "two: begun",
+    "two: written",
+    "two: offsets sent",
+    "two: committing",
+    "two: committed",
+    "two: partitions gone",
+    "two: stopping",
+    "one: started",
+    "one: planned",
+    "one: query started",
+    "one: first written",
+    "one: run ended",
+    "one: drained",
 ]
 COMMITTING_S = 0.002
-"""How long after the commit request "two: committing" kills: EndTxn is sent, its response has not arrived."""
+"""How long after the commit request "two: committing" kills: EndTxn is sent, its response has not
+arrived.
+"""
 
 
 class ArmedFailpoint:
@@ -33,7 +54,9 @@ class ArmedFailpoint:
         self.signal = with_signal
 
     def should_trigger(self, point: Failpoint) -> bool:
-        """Whether the signal is due at this failpoint now; then creates the file, which is the proof."""
+        """Whether the signal is due at this failpoint now; then creates the file, which is the
+        proof.
+        """
         if point != self.point or os.path.exists(self.file):  # noqa: PTH110  (no import for what is off in production)
             return False
         self.hits_left -= 1
@@ -53,7 +76,12 @@ class ArmedFailpoint:
         self.send_signal()
 
 
-ARMED = tuple(ArmedFailpoint(text, with_signal) for variable, with_signal in VARIABLES.items() for text in os.environ.get(variable, "").split(";") if text)
+ARMED = tuple(
+    ArmedFailpoint(text, with_signal)
+    for variable, with_signal in VARIABLES.items()
+    for text in os.environ.get(variable, "").split(";")
+    if text
+)
 
 
 def hit(point: Failpoint) -> None:

@@ -1,17 +1,19 @@
-"""The frontier: the whole state of reo, as the metadata string of the consumer group's committed offset.
+"""The frontier: the whole state of reo, as the metadata string of the consumer group's committed
+offset.
 
-It is written by `send_offsets_to_transaction`, so it is atomic with the output, and read by `Consumer.committed`. Only
-stage two writes it; stage one only reads it. A partition's frontier has
+It is written by `send_offsets_to_transaction`, so it is atomic with the output, and read by
+`Consumer.committed`. Only stage two writes it; stage one only reads it. A partition's frontier has
 
 - how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
-- which history was copied: the offset and a checksum of the last accepted source record, with which the source is compared
-  before each run (`replicator.source_history`),
-- the position in the output: the destination topic's id, the offset of the last record whose delivery is known, how many
-  were sent after it, and a checksum of the last of them. The check at the start compares these with the data (`deduplicator.destination_check`).
+- which history was copied: the offset and a checksum of the last accepted source record, with which
+  the source is compared before each run (`replicator.source_history`),
+- the position in the output: the destination topic's id, the offset of the last record whose
+  delivery is known, how many were sent after it, and a checksum of the last of them. The check at
+  the start compares these with the data (`deduplicator.destination_check`).
 
-The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
-this needs about 270.
+The string is JSON with short keys and a version; brokers keep 4,096 bytes by default
+(`offset.metadata.max.bytes`), and this needs about 270.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ class Link(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Records of the current epoch were dropped because one before them is missing; all of them lie between these two source offsets."""
+    """Records of the current epoch were dropped because one before them is missing; all of them lie
+    between these two source offsets.
+    """
 
     first: int
     """The lowest source offset that can be among them: no batch may begin at or after it."""
     last: int
-    """The highest source offset that was dropped: the hole is filled when the frontier reaches it."""
+    """The highest source offset that was dropped: the hole is filled when the frontier reaches
+    it.
+    """
 
 
 class LastRecord(NamedTuple):
@@ -49,7 +55,9 @@ class LastRecord(NamedTuple):
     checksum: str
     """Of key, value, headers and timestamp (`common.records.checksum`)."""
     left_out: bool = False
-    """Whether `filter.sql` may have left records out between this one and the frontier; otherwise none was visible there."""
+    """Whether `filter.sql` may have left records out between this one and the frontier; otherwise
+    none was visible there.
+    """
 
 
 class RuleState(NamedTuple):
@@ -70,27 +78,46 @@ class Frontier:
     rule: RuleState
     source_identity: str
     source_partitions: int
-    """How many partitions the source had when the copy began: one beyond is new, and is copied from its beginning."""
+    """How many partitions the source had when the copy began: one beyond is new, and is copied from
+    its beginning.
+    """
     destination_topic_id: str
     destination_known: int
-    """Destination offset of the last record whose delivery is known; every visible record after it is counted in `sent`."""
+    """Destination offset of the last record whose delivery is known; every visible record after it
+    is counted in `sent`.
+    """
     sent: int
     last_record: LastRecord | None = None
     """None before the first record."""
     last_written: str | None = None
-    """A checksum of the last record that is counted, as it was written: where there is another one, or none, the destination has lost records. None
-    where none is counted."""
+    """A checksum of the last record that is counted, as it was written: where there is another one,
+    or none, the destination has lost records. None where none is counted.
+    """
     leader_epoch: int | None = None
-    """Of the intermediate partition: up to this one, nothing is missing before the position (`deduplicator.leader_change`). None where it is not known."""
+    """Of the intermediate partition: up to this one, nothing is missing before the position
+    (`deduplicator.leader_change`). None where it is not known.
+    """
 
     def encode(self) -> str:
         """The metadata string."""
         link, hole = (list(pair) if pair else None for pair in (self.rule.link, self.rule.hole))
-        return orjson.dumps({
-            "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "h": hole, "i": self.source_identity,
-            "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
-            "r": list(self.last_record) if self.last_record else None, "w": self.last_written, "p": self.leader_epoch,
-        }).decode()
+        return orjson.dumps(
+            {
+                "v": VERSION,
+                "f": self.rule.frontier,
+                "e": self.rule.epoch,
+                "l": link,
+                "h": hole,
+                "i": self.source_identity,
+                "c": self.source_partitions,
+                "t": self.destination_topic_id,
+                "d": self.destination_known,
+                "n": self.sent,
+                "r": list(self.last_record) if self.last_record else None,
+                "w": self.last_written,
+                "p": self.leader_epoch,
+            }
+        ).decode()
 
 
 def decode(metadata: str | None) -> Frontier:
@@ -100,26 +127,48 @@ def decode(metadata: str | None) -> Frontier:
     if len(metadata) > BYTES_MAX:
         raise ValueError(f"the metadata is longer than {BYTES_MAX} bytes")
     fields = orjson.loads(metadata)
-    if not isinstance(fields, dict) or type(fields.get("v")) is not int or fields["v"] != VERSION:  # true and 1.0 equal 1
+    # true and 1.0 equal 1
+    if not isinstance(fields, dict) or type(fields.get("v")) is not int or fields["v"] != VERSION:
         raise ValueError(f"not version {VERSION} of the frontier")
-    link, hole = fields.get("l"), fields.get("h", "missing")  # a frontier that does not say whether a hole is open is none
-    numbers = [fields.get(key) for key in "fecdn"] + [number for part in (link, hole) if isinstance(part, list) for number in part]
+    # a frontier that does not say whether a hole is open is none
+    link, hole = fields.get("l"), fields.get("h", "missing")
+    numbers = [fields.get(key) for key in "fecdn"] + [
+        number for part in (link, hole) if isinstance(part, list) for number in part
+    ]
     written, leader_epoch = fields.get("w"), fields.get("p")
     numbers += [] if leader_epoch is None else [leader_epoch]
     texts = [fields.get("i"), fields.get("t"), *([] if written is None else [written])]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
-    parts = all(part is None or (isinstance(part, list) and len(part) == length) for part, length in ((link, 3), (hole, 2)))
+    parts = all(
+        part is None or (isinstance(part, list) and len(part) == length)
+        for part, length in ((link, 3), (hole, 2))
+    )
     if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
-    rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None)
-    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")), written,
-                    leader_epoch)
+    rule = RuleState(
+        fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None
+    )
+    return Frontier(
+        rule,
+        fields["i"],
+        fields["c"],
+        fields["t"],
+        fields["d"],
+        fields["n"],
+        _last_record(fields.get("r")),
+        written,
+        leader_epoch,
+    )
 
 
 def _last_record(field: object) -> LastRecord | None:
     if field is None:
         return None
-    if not isinstance(field, list) or [type(part) for part in field] != [int, str, bool] or not 0 <= field[0] < 2**63:
+    if (
+        not isinstance(field, list)
+        or [type(part) for part in field] != [int, str, bool]
+        or not 0 <= field[0] < 2**63
+    ):
         raise ValueError("the last record is no offset with a checksum")
     return LastRecord(*field)

@@ -1,11 +1,13 @@
 """Lag in records and in seconds, of one stage.
 
-The seconds tell how long the first waiting record has waited. That record is not read; two upper bounds are known without it: the age of the last record that
-was copied (with rising timestamps, waiting records are younger), and the time since no record was waiting. The smaller bound is reported. Without the second
-bound, a topic that is written once a day would lag by a day for a moment. Without the first, a process that has just started would know nothing.
+The seconds tell how long the first waiting record has waited. That record is not read; two upper
+bounds are known without it: the age of the last record that was copied (with rising timestamps,
+waiting records are younger), and the time since no record was waiting. The smaller bound is
+reported. Without the second bound, a topic that is written once a day would lag by a day for a
+moment. Without the first, a process that has just started would know nothing.
 
-While a server does not answer, what waits is unknown. The lag in records keeps its last value; the lag in seconds grows from the last report on (`grow`),
-because a record may wait since then.
+While a server does not answer, what waits is unknown. The lag in records keeps its last value; the
+lag in seconds grows from the last report on (`grow`), because a record may wait since then.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Lag:
         """As in the last report."""
 
     def report(self, place: Place, records: int, through_ms: int | None) -> float | None:
-        """Set both gauges, from the number of waiting records and the timestamp of the last copied one, if known; returns the seconds."""
+        """Set both gauges, from the number of waiting records and the timestamp of the last copied
+        one, if known; returns the seconds.
+        """
         now = self.clock()
         if records == 0:
             self.clear[place] = now
@@ -44,12 +48,21 @@ class Lag:
 
     def keep(self, places: Container[Place]) -> None:
         """Keep these partitions; all others belong to other processes from now on."""
-        self.through_ms = {place: through_ms for place, through_ms in self.through_ms.items() if place in places}
+        self.through_ms = {
+            place: through_ms for place, through_ms in self.through_ms.items() if place in places
+        }
         self.clear = {place: since for place, since in self.clear.items() if place in places}
 
     def _set_seconds(self, place: Place, now: float) -> float | None:
         through_ms = self.through_ms[place]
-        bounds = [since for since in (self.clear.get(place), through_ms / 1000 if through_ms is not None else None) if since is not None]
+        bounds = [
+            since
+            for since in (
+                self.clear.get(place),
+                through_ms / 1000 if through_ms is not None else None,
+            )
+            if since is not None
+        ]
         if not bounds:
             return None
         seconds = max(0.0, now - max(bounds))

@@ -1,8 +1,10 @@
 """Logging: one event per line on standard error, as text or JSON, with the name of the stage.
 
-The standard library's logging does the work; this module formats the lines. Values that a log collector should find become fields of the JSON: a
-`Place` among the arguments becomes `topic` and `partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their names, and values
-that are not in the sentence are passed as `extra={"facts": {...}}`; in text they follow it as `name=value`.
+The standard library's logging does the work; this module formats the lines. Values that a log
+collector should find become fields of the JSON: a `Place` among the arguments becomes `topic` and
+`partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their names, and
+values that are not in the sentence are passed as `extra={"facts": {...}}`; in text they follow it
+as `name=value`.
 """
 
 from __future__ import annotations
@@ -37,8 +39,15 @@ class LineFormatter(logging.Formatter):
         if record.exc_info:
             message += "\n" + self.formatException(record.exc_info)
         if self.as_json:
-            always = {"time": time, "level": record.levelname, "stage": self.stage, "event": message}
-            return orjson.dumps({**always, **dict(_list_fields(record.args)), **facts, **always}, default=str).decode()
+            always = {
+                "time": time,
+                "level": record.levelname,
+                "stage": self.stage,
+                "event": message,
+            }
+            return orjson.dumps(
+                {**always, **dict(_list_fields(record.args)), **facts, **always}, default=str
+            ).decode()
         tail = "".join(f" {name}={value}" for name, value in facts.items())
         return f"{time} {record.levelname:<7} {self.stage}: {message}{tail}"
 
@@ -64,7 +73,9 @@ def _to_json(value: object) -> object:
 
 
 def configure_logging(settings: Settings, stage: str) -> None:
-    """Send every log record of this process to standard error in the form that the settings ask for."""
+    """Send every log record of this process to standard error in the form that the settings ask
+    for.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(stage, settings.log.format == "json"))
     handler.addFilter(is_not_of_py4j)
@@ -73,18 +84,24 @@ def configure_logging(settings: Settings, stage: str) -> None:
 
 
 def is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether another module than py4j logged the record. py4j logs a lost JVM and also raises it; stage one reports it once, as its own error.
+    """Whether another module than py4j logged the record. py4j logs a lost JVM and also raises it;
+    stage one reports it once, as its own error.
 
-    Levels of loggers do not help: PySpark sets them again, and py4j logs a failed command with the root logger.
+    Levels of loggers do not help: PySpark sets them again, and py4j logs a failed command with the
+    root logger.
     """
     return "py4j" not in PurePath(record.pathname).parts
 
 
 def report_settings_error(stage: str, error: Exception, exit_code: int) -> None:
-    """Report invalid settings. The log format is itself a setting, so it is text unless the environment asks for JSON."""
+    """Report invalid settings. The log format is itself a setting, so it is text unless the
+    environment asks for JSON.
+    """
     if os.environ.get("REO_LOG_FORMAT") != "json":
         print(f"{stage}: {error}", file=sys.stderr)
         return
-    record = logging.LogRecord(__name__, logging.ERROR, "", 0, "%s: %s", (type(error).__name__, error), None)
+    record = logging.LogRecord(
+        __name__, logging.ERROR, "", 0, "%s: %s", (type(error).__name__, error), None
+    )
     record.facts = {"error": type(error).__name__, "exit_code": exit_code}
     print(LineFormatter(stage, as_json=True).format(record), file=sys.stderr)

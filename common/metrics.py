@@ -1,8 +1,10 @@
-"""Every metric, by name; the processes of the service write them, the supervisor serves them on one port.
+"""Every metric, by name; the processes of the service write them, the supervisor serves them on one
+port.
 
-prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so the counts of a killed
-process are not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its children before they import this module. Health
-is read from the same place (`reo.service.health`): gauges say that a process is alive, whether it is ready, and what it waits for (`common.pulse`).
+prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so the
+counts of a killed process are not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its
+children before they import this module. Health is read from the same place (`reo.service.health`):
+gauges say that a process is alive, whether it is ready, and what it waits for (`common.pulse`).
 
 Labels are bounded: stages, topics, partitions, workers and fixed words.
 """
@@ -12,47 +14,165 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 PARTITION = ("topic", "partition")
-RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets passed, markers and aborted records included.", ("stage", *PARTITION))
-RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PARTITION))
-DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not write to the destination topic.", ("reason", *PARTITION))
-TRANSACTIONS = Counter("reo_transactions", "Transactions of stage two by outcome: committed, aborted, unknown.", ("outcome",))
-TRANSACTION_ERRORS = Counter("reo_transaction_errors", "Calls of stage two's producers that failed, by error.", ("error",))
-TRANSACTION_RECORDS = Histogram("reo_transaction_records", "Records of a committed transaction.",
-                                buckets=(1, 10, 100, 1000, 5000, 10_000, 20_000, 50_000, 90_000))
-TRANSACTION_SECONDS = Histogram("reo_transaction_seconds", "From begin to commit.", buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20))
-QUEUE_FULL = Counter("reo_producer_queue_full", "Times that stage two had to wait because its producer's queue was full.")
-REREADS = Counter("reo_frontier_rereads", "Times that stage two read its frontiers again after a failure, and repeated what was not committed.")
-COPY_SECONDS = Histogram("reo_copy_seconds", "From a record's timestamp to its commit at the destination: the first of each partition in a transaction.",
-                         ("topic",), buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600))
-TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PARTITION)
-LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, as last known.", ("stage", *PARTITION), multiprocess_mode="livemostrecent")
-LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits for a stage has waited, at most; it grows while a server does not answer.",
-                    ("stage", *PARTITION), multiprocess_mode="livemostrecent")
-SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PARTITION,
-                   multiprocess_mode="livemostrecent")
-SOURCE_OPEN = Gauge("reo_source_open_transaction_seconds", "How long an open transaction of the source has blocked a partition: its last stable offset does "
-                    "not move and is below its end. 0 without such a transaction.", PARTITION, multiprocess_mode="livemostrecent")
-FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PARTITION, multiprocess_mode="livemostrecent")
-EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
+RECORDS_IN = Counter(
+    "reo_records_in",
+    "Records read. Stage one: source offsets passed, markers and aborted records included.",
+    ("stage", *PARTITION),
+)
+RECORDS_OUT = Counter(
+    "reo_records_out",
+    "Records written. Stage two: in committed transactions.",
+    ("stage", *PARTITION),
+)
+DROPPED = Counter(
+    "reo_records_dropped",
+    "Records of the intermediate topic that stage two did not write to the destination topic.",
+    ("reason", *PARTITION),
+)
+TRANSACTIONS = Counter(
+    "reo_transactions",
+    "Transactions of stage two by outcome: committed, aborted, unknown.",
+    ("outcome",),
+)
+TRANSACTION_ERRORS = Counter(
+    "reo_transaction_errors", "Calls of stage two's producers that failed, by error.", ("error",)
+)
+TRANSACTION_RECORDS = Histogram(
+    "reo_transaction_records",
+    "Records of a committed transaction.",
+    buckets=(1, 10, 100, 1000, 5000, 10_000, 20_000, 50_000, 90_000),
+)
+TRANSACTION_SECONDS = Histogram(
+    "reo_transaction_seconds",
+    "From begin to commit.",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20),
+)
+QUEUE_FULL = Counter(
+    "reo_producer_queue_full",
+    "Times that stage two had to wait because its producer's queue was full.",
+)
+REREADS = Counter(
+    "reo_frontier_rereads",
+    "Times that stage two read its frontiers again after a failure, and repeated what was not"
+    " committed.",
+)
+COPY_SECONDS = Histogram(
+    "reo_copy_seconds",
+    "From a record's timestamp to its commit at the destination: the first of each partition in a"
+    " transaction.",
+    ("topic",),
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600),
+)
+TORN = Counter(
+    "reo_torn_records",
+    "Records found at the destination although their frontier was not committed; the frontier was"
+    " moved over them.",
+    PARTITION,
+)
+LAG = Gauge(
+    "reo_lag_records",
+    "Records between a stage's input and its output, as last known.",
+    ("stage", *PARTITION),
+    multiprocess_mode="livemostrecent",
+)
+LAG_SECONDS = Gauge(
+    "reo_lag_seconds",
+    "For how long the first record that waits for a stage has waited, at most; it grows while a"
+    " server does not answer.",
+    ("stage", *PARTITION),
+    multiprocess_mode="livemostrecent",
+)
+SOURCE_END = Gauge(
+    "reo_source_end_offset",
+    "End of a source partition for read_committed readers: its last stable offset.",
+    PARTITION,
+    multiprocess_mode="livemostrecent",
+)
+SOURCE_OPEN = Gauge(
+    "reo_source_open_transaction_seconds",
+    "How long an open transaction of the source has blocked a partition: its last stable offset"
+    " does not move and is below its end. 0 without such a transaction.",
+    PARTITION,
+    multiprocess_mode="livemostrecent",
+)
+FRONTIER = Gauge(
+    "reo_frontier_offset",
+    "Source offset of the last record that is committed at the destination.",
+    PARTITION,
+    multiprocess_mode="livemostrecent",
+)
+EPOCH = Gauge(
+    "reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent"
+)
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
-CLIENT_ERRORS = Counter("reo_client_errors", "Errors of a cluster that clients report outside of requests: brokers down, connections refused, by error.",
-                        ("cluster", "error"))
+CLIENT_ERRORS = Counter(
+    "reo_client_errors",
+    "Errors of a cluster that clients report outside of requests: brokers down, connections"
+    " refused, by error.",
+    ("cluster", "error"),
+)
 CANDIDATE = ("candidate",)
-SOURCE_ERRORS = Counter("reo_source_errors", "Requests to a source candidate that failed, by error.", (*CANDIDATE, "error"))
-SOURCE_REFUSED = Counter("reo_source_refused", "Times that a source candidate was refused because of its records or partitions; the log says why.", CANDIDATE)
-SOURCE_UNHEALTHY = Counter("reo_source_unhealthy", "Times that no source candidate could be copied from.")
-SOURCE_SWITCHES = Counter("reo_source_switches", "Changes to this source candidate from another one.", CANDIDATE)
-SOURCE_CONNECTIONS = Counter("reo_source_connections", "Runs that were planned on this source candidate.", CANDIDATE)
-SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partitions' last stable offsets at a source candidate.", CANDIDATE,
-                              multiprocess_mode="livemostrecent")
-SOURCE_LAGGED = Counter("reo_source_lag_threshold_exceeded", "Times that this source candidate, being copied from, was too far behind another.", CANDIDATE)
+SOURCE_ERRORS = Counter(
+    "reo_source_errors",
+    "Requests to a source candidate that failed, by error.",
+    (*CANDIDATE, "error"),
+)
+SOURCE_REFUSED = Counter(
+    "reo_source_refused",
+    "Times that a source candidate was refused because of its records or partitions; the log says"
+    " why.",
+    CANDIDATE,
+)
+SOURCE_UNHEALTHY = Counter(
+    "reo_source_unhealthy", "Times that no source candidate could be copied from."
+)
+SOURCE_SWITCHES = Counter(
+    "reo_source_switches", "Changes to this source candidate from another one.", CANDIDATE
+)
+SOURCE_CONNECTIONS = Counter(
+    "reo_source_connections", "Runs that were planned on this source candidate.", CANDIDATE
+)
+SOURCE_HIGH_WATERMARK = Gauge(
+    "reo_source_high_watermark",
+    "Sum of the partitions' last stable offsets at a source candidate.",
+    CANDIDATE,
+    multiprocess_mode="livemostrecent",
+)
+SOURCE_LAGGED = Counter(
+    "reo_source_lag_threshold_exceeded",
+    "Times that this source candidate, being copied from, was too far behind another.",
+    CANDIDATE,
+)
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
-PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PARTITION, multiprocess_mode="livemostrecent")
-COMPILED = Gauge("reo_deduplicator_compiled", "1 when a worker of stage two uses the compiled path, 0 when Python does its work.", ("worker",),
-                 multiprocess_mode="livemostrecent")
-HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time of a process's last step.", ("stage", "worker"), multiprocess_mode="livemostrecent")
-READY = Gauge("reo_ready", "1 when a process is ready: its servers answer, and it copies, or no record waits.", ("stage", "worker"),
-              multiprocess_mode="livemostrecent")
-WAITING = Gauge("reo_waiting", "1 for the reason for which a process is not ready.", ("stage", "worker", "reason"), multiprocess_mode="livemostrecent")
+PURGED = Gauge(
+    "reo_purged_offset",
+    "Intermediate records below this offset were deleted after their commit.",
+    PARTITION,
+    multiprocess_mode="livemostrecent",
+)
+COMPILED = Gauge(
+    "reo_deduplicator_compiled",
+    "1 when a worker of stage two uses the compiled path, 0 when Python does its work.",
+    ("worker",),
+    multiprocess_mode="livemostrecent",
+)
+HEARTBEAT = Gauge(
+    "reo_heartbeat_seconds",
+    "Unix time of a process's last step.",
+    ("stage", "worker"),
+    multiprocess_mode="livemostrecent",
+)
+READY = Gauge(
+    "reo_ready",
+    "1 when a process is ready: its servers answer, and it copies, or no record waits.",
+    ("stage", "worker"),
+    multiprocess_mode="livemostrecent",
+)
+WAITING = Gauge(
+    "reo_waiting",
+    "1 for the reason for which a process is not ready.",
+    ("stage", "worker", "reason"),
+    multiprocess_mode="livemostrecent",
+)
 
 DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "cycle", "parked", "read-up-to")

@@ -1,4 +1,6 @@
-"""What was probably meant by a name that does not exist: one wording for settings, topics, commands and options."""
+"""What was probably meant by a name that does not exist: one wording for settings, topics, commands
+and options.
+"""
 
 from __future__ import annotations
 

@@ -1,21 +1,24 @@
 """The origin header: stage one adds it to a record, and stage two removes it.
 
-One header, last, named `__origin`. Its value is 54 bytes, integers in network byte order (big-endian), signed but for the version:
+One header, last, named `__origin`. Its value is 54 bytes, integers in network byte order
+(big-endian), signed but for the version:
 
     byte  bytes  field
        0      1  version: 1
        1      8  identity of the source topic (`identity_of`)
        9      8  epoch of the run that wrote the record
       17      4  source partition
-      21      1  kind of the timestamp: -1 none, 0 create time, 1 log-append time (Spark's `timestampType`)
+      21      1  kind of the timestamp: -1 none, 0 create time, 1 log-append time (Spark's
+              `timestampType`)
       22      8  source offset
       30      8  source timestamp, ms since 1970 UTC
       38      8  batch: Spark's batch timestamp, ms; one value for all tasks of a batch
       46      8  sequence in the Spark task: 0, 1, 2 …
 
-Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is parsed here, and by the compiled path (`deduplicator/hot_path.c`). A
-user's header of the same name is not the last one, and is copied. Every field is checked: otherwise anybody who can write to the intermediate topic could move
-a frontier.
+Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is parsed here, and
+by the compiled path (`deduplicator/hot_path.c`). A user's header of the same name is not the last
+one, and is copied. Every field is checked: otherwise anybody who can write to the intermediate
+topic could move a frontier.
 """
 
 from __future__ import annotations
@@ -52,40 +55,86 @@ class Origin(Struct, frozen=True, gc=False):
 
 
 def parse(value: bytes) -> Origin:
-    """The origin in a header's value; ValueError, with the reason, when it is invalid; TypeError without a value."""
+    """The origin in a header's value; ValueError, with the reason, when it is invalid; TypeError
+    without a value.
+    """
     if len(value) != LAYOUT.size or value[0] != VERSION:
         raise ValueError(_unreadable(value))
     _, identity, epoch, partition, kind, offset, timestamp_ms, batch, sequence = _unpack(value)
-    if epoch < 0 or partition < 0 or offset < 0 or batch < 0 or sequence < 0 or not -1 <= kind <= 1 or timestamp_ms < -OFFSET_MAX:
-        raise ValueError(f"a number of the origin is out of range: epoch {epoch}, source partition {partition}, timestamp kind {kind}, source offset {offset}, "
-                         f"timestamp {timestamp_ms}, batch {batch}, sequence {sequence}")
+    if (
+        epoch < 0
+        or partition < 0
+        or offset < 0
+        or batch < 0
+        or sequence < 0
+        or not -1 <= kind <= 1
+        or timestamp_ms < -OFFSET_MAX
+    ):
+        raise ValueError(
+            f"a number of the origin is out of range: epoch {epoch}, source partition {partition},"
+            f" timestamp kind {kind}, source offset {offset}, timestamp {timestamp_ms}, batch"
+            f" {batch}, sequence {sequence}"
+        )
     return Origin(partition, offset, timestamp_ms, kind, epoch, batch, sequence, identity.hex())
 
 
 def parse_all(values: Sequence[bytes | None]) -> list[Origin]:
-    """The origins of many headers, without Python code for each one. ValueError or TypeError when one is invalid; `parse` tells which one, and why."""
+    """The origins of many headers, without Python code for each one. ValueError or TypeError when
+    one is invalid; `parse` tells which one, and why.
+    """
     if set(map(len, values)) - {LAYOUT.size}:  # type: ignore[arg-type]  # the TypeError
         raise ValueError("a header is longer or shorter than an origin")
     found = LAYOUT.iter_unpack(b"".join(values))  # type: ignore[arg-type]
-    versions, identities, epochs, partitions, kinds, offsets, timestamps, batches, sequences = zip(*found, strict=True)
-    if (set(versions) != {VERSION} or min(map(min, (epochs, partitions, offsets, batches, sequences))) < 0 or min(kinds) < -1 or max(kinds) > 1
-            or min(timestamps) < -OFFSET_MAX):
+    versions, identities, epochs, partitions, kinds, offsets, timestamps, batches, sequences = zip(
+        *found, strict=True
+    )
+    if (
+        set(versions) != {VERSION}
+        or min(map(min, (epochs, partitions, offsets, batches, sequences))) < 0
+        or min(kinds) < -1
+        or max(kinds) > 1
+        or min(timestamps) < -OFFSET_MAX
+    ):
         raise ValueError("a number of an origin is out of range")
-    return list(map(Origin, partitions, offsets, timestamps, kinds, epochs, batches, sequences, map(bytes.hex, identities)))
+    return list(
+        map(
+            Origin,
+            partitions,
+            offsets,
+            timestamps,
+            kinds,
+            epochs,
+            batches,
+            sequences,
+            map(bytes.hex, identities),
+        )
+    )
 
 
 def _unreadable(value: bytes) -> str:
     if not value or value[0] == VERSION:
         return f"the origin has {len(value)} bytes, not {LAYOUT.size}"
-    return (f"the origin's version is {value[0]}, and this version of reo reads {VERSION}: both stages must run the same version of reo, and an intermediate "
-            "topic is read by the version that wrote it")
+    return (
+        f"the origin's version is {value[0]}, and this version of reo reads {VERSION}: both stages"
+        " must run the same version of reo, and an intermediate topic is read by the version that"
+        " wrote it"
+    )
 
 
 def encode(origin: Origin) -> bytes:
     """The header's value, as stage one writes it; ValueError when a field does not fit."""
     try:
-        return LAYOUT.pack(VERSION, _identity(origin.source_identity), origin.epoch, origin.source_partition, origin.timestamp_kind, origin.source_offset,
-                           origin.timestamp_ms, origin.batch, origin.sequence)
+        return LAYOUT.pack(
+            VERSION,
+            _identity(origin.source_identity),
+            origin.epoch,
+            origin.source_partition,
+            origin.timestamp_kind,
+            origin.source_offset,
+            origin.timestamp_ms,
+            origin.batch,
+            origin.sequence,
+        )
     except struct.error as reason:
         raise ValueError(str(reason)) from None
 
@@ -103,8 +152,10 @@ def _identity(source_identity: str) -> bytes:
 
 
 def identity_of(cluster_id: str, topic: str, topic_id: str) -> str:
-    """The short identity of a topic: equal only for the same topic, with the same creation, of the same cluster.
+    """The short identity of a topic: equal only for the same topic, with the same creation, of the
+    same cluster.
 
-    Brokers before 2.8 have no topic ids (KIP-516): there the name stands in, and a recreated topic is not recognised.
+    Brokers before 2.8 have no topic ids (KIP-516): there the name stands in, and a recreated topic
+    is not recognised.
     """
     return hashlib.sha256(f"{cluster_id}/{topic_id or topic}".encode()).hexdigest()[:16]

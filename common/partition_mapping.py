@@ -1,15 +1,21 @@
-"""Mappings: which partition of the destination topic a record goes to. `deduplicator.partitioner` applies them.
+"""Mappings: which partition of the destination topic a record goes to. `deduplicator.partitioner`
+applies them.
 
-Whatever the mapping, the records of one source partition that come to the same destination partition keep their order.
+Whatever the mapping, the records of one source partition that come to the same destination
+partition keep their order.
 
     same              the source partition's number
     3                 partition 3, whatever the source partition
-    key               as the Java client's default partitioner: murmur2 of the key, modulo the number of partitions. A record without a key goes
-                      to its source partition's number, modulo the number of partitions; the Java client chooses any partition
-    module:function   a Python function, called with a `SourceRecord` and the number of partitions, that returns a partition
+    key               as the Java client's default partitioner: murmur2 of the key, modulo the
+                      number of partitions. A record without a key goes
+                      to its source partition's number, modulo the number of partitions; the Java
+                      client chooses any partition
+    module:function   a Python function, called with a `SourceRecord` and the number of partitions,
+                      that returns a partition
 
-The number of partitions is asked for when a worker starts with a source partition (`key`: as the client sees it), so when partitions are
-added to a destination, a key goes to another partition from then on, as with every producer.
+The number of partitions is asked for when a worker starts with a source partition (`key`: as the
+client sees it), so when partitions are added to a destination, a key goes to another partition from
+then on, as with every producer.
 """
 
 from __future__ import annotations
@@ -66,10 +72,23 @@ def get_min_partitions(mapping: str, source_partitions: int) -> int:
 
 def count_new_partitions(mapping: str, source_partitions: int) -> int:
     """The number of partitions of a destination topic that reo creates."""
-    return source_partitions if parse_fixed_partition(mapping) is None else get_min_partitions(mapping, source_partitions)
+    return (
+        source_partitions
+        if parse_fixed_partition(mapping) is None
+        else get_min_partitions(mapping, source_partitions)
+    )
 
 
 def validation_errors(mapping: str) -> Iterator[str]:
-    """The reason why the mapping cannot be used, so far as its text tells; `common.settings.user_code` imports a function."""
-    if mapping not in (SAME, KEY) and parse_fixed_partition(mapping) is None and not FUNCTION.fullmatch(mapping):
-        yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"
+    """The reason why the mapping cannot be used, so far as its text tells;
+    `common.settings.user_code` imports a function.
+    """
+    if (
+        mapping not in (SAME, KEY)
+        and parse_fixed_partition(mapping) is None
+        and not FUNCTION.fullmatch(mapping)
+    ):
+        yield (
+            f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is"
+            " expected"
+        )

@@ -1,8 +1,9 @@
 """PostgreSQL: connections, table names, and the one place where its errors are translated.
 
-The connection string is libpq's, with everything that libpq supports: TLS, several hosts, a password file. It is a secret: no message repeats it; a server's
-message about a refused connection contains only user, host and database. A session stays ours for as long as it lives: poolers that give each transaction
-another session are not supported.
+The connection string is libpq's, with everything that libpq supports: TLS, several hosts, a
+password file. It is a secret: no message repeats it; a server's message about a refused connection
+contains only user, host and database. A session stays ours for as long as it lives: poolers that
+give each transaction another session are not supported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
-from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    ForeignWriter,
+    RecordRefused,
+    ReoError,
+    StageFailed,
+    TopicsUnfit,
+)
 from common.probe import Probe
 from common.pulse import Pulse
 from common.settings import Settings
@@ -31,22 +40,40 @@ PAUSE_S = 0.2
 LOOK_S = 0.1
 ANSWER_S = 5
 """Time-out of one attempt to connect, and of a lock."""
-REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission denied|not permitted|certificate|"
-                     r"does not support SSL", re.IGNORECASE)
-"""Messages of a server or of libpq after which a retry is useless. A refused connection has no SQLSTATE (libpq gives none). After any other message the
-connection is retried, and the message is reported when the time is over."""
+REFUSED = re.compile(
+    r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission"
+    r" denied|not permitted|certificate|"
+    r"does not support SSL",
+    re.IGNORECASE,
+)
+"""Messages of a server or of libpq after which a retry is useless. A refused connection has no
+SQLSTATE (libpq gives none). After any other message the connection is retried, and the message is
+reported when the time is over.
+"""
 APPLICATION_BYTES_MAX = 63
-SOCKET = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+SOCKET = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 """The kernel detects a server whose machine is gone: statements have no time-out of their own."""
 PROBE_S = 5.0
 
 
 class Session(psycopg.Connection[TupleRow]):
-    """A connection that calls `on_wait` repeatedly while it waits for the server, with the seconds so far. `on_wait` may raise."""
+    """A connection that calls `on_wait` repeatedly while it waits for the server, with the seconds
+    so far. `on_wait` may raise.
+    """
 
     on_wait: Callable[[float], None] = staticmethod(lambda _: None)
 
-    def wait(self, gen: Generator[Any, Any, Answer], interval: float = LOOK_S, timeout: float | None = None) -> Answer:
+    def wait(
+        self,
+        gen: Generator[Any, Any, Answer],
+        interval: float = LOOK_S,
+        timeout: float | None = None,
+    ) -> Answer:
         """Every statement, and every part of a COPY, waits here."""
         return super().wait(self._watched(gen), interval, timeout)
 
@@ -62,8 +89,12 @@ class Session(psycopg.Connection[TupleRow]):
             return cast(Answer, done.value)
 
 
-def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
-    """A session in which each statement is a transaction. ClusterUnreachable when the server does not answer in `patience_s`; AccessRefused at once."""
+def connect(
+    settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None
+) -> Session:
+    """A session in which each statement is a transaction. ClusterUnreachable when the server does
+    not answer in `patience_s`; AccessRefused at once.
+    """
     deadline = runtime.monotonic() + patience_s
     timeout_ms = settings.deduplicator.transaction_timeout_ms
     logged = ""
@@ -91,7 +122,9 @@ def probe(settings: Settings, role: str) -> Probe[None]:
 
 
 def check(settings: Settings) -> None:
-    """ClusterUnreachable or AccessRefused when no connection to the database succeeds within `connect_timeout_s`."""
+    """ClusterUnreachable or AccessRefused when no connection to the database succeeds within
+    `connect_timeout_s`.
+    """
     connect(settings, "check", settings.connect_timeout_s).close()
 
 
@@ -107,52 +140,90 @@ def frontiers(settings: Settings) -> sql.Identifier:
 
 def is_there(session: Session, name: sql.Identifier) -> bool:
     """Whether the table exists."""
-    row = session.execute("SELECT to_regclass(%s) IS NOT NULL", [name.as_string(session)]).fetchone()
+    row = session.execute(
+        "SELECT to_regclass(%s) IS NOT NULL", [name.as_string(session)]
+    ).fetchone()
     return bool(row and row[0])
 
 
 def _parameters(settings: Settings, role: str) -> dict[str, Any]:
-    """The connection string wins, except for parameters that reo depends on. `read-write` finds the primary among several hosts."""
+    """The connection string wins, except for parameters that reo depends on. `read-write` finds the
+    primary among several hosts.
+    """
     defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
-    return defaults | conninfo_to_dict(settings.destination.postgresql) | {"application_name": name, "client_encoding": "UTF8"}
+    return (
+        defaults
+        | conninfo_to_dict(settings.destination.postgresql)
+        | {
+            "application_name": name,
+            "client_encoding": "UTF8",
+        }
+    )
 
 
 def _prepare(session: Session, timeout_ms: int) -> None:
-    """Make an abandoned transaction end by a time-out, as in Kafka, and a committed one be on disk."""
-    session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # an UPDATE that waited for a lock reads the row again
-    for name, value in (("idle_in_transaction_session_timeout", timeout_ms), ("lock_timeout", 1000 * ANSWER_S)):
+    """Make an abandoned transaction end by a time-out, as in Kafka, and a committed one be on
+    disk.
+    """
+    # an UPDATE that waited for a lock reads the row again
+    session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    for name, value in (
+        ("idle_in_transaction_session_timeout", timeout_ms),
+        ("lock_timeout", 1000 * ANSWER_S),
+    ):
         session.execute("SELECT set_config(%s, %s, false)", [name, str(value)])
-    session.execute("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+    session.execute(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE"
+        " current_setting('synchronous_commit') = 'off'"
+    )
 
 
 def _translate_connection_error(settings: Settings, failed: psycopg.Error) -> ReoError:
-    """The typed error for a failed connection. It never contains the password, whoever wrote the message."""
+    """The typed error for a failed connection. It never contains the password, whoever wrote the
+    message.
+    """
     reason = " ".join(str(failed).split())
     password = conninfo_to_dict(settings.destination.postgresql).get("password")
     if password and str(password) in reason:
         reason = type(failed).__name__
     if REFUSED.search(reason):
-        return AccessRefused(f"the database refused the connection: {reason}. Check {POSTGRESQL} and what the server allows (pg_hba.conf)")
-    return ClusterUnreachable(f"the database does not answer: {reason}. Check {POSTGRESQL}, and that the server runs and can be reached from here")
+        return AccessRefused(
+            f"the database refused the connection: {reason}. Check {POSTGRESQL} and what the server"
+            " allows (pg_hba.conf)"
+        )
+    return ClusterUnreachable(
+        f"the database does not answer: {reason}. Check {POSTGRESQL}, and that the server runs and"
+        " can be reached from here"
+    )
 
 
 def translate(failed: psycopg.Error, doing: str) -> ReoError:
-    """The typed error for a server's error; `doing` says what failed. After ClusterUnreachable, a new session may succeed."""
+    """The typed error for a server's error; `doing` says what failed. After ClusterUnreachable, a
+    new session may succeed.
+    """
     message = failed.diag.message_primary or " ".join(str(failed).split())
     text = f"{doing}: {message} ({failed.sqlstate or type(failed).__name__})"
     if isinstance(failed, errors.InsufficientPrivilege):
         return AccessRefused(f"{text}. Grant it to the user of {POSTGRESQL}")
     if isinstance(failed, errors.UniqueViolation):
-        return ForeignWriter(f"{text} {failed.diag.message_detail or ''} Somebody else writes to the table: stop the other writer; then copy to a new "
-                             "destination.topic, or delete these rows")
+        return ForeignWriter(
+            f"{text} {failed.diag.message_detail or ''} Somebody else writes to the table: stop the"
+            " other writer; then copy to a new destination.topic, or delete these rows"
+        )
     if isinstance(failed, psycopg.DataError | psycopg.IntegrityError | errors.ProgramLimitExceeded):
-        return RecordRefused(f"{text}. Leave such records out with filter.function, or change the table")
+        return RecordRefused(
+            f"{text}. Leave such records out with filter.function, or change the table"
+        )
     if isinstance(failed, errors.UndefinedTable):
-        return StageFailed(f"{text}. The next start creates it again, and copies from the beginning")
+        return StageFailed(
+            f"{text}. The next start creates it again, and copies from the beginning"
+        )
     if isinstance(failed, errors.InvalidSchemaName):
         return TopicsUnfit(f"{text}. Create it, or correct {POSTGRESQL_SCHEMA}")
-    if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (failed.sqlstate or "").startswith("25"):
+    if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (
+        failed.sqlstate or ""
+    ).startswith("25"):
         return ClusterUnreachable(text)
     if isinstance(failed, psycopg.ProgrammingError | psycopg.NotSupportedError):
         return TopicsUnfit(f"{text}. Change the table, or name another destination.topic")

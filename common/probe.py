@@ -1,7 +1,9 @@
-"""Ask a server repeatedly whether it answers, in a thread of its own, so that the working thread does not wait for it.
+"""Ask a server repeatedly whether it answers, in a thread of its own, so that the working thread
+does not wait for it.
 
-A consumer that gets no record cannot tell whether there is none, and an idle session does not notice that its server is away. (The admin client's
-futures are not used: when an answer came after the request's time-out, librdkafka 2.16 ended the process with an assertion.)
+A consumer that gets no record cannot tell whether there is none, and an idle session does not
+notice that its server is away. (The admin client's futures are not used: when an answer came after
+the request's time-out, librdkafka 2.16 ended the process with an assertion.)
 """
 
 from __future__ import annotations
@@ -19,9 +21,17 @@ Answer = TypeVar("Answer")
 
 
 class Probe(Generic[Answer]):
-    """`ask` returns the answer or raises. The server is away when no answer came for `patience_s`. The clock is monotonic."""
+    """`ask` returns the answer or raises. The server is away when no answer came for `patience_s`.
+    The clock is monotonic.
+    """
 
-    def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = runtime.monotonic) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Answer],
+        nothing: Answer,
+        patience_s: float,
+        clock: Callable[[], float] = runtime.monotonic,
+    ) -> None:
         self.ask = ask
         self.answer = nothing
         """The last one."""

@@ -1,7 +1,8 @@
-"""What every stage process does around its work: settings from the environment, logs, signals, exit code.
+"""What every stage process does around its work: settings from the environment, logs, signals, exit
+code.
 
-A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or with 1 for any unexpected
-error. The supervisor reads nothing else.
+A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or
+with 1 for any unexpected error. The supervisor reads nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 
 
-def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None) -> int:
+def run(
+    stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None
+) -> int:
     """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
     stop = runtime.event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -35,9 +38,18 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
             log.warning(line)
         return work(loaded, stop.is_set) or 0
     except ReoError as error:
-        log.error("%s: %s", type(error).__name__, error, extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}})
+        log.error(
+            "%s: %s",
+            type(error).__name__,
+            error,
+            extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}},
+        )
         return error.exit_code
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"  # the stack trace follows
-        log.exception("%s: unexpected, a defect of reo or of a library; the supervisor starts this process again", reason)
+        log.exception(
+            "%s: unexpected, a defect of reo or of a library; the supervisor starts this process"
+            " again",
+            reason,
+        )
         return 1

@@ -1,16 +1,18 @@
-"""The liveness and readiness of one process: its heartbeat, whether it works, what it waits for, and the lag that grows meanwhile.
+"""The liveness and readiness of one process: its heartbeat, whether it works, what it waits for,
+and the lag that grows meanwhile.
 
-| call | when | effect |
-|---|---|---|
-| `beat` | a step is done: a record filtered, a part written, a request answered | the process is alive (/livez) |
-| `wait` | a server does not answer, or something else must happen first | it is alive but not ready; /readyz says why |
-| `ready` | work is done, or every server has just answered that none is left | it is ready |
+| call | when | effect | |---|---|---| | `beat` | a step is done: a record filtered, a part written,
+a request answered | the process is alive (/livez) | | `wait` | a server does not answer, or
+something else must happen first | it is alive but not ready; /readyz says why | | `ready` | work is
+done, or every server has just answered that none is left | it is ready |
 
-So a process that waits is not ready until it has worked again. A call into a client can block without a heartbeat: the process is not ready when its
-last heartbeat is LATE_S old, and is killed when it is `reo.service.health.SILENT_S` old. Every call that may last longer is made in parts.
-A process that stood still for so long is ready when it has worked again, not with its next heartbeat.
+So a process that waits is not ready until it has worked again. A call into a client can block
+without a heartbeat: the process is not ready when its last heartbeat is LATE_S old, and is killed
+when it is `reo.service.health.SILENT_S` old. Every call that may last longer is made in parts. A
+process that stood still for so long is ready when it has worked again, not with its next heartbeat.
 
-While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the time when that was last known.
+While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the
+time when that was last known.
 """
 
 from __future__ import annotations
@@ -22,7 +24,19 @@ from common import runtime
 from common.lag import Lag
 from common.metrics import HEARTBEAT, READY, WAITING
 
-Reason = Literal["start", "source", "destination", "database", "clusters", "transaction", "retry", "group", "stage two", "spark", "standstill"]
+Reason = Literal[
+    "start",
+    "source",
+    "destination",
+    "database",
+    "clusters",
+    "transaction",
+    "retry",
+    "group",
+    "stage two",
+    "spark",
+    "standstill",
+]
 REASONS: dict[Reason, str] = {
     "start": "its start",
     "source": "a source that can be copied from, or a topic that fits",
@@ -32,22 +46,29 @@ REASONS: dict[Reason, str] = {
     "transaction": "an open transaction of the destination to be decided",
     "retry": "a transaction that failed to be done again",
     "group": "the group to take it in",
-    "stage two": "stage two to make the first frontiers, or to read what is on the intermediate topics",
+    "stage two": (
+        "stage two to make the first frontiers, or to read what is on the intermediate topics"
+    ),
     "spark": "Spark: it starts, or it writes nothing although records wait",
     "standstill": "its first work after it stood still",
 }
 """The label of `reo_waiting`, and what /readyz says."""
 LATE_S = 15.0
-"""A process whose last heartbeat is older than this is not ready: it waits in a call, most probably to a server that does not answer.
-No step of real work takes as long."""
+"""A process whose last heartbeat is older than this is not ready: it waits in a call, most probably
+to a server that does not answer. No step of real work takes as long.
+"""
 BEAT_S = 0.5
-"""The heartbeat metric is set at most this often: `beat` is called for each record that a user's function gets."""
+"""The heartbeat metric is set at most this often: `beat` is called for each record that a user's
+function gets.
+"""
 
 
 class Pulse:
     """The heartbeat of one process. The clock is Unix time."""
 
-    def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = runtime.time) -> None:
+    def __init__(
+        self, stage: str, worker: int = 0, clock: Callable[[], float] = runtime.time
+    ) -> None:
         self.labels = (stage, str(worker))
         self.clock = clock
         self.heartbeat = HEARTBEAT.labels(*self.labels)
@@ -68,7 +89,9 @@ class Pulse:
             self.wait("standstill")
 
     def wait(self, reason: Reason) -> None:
-        """Report what the process waits for; it is not ready from now on. Called repeatedly while it waits."""
+        """Report what the process waits for; it is not ready from now on. Called repeatedly while
+        it waits.
+        """
         self.beat()
         self.lag.grow()
         self.readiness.set(0)

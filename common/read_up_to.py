@@ -1,8 +1,9 @@
 """The read-up-to record: stage one reports that the source has nothing to copy between two offsets.
 
-Transaction markers, aborted and compacted records, and records that `filter.sql` leaves out have offsets that no record ever
-carries to stage two. When the source deletes them, the next start could not distinguish them from lost records. So stage one
-writes to the intermediate topic how far there is nothing, in a record without key and value. Its last header is this one, JSON:
+Transaction markers, aborted and compacted records, and records that `filter.sql` leaves out have
+offsets that no record ever carries to stage two. When the source deletes them, the next start could
+not distinguish them from lost records. So stage one writes to the intermediate topic how far there
+is nothing, in a record without key and value. Its last header is this one, JSON:
 
     p  source partition             o  the last source offset of which there is nothing to copy
     f  the frontier that it follows e  epoch of the run that wrote it

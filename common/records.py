@@ -1,7 +1,7 @@
 """The shape of a consumed message, for the type checker.
 
-In confluent-kafka's own stubs every field of a message is optional, because a message can also be an error. After a check of
-`error()`, the message is one of these.
+In confluent-kafka's own stubs every field of a message is optional, because a message can also be
+an error. After a check of `error()`, the message is one of these.
 """
 
 from __future__ import annotations
@@ -49,19 +49,23 @@ class Consumed(Protocol):
 
 
 def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
-    """Those of each message; RecordRefused, which names the first one with a name that is not UTF-8. (A name with a NUL is cut off there: stage one refuses
-    both, `replicator.wrap`.)
+    """Those of each message; RecordRefused, which names the first one with a name that is not
+    UTF-8. (A name with a NUL is cut off there: stage one refuses both, `replicator.wrap`.)
 
-    confluent-kafka (2.16) returns such a name as a null pointer with an exception beside it, which `map` looks at; a method call in a loop that has run
-    some times (PEP 659) does not, and the process dies of the pointer. It also dies when such a message is asked again: here nobody can.
+    confluent-kafka (2.16) returns such a name as a null pointer with an exception beside it, which
+    `map` looks at; a method call in a loop that has run some times (PEP 659) does not, and the
+    process dies of the pointer. It also dies when such a message is asked again: here nobody can.
     """
     found: list[Headers | None] = []
     try:
         found.extend(map(type(messages[0]).headers, messages) if messages else ())
     except (SystemError, UnicodeDecodeError):
         message = messages[len(found)]
-        raise RecordRefused(f"the record of {message.topic()}-{message.partition()} at offset {message.offset()} has a header whose name is not UTF-8: it can "
-                            "neither be copied nor compared", names_the_record=True) from None
+        raise RecordRefused(
+            f"the record of {message.topic()}-{message.partition()} at offset {message.offset()}"
+            " has a header whose name is not UTF-8: it can neither be copied nor compared",
+            names_the_record=True,
+        ) from None
     return found
 
 
@@ -70,12 +74,20 @@ def headers_of(message: Consumed) -> Headers:
     return all_headers([message])[0] or []
 
 
-def content(message: Consumed, instead_of_zero_ms: int = 0) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]:
-    """What is the same on both sides of an exact copy: key, value, headers, timestamp in ms; `instead_of_zero_ms` is what is written for a timestamp of 0.
+def content(
+    message: Consumed, instead_of_zero_ms: int = 0
+) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]:
+    """What is the same on both sides of an exact copy: key, value, headers, timestamp in ms;
+    `instead_of_zero_ms` is what is written for a timestamp of 0.
 
     The kind of the timestamp may differ: a copy sets its own.
     """
-    return message.key(), message.value(), tuple(headers_of(message)), message.timestamp()[1] or instead_of_zero_ms
+    return (
+        message.key(),
+        message.value(),
+        tuple(headers_of(message)),
+        message.timestamp()[1] or instead_of_zero_ms,
+    )
 
 
 def message_checksum(message: Consumed) -> str:
@@ -84,7 +96,9 @@ def message_checksum(message: Consumed) -> str:
 
 
 def checksum(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int) -> str:
-    """16 hexadecimal digits over what is the same for every reader of a record. Spark and librdkafka tell a missing timestamp differently: it counts as 0."""
+    """16 hexadecimal digits over what is the same for every reader of a record. Spark and
+    librdkafka tell a missing timestamp differently: it counts as 0.
+    """
     found = blake2b(b"%d %d" % (max(timestamp_ms, 0), len(headers)), digest_size=8)
     for part in (key, value, *(part for name, own in headers for part in (name.encode(), own))):
         found.update(b" -" if part is None else b" %d " % len(part))

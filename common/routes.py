@@ -1,9 +1,11 @@
 """Routes: one source topic, one intermediate topic and one destination topic.
 
-Everything that a service stores or measures belongs to one partition of one topic, a `Place`. Partition p of the source and partition p of
-the intermediate topic of a route are the same stream of records, so each of the two places determines the other.
+Everything that a service stores or measures belongs to one partition of one topic, a `Place`.
+Partition p of the source and partition p of the intermediate topic of a route are the same stream
+of records, so each of the two places determines the other.
 
-Settings hold rules (`common.topic_rules`), of which one leads to one route or, with a pattern, to many.
+Settings hold rules (`common.topic_rules`), of which one leads to one route or, with a pattern, to
+many.
 """
 
 from __future__ import annotations
@@ -39,12 +41,16 @@ class Route:
 
     @property
     def is_one_to_one(self) -> bool:
-        """Whether a destination partition has exactly the records of its source partition: only then can the two be compared."""
+        """Whether a destination partition has exactly the records of its source partition: only
+        then can the two be compared.
+        """
         return self.mapping == SAME and not self.shared
 
     @property
     def parked_topic(self) -> str:
-        """Where records go that `filter.function` fails on, with `filter.on_error=park`; it has one partition."""
+        """Where records go that `filter.function` fails on, with `filter.on_error=park`; it has one
+        partition.
+        """
         return f"{self.destination_topic}-parked"
 
     def source(self, partition: int) -> Place:
@@ -61,4 +67,7 @@ class Route:
 
     def __str__(self) -> str:
         """For messages."""
-        return f"{self.source_topic} → {self.destination_topic}{'' if self.mapping == SAME else ':' + self.mapping}"
+        return (
+            f"{self.source_topic} →"
+            f" {self.destination_topic}{'' if self.mapping == SAME else ':' + self.mapping}"
+        )

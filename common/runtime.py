@@ -1,13 +1,16 @@
-"""What a process needs from its runtime: clocks, sleep, random numbers, threads and events. Only this module provides them.
+"""What a process needs from its runtime: clocks, sleep, random numbers, threads and events. Only
+this module provides them.
 
-So a simulator can replace it (`use`): with a virtual clock, seeded random numbers, and background work that it schedules. Then the service's
-own processes run in one thread, and a schedule can be repeated. In production nothing is replaced.
+So a simulator can replace it (`use`): with a virtual clock, seeded random numbers, and background
+work that it schedules. Then the service's own processes run in one thread, and a schedule can be
+repeated. In production nothing is replaced.
 
-The functions look the runtime up at each call: `clock: Callable[[], float] = runtime.monotonic` is the clock of the runtime that is in use by then.
-They are for calls that happen a few times per batch, not once per record.
+The functions look the runtime up at each call: `clock: Callable[[], float] = runtime.monotonic` is
+the clock of the runtime that is in use by then. They are for calls that happen a few times per
+batch, not once per record.
 
-Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/unit/test_tidy.py` names
-the modules that may ask directly.
+Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a
+real JVM or a signal; `tests/unit/test_tidy.py` names the modules that may ask directly.
 """
 
 from __future__ import annotations
@@ -62,8 +65,12 @@ class Runtime(Protocol):
     def background(self, work: Callable[[], object], name: str) -> None:
         """Do the work beside all else. It does not keep the process alive."""
 
-    def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
-        """Do the work for all arguments at the same time; the answers are in their order, the first error is raised."""
+    def all_at_once(
+        self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
+    ) -> list[Answer]:
+        """Do the work for all arguments at the same time; the answers are in their order, the first
+        error is raised.
+        """
 
     def event(self) -> Event:
         """A new event, not set."""
@@ -96,7 +103,9 @@ class SystemRuntime:
         """In a daemon thread."""
         threading.Thread(target=work, daemon=True, name=name).start()
 
-    def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+    def all_at_once(
+        self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
+    ) -> list[Answer]:
         """In a thread each."""
         listed = list(arguments)
         with ThreadPoolExecutor(max(1, len(listed))) as pool:
@@ -148,7 +157,9 @@ def background(work: Callable[[], object], name: str) -> None:
 
 
 def all_at_once(work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
-    """Do the work for all arguments at the same time; the answers are in their order, the first error is raised."""
+    """Do the work for all arguments at the same time; the answers are in their order, the first
+    error is raised.
+    """
     return _in_use.all_at_once(work, arguments)
 
 

@@ -1,12 +1,14 @@
-"""Source candidates: clusters that have the same topics with the same records at the same offsets; one is copied from at a time (`source.mode=failover`).
+"""Source candidates: clusters that have the same topics with the same records at the same offsets;
+one is copied from at a time (`source.mode=failover`).
 
-The topic has another identity in each cluster, so an identity cannot say what was copied. The records can: stage one begins a run on a candidate only when the
-copy's last records are that candidate's (`replicator.candidates.tail_comparison`), whether it copied from that candidate before or not. So no state is kept
-about candidates. With failover, a frontier identifies the copied topic by its name alone (`find_copied_identity`), and stage two does not need to know the
-candidate.
+The topic has another identity in each cluster, so an identity cannot say what was copied. The
+records can: stage one begins a run on a candidate only when the copy's last records are that
+candidate's (`replicator.candidates.tail_comparison`), whether it copied from that candidate before
+or not. So no state is kept about candidates. With failover, a frontier identifies the copied topic
+by its name alone (`find_copied_identity`), and stage two does not need to know the candidate.
 
-Stage two and the command line ask the source little: how many partitions it has, and where a first frontier begins. Any candidate can answer
-(`select_answering`); in single mode there is one.
+Stage two and the command line ask the source little: how many partitions it has, and where a first
+frontier begins. Any candidate can answer (`select_answering`); in single mode there is one.
 """
 
 from __future__ import annotations
@@ -43,20 +45,36 @@ class SourceSnapshot(NamedTuple):
 
     @property
     def stable_end_sum(self) -> int:
-        """The sum of the last stable offsets, by which candidates are compared. A candidate with a hanging transaction falls behind."""
+        """The sum of the last stable offsets, by which candidates are compared. A candidate with a
+        hanging transaction falls behind.
+        """
         return sum(self.stable_ends.values())
 
 
-def take_snapshot(settings: Settings, known: SourceTopics | None = None) -> SourceSnapshot | ReoError:
-    """A snapshot of the only source of these settings, or why it failed. For `known` topics only the offsets are asked."""
+def take_snapshot(
+    settings: Settings, known: SourceTopics | None = None
+) -> SourceSnapshot | ReoError:
+    """A snapshot of the only source of these settings, or why it failed. For `known` topics only
+    the offsets are asked.
+    """
     timeout_s = request_timeout_s(settings)
     try:
         client = admin(settings.source_cluster, settings)  # each thread needs its own
-        sources = known if known is not None else topics.describe_sources(settings, client, timeout_s)
-        places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return SourceSnapshot(settings, sources, positions.list_beginning_offsets(client, places, timeout_s),
-                              positions.list_end_offsets(client, places, timeout_s=timeout_s),
-                              positions.list_end_offsets(client, places, committed_only=True, timeout_s=timeout_s))
+        sources = (
+            known if known is not None else topics.describe_sources(settings, client, timeout_s)
+        )
+        places = [
+            route.source(partition)
+            for route, source in sources.items()
+            for partition in range(source.partitions)
+        ]
+        return SourceSnapshot(
+            settings,
+            sources,
+            positions.list_beginning_offsets(client, places, timeout_s),
+            positions.list_end_offsets(client, places, timeout_s=timeout_s),
+            positions.list_end_offsets(client, places, committed_only=True, timeout_s=timeout_s),
+        )
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source_cluster.bootstrap_servers, type(failed).__name__).inc()
         return failed
@@ -68,7 +86,9 @@ def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
 
 
 def select_answering(settings: Settings) -> Settings:
-    """The settings with the furthest candidate that answers as the only source; the first candidate's error when none answers in `connect_timeout_s`."""
+    """The settings with the furthest candidate that answers as the only source; the first
+    candidate's error when none answers in `connect_timeout_s`.
+    """
     if len(settings.sources) == 1:
         return settings
     deadline = runtime.monotonic() + settings.connect_timeout_s
@@ -76,17 +96,23 @@ def select_answering(settings: Settings) -> Settings:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
         if snapshots:
-            return max(snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)).settings
+            return max(
+                snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)
+            ).settings
         if runtime.monotonic() > deadline and isinstance(results[0], ReoError):
             raise results[0]
         runtime.sleep(PAUSE_S)
 
 
 def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[Frontier]) -> str:
-    """The identity of the copied topic in frontiers and origins: the topic's; with failover the one in the copy's frontiers, else one made of its name."""
+    """The identity of the copied topic in frontiers and origins: the topic's; with failover the one
+    in the copy's frontiers, else one made of its name.
+    """
     if not settings.failover:
         return source.identity
-    return next((frontier.source_identity for frontier in frontiers), identity_of("", source.name, ""))
+    return next(
+        (frontier.source_identity for frontier in frontiers), identity_of("", source.name, "")
+    )
 
 
 def request_timeout_s(settings: Settings) -> float:

@@ -1,14 +1,19 @@
-r"""Rules: what the settings say of the topics to copy. `routes` makes routes of them, with the topics that there are. Pure.
+r"""Rules: what the settings say of the topics to copy. `routes` makes routes of them, with the
+topics that there are. Pure.
 
     orders                a topic, to one of the same name
     orders=copy           to another one
-    orders=copy:3         all of it to partition 3; behind the colon stands a mapping (`common.partition_mapping`); also orders=:key
-    ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`); names that begin with __ are Kafka's own
-    ^logs-(.*)=copy-\1    the destination takes over a group of the pattern: every source has a destination of its own
+    orders=copy:3         all of it to partition 3; behind the colon stands a mapping
+                          (`common.partition_mapping`); also orders=:key
+    ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`);
+                          names that begin with __ are Kafka's own
+    ^logs-(.*)=copy-\1    the destination takes over a group of the pattern: every source has a
+                          destination of its own
     ^logs-.*=all          otherwise all that the pattern fits share one
 
-A destination that several sources can come to is shared. An intermediate topic is the destination's name and `-proxy`, or, where the destination is
-shared, both names and `-proxy`: so its name depends on the rules alone, and not on which topics there are.
+A destination that several sources can come to is shared. An intermediate topic is the destination's
+name and `-proxy`, or, where the destination is shared, both names and `-proxy`: so its name depends
+on the rules alone, and not on which topics there are.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ GROUP = re.compile(r"\\([1-9]|g<)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One source topic, or all topics that match a pattern; an empty destination means the source's name."""
+    """One source topic, or all topics that match a pattern; an empty destination means the source's
+    name.
+    """
 
     source: str
     destination: str
@@ -57,13 +64,20 @@ class Rule:
     def validation_errors(self) -> Iterator[str]:
         """One message for each reason why the rule cannot be used."""
         if not self.is_pattern:
-            yield from (f"{name!r} {LEGAL}{_hint(name)}" for name in dict.fromkeys((self.source, self.destination or self.source))
-                        if not TOPIC_NAME.fullmatch(name))
+            yield from (
+                f"{name!r} {LEGAL}{_hint(name)}"
+                for name in dict.fromkeys((self.source, self.destination or self.source))
+                if not TOPIC_NAME.fullmatch(name)
+            )
         else:
             try:
-                re.compile(self.source).sub(self.destination, "")  # reads the destination, though there is nothing to replace
+                # reads the destination, though there is nothing to replace
+                re.compile(self.source).sub(self.destination, "")
             except (re.error, IndexError) as reason:
-                yield f"the pattern {self.source!r} cannot be used with {self.destination!r}: {reason}"
+                yield (
+                    f"the pattern {self.source!r} cannot be used with {self.destination!r}:"
+                    f" {reason}"
+                )
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
         yield from partition_mapping.validation_errors(self.mapping)
@@ -72,7 +86,11 @@ class Rule:
 def _hint(name: str) -> str:
     """kaf-relay writes `source:destination`."""
     source, colon, destination = name.partition(":")
-    return f". To copy {source} to {destination}, write {source}={destination}" if colon and source and destination else ""
+    return (
+        f". To copy {source} to {destination}, write {source}={destination}"
+        if colon and source and destination
+        else ""
+    )
 
 
 def parse(text: str) -> tuple[Rule, ...]:
@@ -90,15 +108,25 @@ def _parsed(text: str) -> Rule:
 def validation_errors(rules: Sequence[Rule]) -> list[str]:
     """One message for each error in the rules that does not depend on the existing topics."""
     found = [reason for rule in rules for reason in rule.validation_errors()]
-    found += [f"{source!r} is named {times} times: a source topic has one destination" for source, times in Counter(rule.source for rule in rules).items()
-              if times > 1]
+    found += [
+        f"{source!r} is named {times} times: a source topic has one destination"
+        for source, times in Counter(rule.source for rule in rules).items()
+        if times > 1
+    ]
     return found or clashes(rules, routes(rules, ()))
 
 
-def name_errors(names: Mapping[str, str], given: Collection[str], same_address: bool) -> Iterator[str]:
-    """The same for the one-topic form; `names` maps its three settings to topic names. A name that follows from a `given` one is no second error."""
+def name_errors(
+    names: Mapping[str, str], given: Collection[str], same_address: bool
+) -> Iterator[str]:
+    """The same for the one-topic form; `names` maps its three settings to topic names. A name that
+    follows from a `given` one is no second error.
+    """
     illegal = [name for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic)]
-    yield from (f"{name}: {names[name]!r} {LEGAL}" for name in [name for name in illegal if name in given] or illegal[:1])
+    yield from (
+        f"{name}: {names[name]!r} {LEGAL}"
+        for name in [name for name in illegal if name in given] or illegal[:1]
+    )
     (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
     if between == to_topic:
         yield f"{intermediate} and {destination} are both {to_topic!r}"
@@ -107,35 +135,86 @@ def name_errors(names: Mapping[str, str], given: Collection[str], same_address: 
 
 
 def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "") -> list[Route]:
-    """The routes of the topics that are named, and of those among `topics` that a pattern fits; a topic of several rules comes several times.
+    """The routes of the topics that are named, and of those among `topics` that a pattern fits; a
+    topic of several rules comes several times.
 
     `intermediate` replaces the default name, for a single rule.
     """
-    named = [rule.destination or rule.source for rule in rules if not rule.is_pattern or rule.gathers]
-    shared = {name for name, times in Counter(named).items() if times > 1} | {rule.destination for rule in rules if rule.gathers}
+    named = [
+        rule.destination or rule.source for rule in rules if not rule.is_pattern or rule.gathers
+    ]
+    shared = {name for name, times in Counter(named).items() if times > 1} | {
+        rule.destination for rule in rules if rule.gathers
+    }
     found = []
     for rule in rules:
         for source in sorted(set(topics)) if rule.is_pattern else [rule.source]:
             destination = rule.leads_to(source)
             if destination is not None:
-                default = f"{destination}-{source}-proxy" if destination in shared else f"{destination}-proxy"
-                found.append(Route(source, destination, intermediate or default, rule.mapping, destination in shared))
+                default = (
+                    f"{destination}-{source}-proxy"
+                    if destination in shared
+                    else f"{destination}-proxy"
+                )
+                found.append(
+                    Route(
+                        source,
+                        destination,
+                        intermediate or default,
+                        rule.mapping,
+                        destination in shared,
+                    )
+                )
     return found
 
 
 def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
     """One message for each reason why these routes cannot be copied side by side."""
-    sources, between = Counter(route.source_topic for route in found), Counter(route.intermediate_topic for route in found)
-    own = Counter(name for name, _ in {(route.destination_topic, route.source_topic) for route in found if not route.shared})
+    sources, between = (
+        Counter(route.source_topic for route in found),
+        Counter(route.intermediate_topic for route in found),
+    )
+    own = Counter(
+        name
+        for name, _ in {
+            (route.destination_topic, route.source_topic) for route in found if not route.shared
+        }
+    )
     shared = {route.destination_topic for route in found if route.shared}
     return [
-        *(f"{name!r} is the source of several rules ({', '.join(rule.source for rule in rules if rule.leads_to(name) is not None)}): make one of them "
-          "narrower" for name, times in sources.items() if times > 1),
-        *(f"several sources lead to {name!r}, by a pattern that gives each a destination of its own: name the shared destination in a rule"
-          for name, times in own.items() if times > 1 or name in shared),
-        *(f"several routes need the intermediate topic {name!r}: rename a destination" for name, times in between.items()
-          if times > 1 and all(own[route.destination_topic] < 2 and sources[route.source_topic] < 2 for route in found if route.intermediate_topic == name)),
-        *(f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is a destination" for route in found
-          if route.intermediate_topic in own or route.intermediate_topic in shared),
-        *(f"{route}: {name!r} {LEGAL}" for route in found for name in (route.destination_topic, route.intermediate_topic) if not TOPIC_NAME.fullmatch(name)),
+        *(
+            f"{name!r} is the source of several rules"
+            f" ({', '.join(rule.source for rule in rules if rule.leads_to(name) is not None)}):"
+            " make one of them narrower"
+            for name, times in sources.items()
+            if times > 1
+        ),
+        *(
+            f"several sources lead to {name!r}, by a pattern that gives each a destination of its"
+            " own: name the shared destination in a rule"
+            for name, times in own.items()
+            if times > 1 or name in shared
+        ),
+        *(
+            f"several routes need the intermediate topic {name!r}: rename a destination"
+            for name, times in between.items()
+            if times > 1
+            and all(
+                own[route.destination_topic] < 2 and sources[route.source_topic] < 2
+                for route in found
+                if route.intermediate_topic == name
+            )
+        ),
+        *(
+            f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is a"
+            " destination"
+            for route in found
+            if route.intermediate_topic in own or route.intermediate_topic in shared
+        ),
+        *(
+            f"{route}: {name!r} {LEGAL}"
+            for route in found
+            for name in (route.destination_topic, route.intermediate_topic)
+            if not TOPIC_NAME.fullmatch(name)
+        ),
     ]

@@ -2,13 +2,15 @@
 
 In the order in which a record passes:
 
-    intermediate.py         the consumer: batches, purge; partitions.py: the partitions that the group has assigned
+    intermediate.py         the consumer: batches, purge; partitions.py: the partitions that the
+                            group has assigned
     rule.py                 which records are new (pure)
     frontier_advance.py     moves the frontier over source offsets that have no record (pure)
     unwrap.py               from an intermediate record to the source's record
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
-    destination.py          writes a record to its partition; postgresql.py: as rows (rows.py) of a table; own_destination.py: by a class of the user's
+    destination.py          writes a record to its partition; postgresql.py: as rows (rows.py) of a
+                            table; own_destination.py: by a class of the user's
     transaction.py          two producers in turn; what is certain after each failure
     loop.py                 one line per step
     start.py                a partition's frontier when it is assigned: read, created, or refused

@@ -1,4 +1,6 @@
-"""`python -m deduplicator [worker]`: one process of stage two, with the settings of the environment."""
+"""`python -m deduplicator [worker]`: one process of stage two, with the settings of the
+environment.
+"""
 
 import sys
 
@@ -6,4 +8,8 @@ from common import process
 from deduplicator import worker
 
 NUMBER = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-sys.exit(process.run(f"deduplicator-{NUMBER}", lambda settings, stopping: worker.run(settings, NUMBER, stopping)))
+sys.exit(
+    process.run(
+        f"deduplicator-{NUMBER}", lambda settings, stopping: worker.run(settings, NUMBER, stopping)
+    )
+)

@@ -1,8 +1,10 @@
 """A time-out for each call of a user's function, which may be slow as long as it returns.
 
-Each call counts as a heartbeat. After CALL_TIMEOUT_S a signal interrupts a call that has not returned: TimeoutError is raised inside the function, as if
-the function had raised it, so that the record is named. (The watchdog would kill the process, which would begin again with the same record, for ever.)
-This does not stop a function that catches every exception, nor one that never returns from C.
+Each call counts as a heartbeat. After CALL_TIMEOUT_S a signal interrupts a call that has not
+returned: TimeoutError is raised inside the function, as if the function had raised it, so that the
+record is named. (The watchdog would kill the process, which would begin again with the same record,
+for ever.) This does not stop a function that catches every exception, nor one that never returns
+from C.
 """
 
 from __future__ import annotations
@@ -23,9 +25,16 @@ Answer = TypeVar("Answer")
 
 
 class CallLimit:
-    """`with limit:` around many calls. Only a main thread can be interrupted; in another thread there is no time-out."""
+    """`with limit:` around many calls. Only a main thread can be interrupted; in another thread
+    there is no time-out.
+    """
 
-    def __init__(self, beat: Callable[[], None] = lambda: None, timeout_s: float = CALL_TIMEOUT_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        beat: Callable[[], None] = lambda: None,
+        timeout_s: float = CALL_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.beat = beat
         self.timeout_s = timeout_s
         self.clock = clock
@@ -36,7 +45,12 @@ class CallLimit:
             signal.signal(signal.SIGALRM, self._on_alarm)
             signal.setitimer(signal.ITIMER_REAL, CHECK_INTERVAL_S, CHECK_INTERVAL_S)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -1,12 +1,15 @@
-"""The compiled path: calls `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
+"""The compiled path: calls `hot_path.c` from Python. It does what `unwrap`, `rule` and
+`KafkaDestination.write` do, without an object for each record.
 
-It is used if records go one to one to Kafka topics and no user's function sees them, if the library was built (`make setup`, the wheel, the image), and
-if confluent-kafka has a tested version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same results
-(tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
+It is used if records go one to one to Kafka topics and no user's function sees them, if the library
+was built (`make setup`, the wheel, the image), and if confluent-kafka has a tested version
+(`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same
+results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
 
-How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field after Python's object head; the library is found through
-the extension module that has loaded it. A separate queue receives the fetched messages (rd_kafka_queue_forward); the consumer's `poll` still serves
-rebalances and errors.
+How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field
+after Python's object head; the library is found through the extension module that has loaded it. A
+separate queue receives the fetched messages (rd_kafka_queue_forward); the consumer's `poll` still
+serves rebalances and errors.
 """
 
 from __future__ import annotations
@@ -53,29 +56,41 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
 
 def create_queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
     """A queue for this consumer, if the compiled path is used."""
-    return Queue(consumer) if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None else None
+    return (
+        Queue(consumer)
+        if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None
+        else None
+    )
 
 
 class Queue:
-    """A librdkafka queue to which a consumer's partitions are forwarded. Close it before the consumer."""
+    """A librdkafka queue to which a consumer's partitions are forwarded. Close it before the
+    consumer.
+    """
 
     def __init__(self, consumer: Consumer) -> None:
         self.library = hot_path.library()
         self.consumer = consumer
-        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(get_rd_kafka_pointer(consumer))
+        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
+            get_rd_kafka_pointer(consumer)
+        )
         self.forwarded_partitions: frozenset[Place] = frozenset()
         self.renew_at = 0.0
         self.batches: weakref.WeakSet[FetchedMessages] = weakref.WeakSet()
 
     def forward_partitions(self, places: Iterable[Place]) -> None:
-        """Forward these partitions, and no others, to this queue. To be called before they are assigned; after that call `renew_forwarding` repeatedly."""
+        """Forward these partitions, and no others, to this queue. To be called before they are
+        assigned; after that call `renew_forwarding` repeatedly.
+        """
         self.forwarded_partitions, self.renew_at = frozenset(places), 0.0
         self.renew_forwarding()
 
     def renew_forwarding(self) -> None:
-        """Forward again, at intervals. When an assignment is replaced, librdkafka stops the fetching of the old one later, in a thread of its own, and then
-        clears the forwarding (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: fetched messages stay
-        in the partition's own queue, in order, until it is forwarded.
+        """Forward again, at intervals. When an assignment is replaced, librdkafka stops the
+        fetching of the old one later, in a thread of its own, and then clears the forwarding
+        (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer
+        again either: fetched messages stay in the partition's own queue, in order, until it is
+        forwarded.
         """
         if runtime.monotonic() < self.renew_at:
             return
@@ -85,7 +100,9 @@ class Queue:
 
     def _forward_partition(self, place: Place, target_queue: int | None) -> None:
         rd_kafka = self.library.rd_kafka
-        partition = rd_kafka.rd_kafka_queue_get_partition(get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition)
+        partition = rd_kafka.rd_kafka_queue_get_partition(
+            get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition
+        )
         if partition is not None:
             rd_kafka.rd_kafka_queue_forward(partition, target_queue)
             rd_kafka.rd_kafka_queue_destroy(partition)
@@ -93,7 +110,9 @@ class Queue:
     def consume(self, records_max: int, wait_s: float) -> FetchedMessages:
         """At most `records_max` messages, after waiting for the first; empty when none came."""
         fetched_messages = FetchedMessages(self.library)
-        self.library.path.reo_take(self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw))
+        self.library.path.reo_take(
+            self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw)
+        )
         self.batches.add(fetched_messages)
         return fetched_messages
 
@@ -109,7 +128,9 @@ class Queue:
 
 
 class FetchedMessages:
-    """Messages of the intermediate topics in librdkafka's memory; destroyed when no object refers to them any more."""
+    """Messages of the intermediate topics in librdkafka's memory; destroyed when no object refers
+    to them any more.
+    """
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -134,7 +155,7 @@ class FetchedMessages:
         """Batches of consecutive messages of one partition; a partition may come several times."""
         raw = self.raw
         for number in range(raw.runs):
-            begin, end = raw.run_begins[number:number + 2]
+            begin, end = raw.run_begins[number : number + 2]
             topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
             yield Place(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
@@ -145,7 +166,12 @@ class FetchedMessages:
     def record(self, position: int) -> Record:
         """The source's record in a message that was scanned."""
         message = self.message(position)
-        return message.key(), message.value(), (message.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
+        return (
+            message.key(),
+            message.value(),
+            (message.headers() or [])[:-1] or None,
+            int(self.raw.timestamps_ms[position]),
+        )
 
 
 class CompiledBatch:
@@ -161,13 +187,20 @@ class CompiledBatch:
         return self.end - self.begin
 
     def follows(self, next_offset: int) -> bool:
-        """Whether it begins at this intermediate offset and has no gap: within a partition, offsets grow."""
-        return bool(self.fetched_messages.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
+        """Whether it begins at this intermediate offset and has no gap: within a partition, offsets
+        grow.
+        """
+        return bool(
+            self.fetched_messages.raw.offsets[self.begin] == next_offset
+            and self.next_offset == next_offset + len(self)
+        )
 
     @property
     def leader_epoch(self) -> int | None:
         """Of its last message: within a partition, leader epochs grow."""
-        return read_leader_epoch(self.fetched_messages.library, self.fetched_messages.raw.messages[self.end - 1])
+        return read_leader_epoch(
+            self.fetched_messages.library, self.fetched_messages.raw.messages[self.end - 1]
+        )
 
     def messages(self) -> list[Message]:
         """As Python objects."""
@@ -182,16 +215,42 @@ class CompiledBatch:
         raw = RawRule(state.frontier, state.epoch, *link, *hole)
         accepted = (ctypes.c_int32 * len(self))()
         path = self.fetched_messages.library.path
-        count = path.reo_scan(ctypes.byref(self.fetched_messages.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
+        count = path.reo_scan(
+            ctypes.byref(self.fetched_messages.raw),
+            self.begin,
+            self.end,
+            identity,
+            ctypes.byref(raw),
+            accepted,
+        )
         if count < 0:
             return None
-        next_state = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
-                               Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
-        return CompiledDecision(next_state, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
+        next_state = RuleState(
+            raw.frontier,
+            raw.epoch,
+            (
+                Link(raw.link_offset, raw.link_batch, raw.link_sequence)
+                if raw.link_offset >= 0
+                else None
+            ),
+            Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None,
+        )
+        return CompiledDecision(
+            next_state,
+            CompiledRecords(self.fetched_messages, accepted, count),
+            raw.duplicates,
+            raw.stale,
+            raw.holes,
+        )
 
     def last_record(self, position: int) -> LastRecord:
-        """The frontier's description of the last accepted record, which is at this position of the batch."""
-        return LastRecord(self.fetched_messages.raw.source_offsets[position], checksum_of(self.fetched_messages.record(position)))
+        """The frontier's description of the last accepted record, which is at this position of the
+        batch.
+        """
+        return LastRecord(
+            self.fetched_messages.raw.source_offsets[position],
+            checksum_of(self.fetched_messages.record(position)),
+        )
 
 
 class LazySequence(Sequence[Item]):
@@ -224,7 +283,9 @@ class CompiledRecords(LazySequence[Record]):
     def __init__(self, fetched_messages: FetchedMessages, positions: Any, size: int) -> None:
         super().__init__(positions, size, fetched_messages.record)
         self.fetched_messages = fetched_messages
-        self.source_offsets = LazySequence[int](positions, size, lambda position: int(fetched_messages.raw.source_offsets[position]))
+        self.source_offsets = LazySequence[int](
+            positions, size, lambda position: int(fetched_messages.raw.source_offsets[position])
+        )
 
     @property
     def last_position(self) -> int:
@@ -232,12 +293,21 @@ class CompiledRecords(LazySequence[Record]):
         return int(self.positions[self.size - 1])
 
     def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
-        """Pass records from `begin` to `end` to the producer's queue; how many it accepted before it was full. KafkaException when it refuses one."""
+        """Pass records from `begin` to `end` to the producer's queue; how many it accepted before
+        it was full. KafkaException when it refuses one.
+        """
         error = ctypes.c_int32()
         positions = ctypes.byref(self.positions, begin * ctypes.sizeof(ctypes.c_int32))
         batch = ctypes.byref(self.fetched_messages.raw)
-        accepted = self.fetched_messages.library.path.reo_forward(get_rd_kafka_pointer(producer), place.topic.encode(), place.partition, batch, positions,
-                                                                  end - begin, ctypes.byref(error))
+        accepted = self.fetched_messages.library.path.reo_forward(
+            get_rd_kafka_pointer(producer),
+            place.topic.encode(),
+            place.partition,
+            batch,
+            positions,
+            end - begin,
+            ctypes.byref(error),
+        )
         if error.value not in (0, KafkaError._QUEUE_FULL):
             raise KafkaException(KafkaError(error.value, f"a record for {place} was not accepted"))
         return int(accepted)

@@ -1,9 +1,11 @@
 """The destination: where accepted records go, in the same transaction as the frontier.
 
-`Destination` is the only interface that the loop uses. `KafkaDestination` writes to a topic; it also keeps, per partition, what the check
-at the next start needs (`Output`): the offset of the last record whose delivery is known, and how many records were sent after it.
-It requests a delivery report for one record per partition and transaction, the last. A commit waits for the reports anyway, so they are checked just
-before it: a partition that gives a record an offset which it must have given before has lost records, and nothing more is committed to it.
+`Destination` is the only interface that the loop uses. `KafkaDestination` writes to a topic; it
+also keeps, per partition, what the check at the next start needs (`Output`): the offset of the last
+record whose delivery is known, and how many records were sent after it. It requests a delivery
+report for one record per partition and transaction, the last. A commit waits for the reports
+anyway, so they are checked just before it: a partition that gives a record an offset which it must
+have given before has lost records, and nothing more is committed to it.
 """
 
 from __future__ import annotations
@@ -27,25 +29,33 @@ from deduplicator.unwrap import Record
 
 @dataclass(slots=True)
 class Output:
-    """The state of a destination partition: the visible records after `known_offset` are exactly the `sent` ones."""
+    """The state of a destination partition: the visible records after `known_offset` are exactly
+    the `sent` ones.
+    """
 
     known_offset: int
     sent: int
 
     @property
     def last_offset(self) -> int:
-        """The lowest offset that the last of these records can have: each has its own, and transaction markers have offsets too."""
+        """The lowest offset that the last of these records can have: each has its own, and
+        transaction markers have offsets too.
+        """
         return self.known_offset + self.sent
 
 
 UNCOUNTED = Output(-1, -1)
-"""For a route that is not one to one: other routes write to the partition too, so a count proves nothing."""
+"""For a route that is not one to one: other routes write to the partition too, so a count proves
+nothing.
+"""
 
 
 class Destination(Protocol):
-    """One transaction after the other: begin, write, prepare_commit, start_commit, finish_commit; `abort` after a failure of the caller.
+    """One transaction after the other: begin, write, prepare_commit, start_commit, finish_commit;
+    `abort` after a failure of the caller.
 
-    The next one may be begun, written and prepared while a commit is not finished; a commit is started when the one before it is finished.
+    The next one may be begun, written and prepared while a commit is not finished; a commit is
+    started when the one before it is finished.
     """
 
     outputs: dict[Place, Output]
@@ -55,31 +65,42 @@ class Destination(Protocol):
         """Open a transaction."""
 
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
-        """Write records in order to one partition, in the open transaction. A route that is one to one passes their source offsets."""
+        """Write records in order to one partition, in the open transaction. A route that is one to
+        one passes their source offsets.
+        """
 
     def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
-        """Put the offsets and their metadata into the transaction, whose records are written; `offsets` is called last."""
+        """Put the offsets and their metadata into the transaction, whose records are written;
+        `offsets` is called last.
+        """
 
     def start_commit(self) -> None:
         """Commit the prepared transaction; the answer may come later."""
 
     def finish_commit(self) -> None:
-        """Wait until the commit that was started is known to be done; TransactionFailed when it failed, or is in doubt. Nothing if none was started."""
+        """Wait until the commit that was started is known to be done; TransactionFailed when it
+        failed, or is in doubt. Nothing if none was started.
+        """
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one; not a commit that was started."""
 
     def resolve_in_doubt(self) -> None:
-        """Before the frontier is read: resolve what a failure or a predecessor left in doubt. Waits while the destination does not answer."""
+        """Before the frontier is read: resolve what a failure or a predecessor left in doubt. Waits
+        while the destination does not answer.
+        """
 
     def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
-        """Once a second, between two transactions: DestinationTruncated when written records are found to be lost. Does not block.
+        """Once a second, between two transactions: DestinationTruncated when written records are
+        found to be lost. Does not block.
 
         `topic_ids` are the ids in the frontiers, by destination topic.
         """
 
     def is_answering(self) -> bool:
-        """Whether its server has answered lately, if it is not the cluster of the intermediate topics."""
+        """Whether its server has answered lately, if it is not the cluster of the intermediate
+        topics.
+        """
 
     def add_routes(self, routes: Collection[Route]) -> None:
         """Routes that were added; StageFailed when the producers do not fit them."""
@@ -91,11 +112,18 @@ class Destination(Protocol):
 class KafkaDestination:
     """Writes records to a partition of a topic, with their own timestamps."""
 
-    def __init__(self, producers: ProducerPair, watcher: DestinationWatch, batches_fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
+    def __init__(
+        self,
+        producers: ProducerPair,
+        watcher: DestinationWatch,
+        batches_fit: Callable[[Collection[Route]], bool] = lambda _: True,
+    ) -> None:
         self.producers = producers
         self.watcher = watcher
         self.batches_fit = batches_fit
-        """Whether the producers' batches are small enough for the destination topics of some routes."""
+        """Whether the producers' batches are small enough for the destination topics of some
+        routes.
+        """
         self.outputs: dict[Place, Output] = {}
         self._client: Producer | None = None
         self._delivered: dict[Place, int] = {}
@@ -134,7 +162,9 @@ class KafkaDestination:
         """Pass the first records to the client in C."""
         assert self._client is not None
         forwarded = 0
-        while (forwarded := forwarded + records.forward(self._client, place, forwarded, count)) < count:
+        while (
+            forwarded := forwarded + records.forward(self._client, place, forwarded, count)
+        ) < count:
             self._wait_for_queue(place)
 
     def _wait_for_queue(self, place: Place) -> None:
@@ -144,21 +174,35 @@ class KafkaDestination:
         self._client.poll(0.05)
         self.producers.current.check_deadline(f"writing to {place}")
 
-    def _produce_with_retry(self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None) -> None:
+    def _produce_with_retry(
+        self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None
+    ) -> None:
         """Retry while the client's queue is full."""
         assert self._client is not None
         key, value, headers, timestamp_ms = record
         while True:
             try:
-                # there are two callback arguments, and the second is ignored when the first is passed, even as None (confluent-kafka 2.16)
-                self._client.produce(place.topic, value, key, place.partition, on_delivery, None, timestamp_ms, headers)  # type: ignore[arg-type]
+                # there are two callback arguments, and the second is ignored when the first is
+                # passed, even as None (confluent-kafka 2.16)
+                self._client.produce(
+                    place.topic,
+                    value,
+                    key,
+                    place.partition,
+                    on_delivery,
+                    None,
+                    timestamp_ms,
+                    headers,
+                )  # type: ignore[arg-type]
             except BufferError:
                 self._wait_for_queue(place)
             else:
                 return
 
     def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
-        """Send the offsets; DestinationTruncated when a record was delivered at an offset that is not possible."""
+        """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
+        not possible.
+        """
         producer = self.producers.current
         producer.send_offsets(offsets(), member)
         failpoints.hit("two: offsets sent")
@@ -184,12 +228,23 @@ class KafkaDestination:
             producer.discard()
 
     def resolve_in_doubt(self) -> None:
-        """Initialise the discarded producers: until then their transactions may be open, and readers of the topic wait for them."""
+        """Initialise the discarded producers: until then their transactions may be open, and
+        readers of the topic wait for them.
+        """
         self.producers.initialise()
 
     def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
-        """Check the ids of the topics, and the end offsets of the partitions that this copy alone writes."""
-        self.watcher.poll(topic_ids, {place: output.last_offset for place, output in self.outputs.items() if output != UNCOUNTED})
+        """Check the ids of the topics, and the end offsets of the partitions that this copy alone
+        writes.
+        """
+        self.watcher.poll(
+            topic_ids,
+            {
+                place: output.last_offset
+                for place, output in self.outputs.items()
+                if output != UNCOUNTED
+            },
+        )
 
     def is_answering(self) -> bool:
         """It is the cluster of the intermediate topics."""
@@ -199,7 +254,10 @@ class KafkaDestination:
         """The producers' batches fit the smallest limit of the topics at the start."""
         if not self.batches_fit(routes):
             topics = [route.destination_topic for route in routes]
-            raise StageFailed(f"one of the topics {topics} accepts only smaller batches than this worker's producers send: starting again")
+            raise StageFailed(
+                f"one of the topics {topics} accepts only smaller batches than this worker's"
+                " producers send: starting again"
+            )
 
     def close(self) -> None:
         """Abort an open transaction."""
@@ -211,16 +269,25 @@ class KafkaDestination:
 
 
 def check_delivered_offset(place: Place, output: Output, offset: int) -> None:
-    """DestinationTruncated when the last record of the open transaction, which `output` counts, was given an offset that it cannot have.
+    """DestinationTruncated when the last record of the open transaction, which `output` counts, was
+    given an offset that it cannot have.
 
-    Offsets of a partition only grow. If the partition lost records (an unclean leader election, a restored disk, a recreated topic), it gives their
-    offsets again: then `known_offset` would be another record's, and the next start would find nothing wrong.
+    Offsets of a partition only grow. If the partition lost records (an unclean leader election, a
+    restored disk, a recreated topic), it gives their offsets again: then `known_offset` would be
+    another record's, and the next start would find nothing wrong.
     """
     if offset < output.last_offset:
-        raise DestinationTruncated(f"{place} lost records while it was copied to: {output.sent} were written after offset {output.known_offset}, and the last "
-                                   f"of them was given offset {offset}. This transaction is aborted. Copy to a new topic, or restore this one")
+        raise DestinationTruncated(
+            f"{place} lost records while it was copied to: {output.sent} were written after offset"
+            f" {output.known_offset}, and the last of them was given offset {offset}. This"
+            " transaction is aborted. Copy to a new topic, or restore this one"
+        )
 
 
 def offsets_with_metadata(positions: Mapping[Place, tuple[int, str]]) -> list[TopicPartition]:
-    """The argument of `send_offsets_to_transaction`: per partition the next offset and the frontier's metadata string."""
-    return [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in positions.items()]
+    """The argument of `send_offsets_to_transaction`: per partition the next offset and the
+    frontier's metadata string.
+    """
+    return [
+        TopicPartition(*place, offset, metadata) for place, (offset, metadata) in positions.items()
+    ]

@@ -20,9 +20,16 @@ BATCH_BYTES_MAX = 1_048_588
 """A topic's default max.message.bytes, used while there is no topic."""
 
 
-def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
-                      commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
-    """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
+def build_destination(
+    settings: Settings,
+    number: int,
+    routes: Mapping[str, Route],
+    consumer_group: ConsumerGroup,
+    commit_for_group: Callable[[Sequence[TopicPartition]], None],
+) -> tuple[Destination, FrontierStore]:
+    """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for
+    the group, where they are not part of the transaction.
+    """
     if destination_settings.is_postgresql(settings):
         from deduplicator.tables.postgresql import PostgresqlDestination
         from deduplicator.tables.table_frontier_store import TableFrontierStore
@@ -35,12 +42,20 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store
     producers, batches_fit = _producers(settings, number, routes.values(), consumer_group)
-    return KafkaDestination(producers, DestinationWatch(consumer_group.admin), batches_fit), KafkaFrontierStore(consumer_group)
+    return KafkaDestination(
+        producers, DestinationWatch(consumer_group.admin), batches_fit
+    ), KafkaFrontierStore(consumer_group)
 
 
-def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup,
-               ) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
-    """Two producers, and a function: whether their batches fit the destination topics of more routes."""
+def _producers(
+    settings: Settings,
+    number: int,
+    routes: Collection[Route],
+    consumer_group: ConsumerGroup,
+) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
+    """Two producers, and a function: whether their batches fit the destination topics of more
+    routes.
+    """
     timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
     batch_bytes_max = _batch_bytes_max(consumer_group, routes)
 
@@ -48,9 +63,20 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], consu
         lost = LossCounter(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
         return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.count_losses)
-    return ProducerPair(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
+
+    return (
+        ProducerPair(producer("a"), producer("b")),
+        lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max,
+    )
 
 
 def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
-    limits = (topics.get_message_bytes_max(consumer_group.admin, consumer_group.settings.destination_cluster, route.destination_topic) for route in routes)
+    limits = (
+        topics.get_message_bytes_max(
+            consumer_group.admin,
+            consumer_group.settings.destination_cluster,
+            route.destination_topic,
+        )
+        for route in routes
+    )
     return min(limits, default=BATCH_BYTES_MAX)

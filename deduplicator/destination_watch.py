@@ -1,7 +1,9 @@
-"""Checks the destination topics regularly while a worker runs: were they deleted and recreated, are their end offsets high enough?
+"""Checks the destination topics regularly while a worker runs: were they deleted and recreated, are
+their end offsets high enough?
 
-`KafkaDestination.commit` detects a loss with the next records. This detects it also while no records arrive, and before anything is written to a
-recreated topic, so that the next start finds the topic empty and copies everything again. It does not block: the answers are read a second later.
+`KafkaDestination.commit` detects a loss with the next records. This detects it also while no
+records arrive, and before anything is written to a recreated topic, so that the next start finds
+the topic empty and copies everything again. It does not block: the answers are read a second later.
 A request without an answer is sent again; a topic that does not exist fails the next transaction.
 """
 
@@ -38,7 +40,9 @@ class DestinationWatch:
         """By partition: the lowest possible offset of its last record, and the answer."""
 
     def poll(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
-        """Check answers, and send requests when it is time; DestinationTruncated for a topic with another id, or an end offset that is too low."""
+        """Check answers, and send requests when it is time; DestinationTruncated for a topic with
+        another id, or an end offset that is too low.
+        """
         for name in [name for name, (_, answer) in self.described.items() if answer.done()]:
             self._check_id(name, *self.described.pop(name))
         for place in [place for place, (_, answer) in self.ends.items() if answer.done()]:
@@ -46,12 +50,17 @@ class DestinationWatch:
         if self.described or self.ends or not topic_ids or self.clock() < self.next_request_at:
             return
         self.next_request_at = self.clock() + REQUEST_INTERVAL_S
-        answers = self.client.describe_topics(TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S)
+        answers = self.client.describe_topics(
+            TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S
+        )
         self.described = {name: (topic_ids[name], answer) for name, answer in answers.items()}
         if last_offsets:
             specs = {TopicPartition(*place): OffsetSpec.latest() for place in last_offsets}
             ends = self.client.list_offsets(specs, request_timeout=REQUEST_TIMEOUT_S)
-            by_place = {Place(partition.topic, partition.partition): answer for partition, answer in ends.items()}
+            by_place = {
+                Place(partition.topic, partition.partition): answer
+                for partition, answer in ends.items()
+            }
             self.ends = {place: (last_offsets[place], answer) for place, answer in by_place.items()}
 
     def _check_id(self, name: str, expected_id: str, answer: Future[Any]) -> None:
@@ -61,8 +70,11 @@ class DestinationWatch:
             log.debug("%s cannot be described now: %s", name, failed)
             return
         if expected_id and topic_id not in (expected_id, NO_TOPIC_ID):
-            raise DestinationTruncated(f"the destination topic {name} was deleted and recreated while it was copied to: the copied records are lost. "
-                                       "Start again to copy it from the beginning, if it is still empty")
+            raise DestinationTruncated(
+                f"the destination topic {name} was deleted and recreated while it was copied to:"
+                " the copied records are lost. Start again to copy it from the beginning, if it is"
+                " still empty"
+            )
 
     def _check_end(self, place: Place, last_offset: int, answer: Future[Any]) -> None:
         try:
@@ -70,6 +82,9 @@ class DestinationWatch:
         except KafkaException as failed:
             log.debug("the end of %s cannot be read now: %s", place, failed)
             return
-        if 0 <= end <= last_offset:  # a request that timed out is answered with a negative offset (confluent-kafka 2.16)
-            raise DestinationTruncated(f"{place} lost records while it was copied to: offset {last_offset} was written, the partition ends at {end}. "
-                                       "Copy to a new topic, or restore this one")
+        # a request that timed out is answered with a negative offset (confluent-kafka 2.16)
+        if 0 <= end <= last_offset:
+            raise DestinationTruncated(
+                f"{place} lost records while it was copied to: offset {last_offset} was written,"
+                f" the partition ends at {end}. Copy to a new topic, or restore this one"
+            )

@@ -1,12 +1,15 @@
-"""Moves the frontier over source offsets that have no record to copy (read-up-to records, `common.read_up_to`). Pure, like the rule.
+"""Moves the frontier over source offsets that have no record to copy (read-up-to records,
+`common.read_up_to`). Pure, like the rule.
 
-A read-up-to record is true whenever it is read: between its two offsets the source has nothing to copy. So it is enough that the
-frontier is exactly the offset that it follows; then no record in between can be missed. Its epoch is checked nevertheless, so
-that a zombie moves nothing, whatever it has read. All other read-up-to records are ignored, without an error: records
-that were copied meanwhile have moved the frontier already. While a hole is open, the frontier is not moved: the records that
-are missing there are visible ones.
+A read-up-to record is true whenever it is read: between its two offsets the source has nothing to
+copy. So it is enough that the frontier is exactly the offset that it follows; then no record in
+between can be missed. Its epoch is checked nevertheless, so that a zombie moves nothing, whatever
+it has read. All other read-up-to records are ignored, without an error: records that were copied
+meanwhile have moved the frontier already. While a hole is open, the frontier is not moved: the
+records that are missing there are visible ones.
 
-The epoch of the state does not change, and the link stays: the rule decides the following records as if there were no read-up-to record.
+The epoch of the state does not change, and the link stays: the rule decides the following records
+as if there were no read-up-to record.
 """
 
 from __future__ import annotations
@@ -17,5 +20,9 @@ from common.read_up_to import ReadUpTo
 
 def advance_frontier(state: RuleState, read_up_to: ReadUpTo) -> RuleState:
     """The state after it; the same state when it does not apply."""
-    applies = state.hole is None and read_up_to.epoch >= state.epoch and read_up_to.follows == state.frontier < read_up_to.source_offset
+    applies = (
+        state.hole is None
+        and read_up_to.epoch >= state.epoch
+        and read_up_to.follows == state.frontier < read_up_to.source_offset
+    )
     return state._replace(frontier=read_up_to.source_offset) if applies else state

@@ -1,8 +1,9 @@
 """No automatic garbage collection inside the loop.
 
-A batch creates hundreds of thousands of small objects that reference counting frees; the cyclic collector would traverse them
-again and again (measured: a third of stage two's time). So it is disabled, and the youngest generations are collected once a
-second instead, which limits the garbage in reference cycles.
+A batch creates hundreds of thousands of small objects that reference counting frees; the cyclic
+collector would traverse them again and again (measured: a third of stage two's time). So it is
+disabled, and the youngest generations are collected once a second instead, which limits the garbage
+in reference cycles.
 """
 
 from __future__ import annotations

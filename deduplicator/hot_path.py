@@ -1,7 +1,8 @@
-"""`hot_path.c` for Python: its structures, and the library that is built from it. `deduplicator.compiled` uses them.
+"""`hot_path.c` for Python: its structures, and the library that is built from it.
+`deduplicator.compiled` uses them.
 
-ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of librdkafka), it works with every version of
-Python, and each call releases the GIL.
+ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of
+librdkafka), it works with every version of Python, and each call releases the GIL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import confluent_kafka
 from confluent_kafka import Consumer, Producer, cimpl
 
 VERSIONS = frozenset({"2.16.1"})
-"""The versions of confluent-kafka with which the compiled path was tested: another version may have another object layout."""
+"""The versions of confluent-kafka with which the compiled path was tested: another version may have
+another object layout.
+"""
 FOLDER = Path(__file__).parent
 """The folder of the library."""
 VERSION = str(confluent_kafka.__version__)
@@ -34,23 +37,58 @@ class Unavailable(Exception):
 class RawMessage(ctypes.Structure):
     """rd_kafka_message_t."""
 
-    _fields_ = (("err", ctypes.c_int), ("rkt", ctypes.c_void_p), ("partition", ctypes.c_int32), ("payload", ctypes.c_void_p), ("len", ctypes.c_size_t),
-                ("key", ctypes.c_void_p), ("key_len", ctypes.c_size_t), ("offset", ctypes.c_int64), ("private", ctypes.c_void_p))
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("rkt", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
 
 
 class RawBatch(ctypes.Structure):
     """`batch` in hot_path.c."""
 
-    _fields_ = (("count", ctypes.c_int64), ("first_error", ctypes.c_int64), ("runs", ctypes.c_int64), ("run_begins", ctypes.c_int32 * (BATCH_MAX + 1)),
-                ("messages", Pointers), ("topics", Pointers), ("offsets", Numbers), ("source_offsets", Numbers), ("timestamps_ms", Numbers),
-                ("origins", Pointers), ("origin_sizes", Numbers), ("partitions", SmallNumbers), ("errors", SmallNumbers), ("plain", SmallNumbers))
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("first_error", ctypes.c_int64),
+        ("runs", ctypes.c_int64),
+        ("run_begins", ctypes.c_int32 * (BATCH_MAX + 1)),
+        ("messages", Pointers),
+        ("topics", Pointers),
+        ("offsets", Numbers),
+        ("source_offsets", Numbers),
+        ("timestamps_ms", Numbers),
+        ("origins", Pointers),
+        ("origin_sizes", Numbers),
+        ("partitions", SmallNumbers),
+        ("errors", SmallNumbers),
+        ("plain", SmallNumbers),
+    )
 
 
 class RawRule(ctypes.Structure):
     """`rule` in hot_path.c."""
 
-    _fields_ = tuple((name, ctypes.c_int64) for name in ("frontier", "epoch", "link_offset", "link_batch", "link_sequence", "hole_first", "hole_last",
-                                                         "duplicates", "stale", "holes"))
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            "frontier",
+            "epoch",
+            "link_offset",
+            "link_batch",
+            "link_sequence",
+            "hole_first",
+            "hole_last",
+            "duplicates",
+            "stale",
+            "holes",
+        )
+    )
 
 
 class Library:
@@ -62,27 +100,75 @@ class Library:
         functions: tuple[tuple[Any, Any, tuple[Any, ...]], ...] = (
             (self.path.reo_bind, ctypes.c_char_p, (ctypes.c_char_p,)),
             (self.path.reo_batch_size, ctypes.c_int64, ()),
-            (self.path.reo_take, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)),
+            (
+                self.path.reo_take,
+                ctypes.c_int64,
+                (ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p),
+            ),
             (self.path.reo_free, None, (ctypes.c_void_p,)),
-            (self.path.reo_header, ctypes.c_int, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
-            (self.path.reo_scan, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)),
-            (self.path.reo_forward, ctypes.c_int64,
-             (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)),
+            (
+                self.path.reo_header,
+                ctypes.c_int,
+                (
+                    ctypes.c_void_p,
+                    ctypes.c_int64,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                ),
+            ),
+            (
+                self.path.reo_scan,
+                ctypes.c_int64,
+                (
+                    ctypes.c_void_p,
+                    ctypes.c_int64,
+                    ctypes.c_int64,
+                    ctypes.c_char_p,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                ),
+            ),
+            (
+                self.path.reo_forward,
+                ctypes.c_int64,
+                (
+                    ctypes.c_void_p,
+                    ctypes.c_char_p,
+                    ctypes.c_int32,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                    ctypes.c_int64,
+                    ctypes.c_void_p,
+                ),
+            ),
             (self.rd_kafka.rd_kafka_queue_new, ctypes.c_void_p, (ctypes.c_void_p,)),
             (self.rd_kafka.rd_kafka_queue_destroy, None, (ctypes.c_void_p,)),
-            (self.rd_kafka.rd_kafka_queue_get_partition, ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)),
+            (
+                self.rd_kafka.rd_kafka_queue_get_partition,
+                ctypes.c_void_p,
+                (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32),
+            ),
             (self.rd_kafka.rd_kafka_queue_forward, None, (ctypes.c_void_p, ctypes.c_void_p)),
             (self.rd_kafka.rd_kafka_topic_name, ctypes.c_char_p, (ctypes.c_void_p,)),
             (self.rd_kafka.rd_kafka_message_leader_epoch, ctypes.c_int32, (ctypes.c_void_p,)),
-            (self.rd_kafka.rd_kafka_message_timestamp, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_void_p)),
+            (
+                self.rd_kafka.rd_kafka_message_timestamp,
+                ctypes.c_int64,
+                (ctypes.c_void_p, ctypes.c_void_p),
+            ),
         )
         for function, result, arguments in functions:
             function.restype, function.argtypes = result, arguments
         missing = self.path.reo_bind(cimpl.__file__.encode())
         if missing is not None:
-            raise Unavailable(f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION}")
+            raise Unavailable(
+                f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION}"
+            )
         if self.path.reo_batch_size() != ctypes.sizeof(RawBatch):
-            raise Unavailable(f"{file} was built from another version of hot_path.c: build it again (make setup)")
+            raise Unavailable(
+                f"{file} was built from another version of hot_path.c: build it again (make setup)"
+            )
 
 
 @cache
@@ -92,7 +178,10 @@ def library() -> Library:
         raise Unavailable(f"it is not tested with confluent-kafka {VERSION}")
     built = sorted(FOLDER.glob("_hot_path*.so"))
     if not built:
-        raise Unavailable("it was not built: a C compiler was missing (install gcc, then install reo again; in a checkout run make setup)")
+        raise Unavailable(
+            "it was not built: a C compiler was missing (install gcc, then install reo again; in a"
+            " checkout run make setup)"
+        )
     try:
         return Library(built[0])
     except (OSError, AttributeError) as reason:

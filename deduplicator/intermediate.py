@@ -1,15 +1,19 @@
 """The seam, stage two's side: the group's member on the intermediate topics.
 
-It returns batches, records which partitions were assigned and revoked (`deduplicator.partitions`), and deletes committed records. The group's
-callbacks run inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`). So to give partitions up it is enough
-to forget them, and losing them cannot leave anything half done.
+It returns batches, records which partitions were assigned and revoked (`deduplicator.partitions`),
+and deletes committed records. The group's callbacks run inside `poll`, and no transaction is ever
+open across a poll (`deduplicator.loop`). So to give partitions up it is enough to forget them, and
+losing them cannot leave anything half done.
 
-No records are fetched for a partition that was just assigned: its offset is not known before its frontier is loaded. But librdkafka needs an assign call
-in the callback; confluent-kafka would make it itself, with the committed offset. So the callback assigns no partition at all, and `start_fetching`
-assigns them, at their offsets, when the loop has loaded their frontiers. (To assign and pause in the callback would also work, if a pause right after an
-assign did not lose its offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call, with either protocol: the client
-acknowledges the group's assignment to the coordinator, and a rebalance waits for the return of `on_revoke`. With group.protocol=consumer,
-only partitions that were assigned may be unassigned.
+No records are fetched for a partition that was just assigned: its offset is not known before its
+frontier is loaded. But librdkafka needs an assign call in the callback; confluent-kafka would make
+it itself, with the committed offset. So the callback assigns no partition at all, and
+`start_fetching` assigns them, at their offsets, when the loop has loaded their frontiers. (To
+assign and pause in the callback would also work, if a pause right after an assign did not lose its
+offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call,
+with either protocol: the client acknowledges the group's assignment to the coordinator, and a
+rebalance waits for the return of `on_revoke`. With group.protocol=consumer, only partitions that
+were assigned may be unassigned.
 """
 
 from __future__ import annotations
@@ -34,15 +38,22 @@ from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
-"""How long a round waits for its first record. While a commit is unfinished it is `loop.NEXT_RECORD_S`; how long it takes up more records is
-`transaction_size.CONSUME_MAX_S`."""
+"""How long a round waits for its first record. While a commit is unfinished it is
+`loop.NEXT_RECORD_S`; how long it takes up more records is `transaction_size.CONSUME_MAX_S`.
+"""
 FEW_RECORDS = 20
-"""In a batch where a user's function sees each record: time is checked between batches, and a poll is due every ten minutes (max.poll.interval.ms)."""
+"""In a batch where a user's function sees each record: time is checked between batches, and a poll
+is due every ten minutes (max.poll.interval.ms).
+"""
 BATCH_RECORDS = 1000
-"""So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long (measured)."""
+"""So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long
+(measured).
+"""
 PURGE_INTERVAL_S = 10.0
 METADATA_MAGIC = b"CGMDv2:"
-REBALANCING = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID})
+REBALANCING = frozenset(
+    {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID}
+)
 
 
 class PositionGone(Exception):
@@ -50,7 +61,9 @@ class PositionGone(Exception):
 
 
 class RecordsMissing(PositionGone):
-    """Records from the position of a partition on are, or may be, missing: its copy goes on at the end of the partition, in a new run of stage one."""
+    """Records from the position of a partition on are, or may be, missing: its copy goes on at the
+    end of the partition, in a new run of stage one.
+    """
 
     def __init__(self, place: Place, text: str) -> None:
         super().__init__(text)
@@ -60,12 +73,22 @@ class RecordsMissing(PositionGone):
 class Intermediate:
     """The consumer; `partitions` records what its group assigns and revokes."""
 
-    def __init__(self, consumer: Consumer, incremental: bool, partitions: Partitions, queue: Queue | None = None) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        incremental: bool,
+        partitions: Partitions,
+        queue: Queue | None = None,
+    ) -> None:
         self.consumer = consumer
         self.queue = queue
-        """Receives fetched messages when the compiled path is in use; the consumer's `poll` still returns everything else."""
+        """Receives fetched messages when the compiled path is in use; the consumer's `poll` still
+        returns everything else.
+        """
         self.incremental = incremental
-        """group.protocol=consumer: an assignment names only the partitions that are added or removed."""
+        """group.protocol=consumer: an assignment names only the partitions that are added or
+        removed.
+        """
         self.partitions = partitions
         self.topics: list[str] = []
         self.fetched_partitions: set[Place] = set()
@@ -77,14 +100,27 @@ class Intermediate:
         self.join_group()
 
     def join_group(self) -> None:
-        """Join the group, or, as a member, join again: if the group's leader does that, the group rebalances."""
-        self.consumer.subscribe(self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        """Join the group, or, as a member, join again: if the group's leader does that, the group
+        rebalances.
+        """
+        self.consumer.subscribe(
+            self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
 
-    def consume_batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS, wait_s: float = WAIT_S,
-                        ) -> Iterator[list[Consumed] | FetchedMessages]:
-        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits `wait_s` for the first; a single record is not delayed."""
+    def consume_batches(
+        self,
+        records_max: int,
+        seconds_max: float,
+        batch_max: int = BATCH_RECORDS,
+        wait_s: float = WAIT_S,
+    ) -> Iterator[list[Consumed] | FetchedMessages]:
+        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits
+        `wait_s` for the first; a single record is not delayed.
+        """
         if self.queue is not None and self.fetched_partitions:
-            yield from self._consume_compiled(self.queue, records_max, seconds_max, batch_max, wait_s)
+            yield from self._consume_compiled(
+                self.queue, records_max, seconds_max, batch_max, wait_s
+            )
             return
         first = self.consumer.poll(wait_s)
         batch = [first] if first is not None else []
@@ -96,13 +132,20 @@ class Intermediate:
                     raise self._translate_error(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
-            if len(batch) < requested or records_max <= 0 or runtime.monotonic() > deadline:  # the first condition: no more records are there
+            # the first condition: no more records are there
+            if len(batch) < requested or records_max <= 0 or runtime.monotonic() > deadline:
                 return
             requested = min(records_max, batch_max)
             batch = self.consumer.consume(requested, 0)
 
-    def _consume_compiled(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int, wait_s: float,
-                          ) -> Iterator[list[Consumed] | FetchedMessages]:
+    def _consume_compiled(
+        self,
+        queue: Queue,
+        records_max: int,
+        seconds_max: float,
+        batch_max: int,
+        wait_s: float,
+    ) -> Iterator[list[Consumed] | FetchedMessages]:
         """The same, with the compiled path."""
         queue.renew_forwarding()
         event = self.consumer.poll(0)  # runs the group's callbacks; returns no fetched message
@@ -110,7 +153,10 @@ class Intermediate:
         if error is not None:
             raise self._translate_error(error)
         if event is not None:
-            raise PositionGone(f"a message of {event.topic()}-{event.partition()} came from the consumer, and not from the queue")
+            raise PositionGone(
+                f"a message of {event.topic()}-{event.partition()} came from the consumer, and not"
+                " from the queue"
+            )
         deadline = runtime.monotonic() + seconds_max
         requested = min(records_max, batch_max)
         while fetched_messages := queue.consume(requested, wait_s):
@@ -118,7 +164,12 @@ class Intermediate:
                 raise self._translate_error(fetched_messages.error)
             yield fetched_messages
             records_max -= len(fetched_messages)
-            if len(fetched_messages) < requested or records_max <= 0 or runtime.monotonic() > deadline:  # the first condition: no more are there
+            # the first condition: no more are there
+            if (
+                len(fetched_messages) < requested
+                or records_max <= 0
+                or runtime.monotonic() > deadline
+            ):
                 return
             requested, wait_s = min(records_max, batch_max), 0
 
@@ -126,24 +177,34 @@ class Intermediate:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return PositionGone(error.str())
         translated = translate(error, "consuming an intermediate topic")
-        return translated if isinstance(translated, Fenced | AccessRefused) else StageFailed(str(translated))
+        return (
+            translated
+            if isinstance(translated, Fenced | AccessRefused)
+            else StageFailed(str(translated))
+        )
 
     def get_group_metadata(self) -> Any:
         """The group metadata that fences this member's offsets.
 
-        Raises StageFailed when the member has no generation or no id: a broker accepts such a commit without any check (it is how
-        simple consumers commit), so a worker that was believed dead could overwrite its successor's frontier.
+        Raises StageFailed when the member has no generation or no id: a broker accepts such a
+        commit without any check (it is how simple consumers commit), so a worker that was believed
+        dead could overwrite its successor's frontier.
         """
         metadata = self.consumer.consumer_group_metadata()
         generation, member_id = parse_group_metadata(metadata)
         if generation < 0 or not member_id:
-            raise StageFailed(f"this worker is not a member of the group now (generation {generation}): the transaction is not committed")
+            raise StageFailed(
+                f"this worker is not a member of the group now (generation {generation}): the"
+                " transaction is not committed"
+            )
         return metadata
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        """Commit for the group outside a transaction, as this member; TransactionFailed when it is not certain.
+        """Commit for the group outside a transaction, as this member; TransactionFailed when it is
+        not certain.
 
-        A group that is rebalancing accepts no commits. That is ignored: the next owner of these partitions commits the offsets again.
+        A group that is rebalancing accepts no commits. That is ignored: the next owner of these
+        partitions commits the offsets again.
         """
         try:
             answers = self.consumer.commit(offsets=list(offsets), asynchronous=False) or []
@@ -153,7 +214,11 @@ class Intermediate:
         if error is None or error.code() in REBALANCING:
             return
         translated = translate(error, "committing the offsets")
-        raise translated if isinstance(translated, Fenced | AccessRefused) else TransactionFailed(str(translated))
+        raise (
+            translated
+            if isinstance(translated, Fenced | AccessRefused)
+            else TransactionFailed(str(translated))
+        )
 
     @property
     def is_member(self) -> bool:
@@ -161,10 +226,16 @@ class Intermediate:
         return parse_group_metadata(self.consumer.consumer_group_metadata())[0] >= 0
 
     def start_fetching(self, places: Collection[Place]) -> None:
-        """Fetch these assigned partitions from their next offset on, also those that are fetched already."""
-        offsets = {place: TopicPartition(*place, state.next_offset) for place, state in self.partitions.assigned.items()}
+        """Fetch these assigned partitions from their next offset on, also those that are fetched
+        already.
+        """
+        offsets = {
+            place: TopicPartition(*place, state.next_offset)
+            for place, state in self.partitions.assigned.items()
+        }
         new = [place for place in places if place not in self.fetched_partitions]
-        if self.queue is not None:  # before the assignment, or the first messages would come out of `poll`
+        # before the assignment, or the first messages would come out of `poll`
+        if self.queue is not None:
             self.queue.forward_partitions({*self.fetched_partitions, *new})
         for place in places:
             if place in self.fetched_partitions:
@@ -176,7 +247,9 @@ class Intermediate:
         self.fetched_partitions.update(new)
 
     def get_cached_lag(self, place: Place, next_offset: int) -> int | None:
-        """The number of offsets up to the end offset of the last fetch response, without a request. None before the first one."""
+        """The number of offsets up to the end offset of the last fetch response, without a request.
+        None before the first one.
+        """
         _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
         return max(0, end - next_offset) if end >= 0 else None
 
@@ -187,8 +260,14 @@ class Intermediate:
         self.consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """A static member that comes back gets its old assignment (KIP-345), also of topics that its settings no longer name: these are ignored."""
-        places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
+        """A static member that comes back gets its old assignment (KIP-345), also of topics that
+        its settings no longer name: these are ignored.
+        """
+        places = [
+            Place(partition.topic, partition.partition)
+            for partition in partitions
+            if partition.topic in self.topics
+        ]
         log.info("%s are assigned", places)
         REBALANCES.labels("assigned").inc()
         if self.incremental:
@@ -205,14 +284,22 @@ class Intermediate:
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._remove_partitions("lost", consumer, partitions)
 
-    def _remove_partitions(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
+    def _remove_partitions(
+        self, event: str, consumer: Consumer, partitions: list[TopicPartition]
+    ) -> None:
+        places = [
+            Place(partition.topic, partition.partition)
+            for partition in partitions
+            if partition.topic in self.topics
+        ]
         log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(places)
         failpoints.hit("two: partitions gone")
         if self.incremental:
-            consumer.incremental_unassign([TopicPartition(*place) for place in places if place in self.fetched_partitions])
+            consumer.incremental_unassign(
+                [TopicPartition(*place) for place in places if place in self.fetched_partitions]
+            )
             self.fetched_partitions.difference_update(places)
         else:
             consumer.unassign()
@@ -220,20 +307,27 @@ class Intermediate:
 
 
 def parse_group_metadata(metadata: bytes) -> tuple[int, str]:
-    """Generation and member id in librdkafka's serialised group metadata (rd_kafka_consumer_group_metadata_write).
+    """Generation and member id in librdkafka's serialised group metadata
+    (rd_kafka_consumer_group_metadata_write).
 
-    The format is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag with the instance id.
+    The format is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag
+    with the instance id.
     """
     if not metadata.startswith(METADATA_MAGIC):
-        raise StageFailed("the client's group metadata has an unknown format: this version of confluent-kafka is not supported")
+        raise StageFailed(
+            "the client's group metadata has an unknown format: this version of confluent-kafka is"
+            " not supported"
+        )
     start = len(METADATA_MAGIC)
-    generation = int.from_bytes(metadata[start:start + 4], sys.byteorder, signed=True)
-    _, member_id, _ = metadata[start + 4:].split(b"\0", 2)
+    generation = int.from_bytes(metadata[start : start + 4], sys.byteorder, signed=True)
+    _, member_id, _ = metadata[start + 4 :].split(b"\0", 2)
     return generation, member_id.decode()
 
 
 class Purge:
-    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with its repartition topics."""
+    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with
+    its repartition topics.
+    """
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
@@ -242,12 +336,18 @@ class Purge:
         self.pending: dict[TopicPartition, Any] = {}
 
     def delete_committed(self, committed: Mapping[Place, int]) -> None:
-        """Request the deletion of the records below the committed offsets, if it is time; does not block."""
+        """Request the deletion of the records below the committed offsets, if it is time; does not
+        block.
+        """
         if runtime.monotonic() < self.next_request_at:
             return
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
-        before_offsets = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.purged_offsets.get(place, 0)]
+        before_offsets = [
+            TopicPartition(*place, offset)
+            for place, offset in committed.items()
+            if offset > self.purged_offsets.get(place, 0)
+        ]
         if before_offsets and not self.pending:
             self.pending = self.client.delete_records(before_offsets)
 

@@ -1,7 +1,8 @@
 """A timeout for joining the group, where librdkafka reports no error.
 
-If a broker does not support group.protocol=consumer (KIP-848), or has it switched off as 3.9 has, librdkafka 2.16 retries for ever, without an
-error and without a log line. So a worker that is not a member after JOIN_TIMEOUT_S, while the cluster answers, says so and ends.
+If a broker does not support group.protocol=consumer (KIP-848), or has it switched off as 3.9 has,
+librdkafka 2.16 retries for ever, without an error and without a log line. So a worker that is not a
+member after JOIN_TIMEOUT_S, while the cluster answers, says so and ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from deduplicator.intermediate import Intermediate
 JOIN_TIMEOUT_S = 30.0
 """Joining takes a second, and this protocol does not wait for other members."""
 STALL_S = 5.0
-"""`check` is called every second. If it was not called for so long, the process was stopped (SIGSTOP, a paused machine), or its cluster did not answer."""
+"""`check` is called every second. If it was not called for so long, the process was stopped
+(SIGSTOP, a paused machine), or its cluster did not answer.
+"""
 
 
 class JoinTimeout:
@@ -28,7 +31,9 @@ class JoinTimeout:
         self.deadline = self.checked_at + JOIN_TIMEOUT_S
 
     def check(self) -> None:
-        """SettingsInvalid when the time is over and the cluster answers; while the cluster does not answer, the time does not end."""
+        """SettingsInvalid when the time is over and the cluster answers; while the cluster does not
+        answer, the time does not end.
+        """
         self.done = self.done or self.intermediate.is_member
         now = runtime.monotonic()
         was_stalled, self.checked_at = now > self.checked_at + STALL_S, now
@@ -42,6 +47,9 @@ class JoinTimeout:
         except ClusterUnreachable:
             return
         if self.intermediate.topics:
-            raise SettingsInvalid(f"deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker into group {self.group.name} "
-                                  f"for {JOIN_TIMEOUT_S:.0f} s. Kafka supports this protocol from 4.0 on: set it to classic, or enable the "
-                                  "protocol on the brokers")
+            raise SettingsInvalid(
+                "deduplicator.group_protocol=consumer: the destination cluster has not accepted"
+                f" this worker into group {self.group.name} for {JOIN_TIMEOUT_S:.0f} s. Kafka"
+                " supports this protocol from 4.0 on: set it to classic, or enable the protocol on"
+                " the brokers"
+            )

@@ -1,9 +1,12 @@
 """Whether records of an intermediate partition can have been lost, unread, when its leader changed.
 
-A partition loses records that it has acknowledged only together with a new leader epoch: in an unclean leader election, or with a broker whose disk was
-restored. What was lost was written under an older one. `deduplicator.rule` accepts a record with sequence 0 because every record before it was read: so
-when such a record is the first that is accepted under a newer leader epoch, the end of the batch before it may be lost. A record that continues its
-batch shows that nothing is missing. The leader epoch of a record is that of the leader that appended it (`PartitionLeaderEpoch`, KIP-101, KIP-320).
+A partition loses records that it has acknowledged only together with a new leader epoch: in an
+unclean leader election, or with a broker whose disk was restored. What was lost was written under
+an older one. `deduplicator.rule` accepts a record with sequence 0 because every record before it
+was read: so when such a record is the first that is accepted under a newer leader epoch, the end of
+the batch before it may be lost. A record that continues its batch shows that nothing is missing.
+The leader epoch of a record is that of the leader that appended it (`PartitionLeaderEpoch`,
+KIP-101, KIP-320).
 """
 
 from __future__ import annotations
@@ -17,15 +20,24 @@ from deduplicator.work import Work
 
 
 def check_leader_change(place: Place, work: Work, batch: Batch | CompiledBatch) -> None:
-    """Before a batch with records of another leader epoch than `work` knows is decided; RecordsMissing when records may be missing before one of them."""
+    """Before a batch with records of another leader epoch than `work` knows is decided;
+    RecordsMissing when records may be missing before one of them.
+    """
     if work.leader_epoch is None or batch.leader_epoch is None:
         return
-    rule, read = work.rule, batch if isinstance(batch, Batch) else split_by_partition(batch.messages())[place]
+    rule, read = (
+        work.rule,
+        batch if isinstance(batch, Batch) else split_by_partition(batch.messages())[place],
+    )
     for message, origin in zip(read.messages, read.origins, strict=True):
         decision, leader_epoch = decide(rule, [origin]), message.leader_epoch()
         if decision.accepted and leader_epoch is not None and leader_epoch > work.leader_epoch:
             if origin.sequence == 0:
-                raise RecordsMissing(place, f"{place} has another leader (leader epoch {leader_epoch} after {work.leader_epoch}), and a batch begins at offset "
-                                     f"{message.offset()}: unread records of the batch before it may be lost")
+                raise RecordsMissing(
+                    place,
+                    f"{place} has another leader (leader epoch {leader_epoch} after"
+                    f" {work.leader_epoch}), and a batch begins at offset {message.offset()}:"
+                    " unread records of the batch before it may be lost",
+                )
             work.leader_epoch = leader_epoch
         rule = decision.state

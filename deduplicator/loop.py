@@ -2,19 +2,26 @@
 
     1. consume   batches from the intermediate topic          crash: nothing happened
     2. decide    which records are new (`rule`), pure         crash: nothing happened
-    3. begin     a transaction of the next producer           crash: an empty transaction is aborted by the successor
+    3. begin     a transaction of the next producer           crash: an empty transaction is aborted
+                 by the successor
     4. write     the new records, unwrapped                   crash: aborted; nobody sees them
-    5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits until that is certain
-    6. finish    the commit of the round before               crash: both transactions are ended by the successor, this one is aborted
-    7. commit    both become visible together                 crash before the answer: the successor reads the outcome
+    5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits
+                 until that is certain
+    6. finish    the commit of the round before               crash: both transactions are ended by
+                 the successor, this one is aborted
+    7. commit    both become visible together                 crash before the answer: the successor
+                 reads the outcome
 
-Commits overlap: step 7 only sends EndTxn, and the answer is collected in step 6 of the next round, or as soon as no more records are there
-(`Loop.finish_commit`). What makes that safe is in design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
-transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads the committed frontier again, checks it and continues
-from it: the same path as after an assignment (`Loop.start_waiting`), which uses a transaction of its own to commit a first frontier. In a poll no
-transaction is open, except one whose EndTxn is sent; and none is begun inside a poll.
-Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is full. A batch is small, so that
-its objects fit into a processor's cache. The decisions are kept in `Work`, which is forgotten together with its partition.
+Commits overlap: step 7 only sends EndTxn, and the answer is collected in step 6 of the next round,
+or as soon as no more records are there (`Loop.finish_commit`). What makes that safe is in
+design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
+transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads
+the committed frontier again, checks it and continues from it: the same path as after an assignment
+(`Loop.start_waiting`), which uses a transaction of its own to commit a first frontier. In a poll no
+transaction is open, except one whose EndTxn is sent; and none is begun inside a poll. Steps 1 and 2
+alternate until their time is over, no more records are there, or the transaction is full. A batch
+is small, so that its objects fit into a processor's cache. The decisions are kept in `Work`, which
+is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -36,7 +43,14 @@ from common.settings import Settings, destination_settings
 from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.frontier_store import TransactionUndecided
-from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate, PositionGone, RecordsMissing
+from deduplicator.intermediate import (
+    BATCH_RECORDS,
+    FEW_RECORDS,
+    WAIT_S,
+    Intermediate,
+    PositionGone,
+    RecordsMissing,
+)
 from deduplicator.leader_change import check_leader_change
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
@@ -49,14 +63,27 @@ from deduplicator.work import Work, describe_largest_record
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
-"""How long a round waits for its first record while the commit of the round before is not finished."""
+"""How long a round waits for its first record while the commit of the round before is not
+finished.
+"""
 
 
 class Loop:
-    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` is by intermediate topic."""
+    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` is by
+    intermediate topic.
+    """
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: PartitionStarter,
-                 destination: Destination, pulse: Pulse, record_filter: RecordFilter | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        partitions: Partitions,
+        intermediate: Intermediate,
+        starter: PartitionStarter,
+        destination: Destination,
+        pulse: Pulse,
+        record_filter: RecordFilter | None = None,
+    ) -> None:
         self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
@@ -64,7 +91,9 @@ class Loop:
         self.destination = destination
         self.pulse = pulse
         self.starting = StartedPartitions()
-        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be committed yet."""
+        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be
+        committed yet.
+        """
         self.work: dict[Place, Work] = {}
         """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[Place, int] = {}
@@ -73,20 +102,28 @@ class Loop:
         self.has_failed = False
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
-        self.transaction_size = TransactionSize(settings.deduplicator.transaction_records, transaction_timeout_s)
+        self.transaction_size = TransactionSize(
+            settings.deduplicator.transaction_records, transaction_timeout_s
+        )
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
-        functions = [rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)]
+        functions = [
+            rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)
+        ]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
     def run_round(self, finish: bool = False) -> None:
-        """Steps 1 to 7, or the recovery after a failure; then start the partitions that wait. With `finish`, no commit is unfinished afterwards."""
+        """Steps 1 to 7, or the recovery after a failure; then start the partitions that wait. With
+        `finish`, no commit is unfinished afterwards.
+        """
         self.pulse.beat()
         self.work = {}
         try:
             wait_s = NEXT_RECORD_S if self.started_commit else WAIT_S
             size = self.transaction_size
-            for messages in self.intermediate.consume_batches(size.records, size.consume_seconds_max, self.batch_max, wait_s):
+            for messages in self.intermediate.consume_batches(
+                size.records, size.consume_seconds_max, self.batch_max, wait_s
+            ):
                 failpoints.hit("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
@@ -120,28 +157,54 @@ class Loop:
         self.partitions.reload()
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
-        """Step 2, for every partition of the batch that is still assigned; RecordsMissing where records of the intermediate topic are, or may be, missing.
+        """Step 2, for every partition of the batch that is still assigned; RecordsMissing where
+        records of the intermediate topic are, or may be, missing.
 
-        The intermediate topic has no transactions and is not compacted, so its records have consecutive offsets. A gap means that a record was lost
-        before it was read. The rule has to see every record of an epoch, so it may not go on in this epoch.
+        The intermediate topic has no transactions and is not compacted, so its records have
+        consecutive offsets. A gap means that a record was lost before it was read. The rule has to
+        see every record of an epoch, so it may not go on in this epoch.
         """
-        for place, batch in messages.split_by_partition() if isinstance(messages, FetchedMessages) else split_by_partition(messages).items():
+        for place, batch in (
+            messages.split_by_partition()
+            if isinstance(messages, FetchedMessages)
+            else split_by_partition(messages).items()
+        ):
             state = self.partitions.assigned.get(place)
             if state is None:
                 continue
-            work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch))
+            work = self.work.setdefault(
+                place, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch)
+            )
             if not batch.follows(work.next_offset):
-                raise RecordsMissing(place, f"records of {place} from offset {work.next_offset} on are missing: the next batch ends at {batch.next_offset}")
+                raise RecordsMissing(
+                    place,
+                    f"records of {place} from offset {work.next_offset} on are missing: the next"
+                    f" batch ends at {batch.next_offset}",
+                )
             if batch.leader_epoch != work.leader_epoch:
                 check_leader_change(place, work, batch)
             if isinstance(batch, Batch):
                 self._decide_batch(place, state, work, batch)
-            elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
+            elif (
+                state.partitioner
+                or state.surplus
+                or not work.scan(batch, state.frontier.source_identity)
+            ):
                 self._decide_batch(place, state, work, split_by_partition(batch.messages())[place])
 
-    def _decide_batch(self, place: Place, state: AssignedPartition, work: Work, batch: Batch) -> None:
-        filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
-        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
+    def _decide_batch(
+        self, place: Place, state: AssignedPartition, work: Work, batch: Batch
+    ) -> None:
+        filter_records = (
+            partial(
+                self.record_filter.filter_records, self.routes[place.topic].source(place.partition)
+            )
+            if self.record_filter
+            else None
+        )
+        records = work.add(
+            batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records
+        )
         if state.partitioner:
             work.partitioned_records += state.partitioner(records)
 
@@ -152,16 +215,26 @@ class Loop:
         self.destination.begin()
         failpoints.hit("two: begun")
         try:
-            written = {place: self._write_partition(place, work) for place, work in self.work.items()}
+            written = {
+                place: self._write_partition(place, work) for place, work in self.work.items()
+            }
             failpoints.hit("two: written")
-            next_states = {place: self._build_next_state(place, work) for place, work in self.work.items()}
+            next_states = {
+                place: self._build_next_state(place, work) for place, work in self.work.items()
+            }
             self._prepare_commit(next_states, member)
             self.finish_commit()
             self.destination.start_commit()
-            if self.has_failed:  # one transaction at a time until one is committed, so that an error belongs to the records of this round
+            # one transaction at a time until one is committed, so that an error belongs to the
+            # records of this round
+            if self.has_failed:
                 self.destination.finish_commit()
         except RecordRefused as refused:
-            raise refused if refused.names_the_record else RecordRefused(f"{refused} {describe_largest_record(self.work)}") from None
+            raise (
+                refused
+                if refused.names_the_record
+                else RecordRefused(f"{refused} {describe_largest_record(self.work)}")
+            ) from None
         except TransactionFailed:
             raise
         except Exception:
@@ -171,9 +244,11 @@ class Loop:
         self.started_commit = StartedCommit(self.work, written, began_at)
 
     def finish_commit(self) -> None:
-        """Wait for the commit that was started, if there is one; TransactionFailed when it is not certain that it is done.
+        """Wait for the commit that was started, if there is one; TransactionFailed when it is not
+        certain that it is done.
 
-        A refused record is such a failure too: this round's records are not those of that transaction, and the next round, with them, names the record.
+        A refused record is such a failure too: this round's records are not those of that
+        transaction, and the next round, with them, names the record.
         """
         started, self.started_commit = self.started_commit, None
         if started is None:
@@ -191,10 +266,12 @@ class Loop:
         self.last_timestamp_ms.update(started.last_timestamps_ms(self.partitions.assigned))
 
     def start_waiting(self) -> None:
-        """For partitions that wait: load and check their frontiers, commit first frontiers, then fetch from there.
+        """For partitions that wait: load and check their frontiers, commit first frontiers, then
+        fetch from there.
 
-        If that commit fails, they go on waiting, and the next round polls first: partitions that are revoked by then are not tried again. What is to be
-        committed is kept, since nobody else moves these frontiers, and frontiers that are loaded again would not say that their epochs
+        If that commit fails, they go on waiting, and the next round polls first: partitions that
+        are revoked by then are not tried again. What is to be committed is kept, since nobody else
+        moves these frontiers, and frontiers that are loaded again would not say that their epochs
         were just raised (`PartitionStarter.raise_epochs_again`).
         """
         while self.partitions.waiting:
@@ -215,7 +292,8 @@ class Loop:
                 return
             started, self.starting = self.starting.assigned, StartedPartitions()
             self.partitions.start(started)
-            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost together with their cluster keep reporting lag
+            # only now: partitions that are lost together with their cluster keep reporting lag
+            self.pulse.lag.keep(self.partitions.assigned)
             for place, state in started.items():
                 set_frontier_metric(self.routes, place, state.frontier.rule.frontier)
             self.intermediate.start_fetching(started)
@@ -224,7 +302,9 @@ class Loop:
         while start.to_commit:
             member = self.intermediate.get_group_metadata()
             self.destination.begin()
-            self._prepare_commit({place: start.assigned[place] for place in start.to_commit}, member)
+            self._prepare_commit(
+                {place: start.assigned[place] for place in start.to_commit}, member
+            )
             self.destination.start_commit()
             self.destination.finish_commit()
             failpoints.hit("two: first frontier made")
@@ -246,12 +326,18 @@ class Loop:
         return self.routes[place.topic].destination(place.partition)
 
     def _write_partition(self, place: Place, work: Work) -> int:
-        """Step 4 for one partition; returns how many records were written. Records that a torn transaction has written are not written again."""
+        """Step 4 for one partition; returns how many records were written. Records that a torn
+        transaction has written are not written again.
+        """
         state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
         if state.surplus is not None:
             records = work.records
             covered = state.surplus.skip_matching(records)
-            parts = [(records[covered:], work.source_offsets[covered:])] if len(records) > covered else []
+            parts = (
+                [(records[covered:], work.source_offsets[covered:])]
+                if len(records) > covered
+                else []
+            )
             self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
             if not state.surplus.records:
                 state.surplus = None
@@ -268,11 +354,18 @@ class Loop:
 
     def _build_next_state(self, place: Place, work: Work) -> AssignedPartition:
         state = self.partitions.assigned[place]
-        last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        last_record = (
+            work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        )
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
-        frontier = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work),
-                           leader_epoch=work.leader_epoch)
+        frontier = replace(
+            state.frontier,
+            rule=work.rule,
+            last_record=last_record,
+            last_written=self._last_written(state, work),
+            leader_epoch=work.leader_epoch,
+        )
         return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
@@ -281,13 +374,22 @@ class Loop:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
-    def _prepare_commit(self, next_states: Mapping[Place, AssignedPartition], member: object) -> None:
+    def _prepare_commit(
+        self, next_states: Mapping[Place, AssignedPartition], member: object
+    ) -> None:
         """Step 5: the frontier is encoded last, when the number of sent records is known."""
+
         def offsets() -> list[TopicPartition]:
             positions = {}
             for place, state in next_states.items():
-                output = self.destination.outputs[self._output(place)] if state.partitioner is None else UNCOUNTED
-                state.frontier = replace(state.frontier, destination_known=output.known_offset, sent=output.sent)
+                output = (
+                    self.destination.outputs[self._output(place)]
+                    if state.partitioner is None
+                    else UNCOUNTED
+                )
+                state.frontier = replace(
+                    state.frontier, destination_known=output.known_offset, sent=output.sent
+                )
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
 

@@ -1,4 +1,6 @@
-"""A message that the compiled path has fetched, with the methods of confluent-kafka's own `Message`."""
+"""A message that the compiled path has fetched, with the methods of confluent-kafka's own
+`Message`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,27 @@ class Message:
 
     __slots__ = ("_all_headers", "_at", "_error", "_key", "_leader_epoch", "_timestamp", "_value")
 
-    def __init__(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp: tuple[int, int],
-                 headers: list[tuple[bytes, bytes | None]], error: KafkaError | None, leader_epoch: int | None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: tuple[int, int],
+        headers: list[tuple[bytes, bytes | None]],
+        error: KafkaError | None,
+        leader_epoch: int | None,
+    ) -> None:
         self._at = topic, partition, offset
         self._leader_epoch = leader_epoch
-        self._key, self._value, self._timestamp, self._all_headers, self._error = key, value, timestamp, headers, error
+        self._key, self._value, self._timestamp, self._all_headers, self._error = (
+            key,
+            value,
+            timestamp,
+            headers,
+            error,
+        )
 
     def topic(self) -> str:
         """The topic that it was read from."""
@@ -63,11 +81,25 @@ def copy_message(library: Library, address: int) -> Message:
     raw = RawMessage.from_address(address)
     topic = library.rd_kafka.rd_kafka_topic_name(raw.rkt).decode() if raw.rkt else ""
     timestamp_type = ctypes.c_int()
-    timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(timestamp_type))
+    timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(
+        address, ctypes.byref(timestamp_type)
+    )
     value = _bytes(raw.payload, raw.len)
-    key, error = _bytes(raw.key, raw.key_len), KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
-    return Message(topic, raw.partition, raw.offset, key, value, (timestamp_type.value, timestamp_ms), _headers(library, address), error,
-                   read_leader_epoch(library, address))
+    key, error = (
+        _bytes(raw.key, raw.key_len),
+        KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None,
+    )
+    return Message(
+        topic,
+        raw.partition,
+        raw.offset,
+        key,
+        value,
+        (timestamp_type.value, timestamp_ms),
+        _headers(library, address),
+        error,
+        read_leader_epoch(library, address),
+    )
 
 
 def read_leader_epoch(library: Library, address: int) -> int | None:
@@ -79,7 +111,9 @@ def read_leader_epoch(library: Library, address: int) -> int | None:
 def _headers(library: Library, address: int) -> list[tuple[bytes, bytes | None]]:
     name, value, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_size_t()
     headers: list[tuple[bytes, bytes | None]] = []
-    while not library.path.reo_header(address, len(headers), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)):
+    while not library.path.reo_header(
+        address, len(headers), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)
+    ):
         headers.append((name.value or b"", _bytes(value.value, size.value)))
     return headers
 

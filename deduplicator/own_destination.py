@@ -1,15 +1,20 @@
-"""A user's own destination (`destination.class`): a class that stores records and positions together, atomically.
+"""A user's own destination (`destination.class`): a class that stores records and positions
+together, atomically.
 
-`Store` is the interface of such a class. For exactly once it must do two things: it commits the records of a round and
-the positions behind them in one step, and it refuses that step to a worker when another worker has taken one of its partitions over.
-This module does the rest, as for PostgreSQL: the position contains the frontier, is compared with the group's commit at every
-start, and is committed for the group afterwards, where stage one and the commands read it.
+`Store` is the interface of such a class. For exactly once it must do two things: it commits the
+records of a round and the positions behind them in one step, and it refuses that step to a worker
+when another worker has taken one of its partitions over. This module does the rest, as for
+PostgreSQL: the position contains the frontier, is compared with the group's commit at every start,
+and is committed for the group afterwards, where stage one and the commands read it.
 
-    take_over(partitions)          this worker owns them now; a commit of an earlier owner fails from here on
-    last_source_offset(partition)  of the records that are stored, to see whether somebody else has written or deleted some
+    take_over(partitions)          this worker owns them now; a commit of an earlier owner fails
+                                   from here on
+    last_source_offset(partition)  of the records that are stored, to see whether somebody else has
+    written or deleted some
     commit(records, positions)     all or nothing
 
-reo waits for a slow call; a call that takes longer than the watchdog's limit (`reo.service.health.SILENT_S`) ends the process.
+reo waits for a slow call; a call that takes longer than the watchdog's limit
+(`reo.service.health.SILENT_S`) ends the process.
 """
 
 from __future__ import annotations
@@ -31,7 +36,12 @@ from common.records import Headers
 from common.routes import Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Output
-from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers, merge_group_commits
+from deduplicator.frontier_store import (
+    CheckedOutputs,
+    ConsumerGroup,
+    LoadedFrontiers,
+    merge_group_commits,
+)
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Record
 
@@ -41,15 +51,21 @@ RETRY_INTERVAL_S = 0.5
 
 
 class Unavailable(Exception):
-    """A store raises it when its server does not answer: reo waits and asks again. After `commit`, the outcome may be unknown."""
+    """A store raises it when its server does not answer: reo waits and asks again. After `commit`,
+    the outcome may be unknown.
+    """
 
 
 class NotOwner(Exception):
-    """A store raises it in `commit` when another worker has taken one of the partitions over; nothing is stored then."""
+    """A store raises it in `commit` when another worker has taken one of the partitions over;
+    nothing is stored then.
+    """
 
 
 class StoredRecord(NamedTuple):
-    """A record of the source. `topic` is the destination topic; no two records have the same topic, partition and source offset."""
+    """A record of the source. `topic` is the destination topic; no two records have the same topic,
+    partition and source offset.
+    """
 
     topic: str
     partition: int
@@ -61,29 +77,40 @@ class StoredRecord(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far an intermediate partition is copied: an offset and a text of reo's, to be stored and returned unchanged."""
+    """How far an intermediate partition is copied: an offset and a text of reo's, to be stored and
+    returned unchanged.
+    """
 
     next_offset: int
     frontier: str
 
 
 class Store(Protocol):
-    """The interface of the class that `destination.class` names. Each worker has one instance, and calls it in one thread."""
+    """The interface of the class that `destination.class` names. Each worker has one instance, and
+    calls it in one thread.
+    """
 
     def __init__(self, application: str, options: Mapping[str, Any]) -> None:
-        """`application` keeps several copies in one store apart; `options` are `destination.options`."""
+        """`application` keeps several copies in one store apart; `options` are
+        `destination.options`.
+        """
 
     def take_over(self, partitions: Sequence[Place]) -> Mapping[Place, Position]:
-        """Own these intermediate partitions from now on, and return the position of each one that has one.
+        """Own these intermediate partitions from now on, and return the position of each one that
+        has one.
 
-        When it returns, no commit of an earlier owner may succeed any more; one that has succeeded has to be in what is returned.
+        When it returns, no commit of an earlier owner may succeed any more; one that has succeeded
+        has to be in what is returned.
         """
 
     def last_source_offset(self, destination: Place) -> int:
-        """The greatest source offset of the records of a destination partition; -1 without records."""
+        """The greatest source offset of the records of a destination partition; -1 without
+        records.
+        """
 
     def commit(self, records: Sequence[StoredRecord], positions: Mapping[Place, Position]) -> None:
-        """Store the records, in this order, and the positions (by intermediate partition): all of it or nothing, durably.
+        """Store the records, in this order, and the positions (by intermediate partition): all of
+        it or nothing, durably.
 
         NotOwner when this instance does not own one of these partitions any more.
         """
@@ -101,15 +128,19 @@ def load_store(settings: Settings) -> Store:
     except Unavailable:
         raise
     except Exception as failed:  # an import, and a user's class, can raise anything
-        raise SettingsInvalid(f"{destination_settings.DESTINATION_CLASS} {module}:{name} cannot be used with its "
-                              f"{destination_settings.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}") from None
+        raise SettingsInvalid(
+            f"{destination_settings.DESTINATION_CLASS} {module}:{name} cannot be used with its "
+            f"{destination_settings.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}"
+        ) from None
     return store
 
 
 class OwnFrontierStore:
     """The positions in the user's store, and who owns them."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup) -> None:
+    def __init__(
+        self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup
+    ) -> None:
         self.settings = settings
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
@@ -139,19 +170,41 @@ class OwnFrontierStore:
         return self.consumer_group.list_started_topics()
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
-        """Take these partitions over, and return their positions, compared with the group's commits."""
-        group_commits = self.consumer_group.load_commits({place.topic for place in partitions}, partitions)
-        positions = self.call_with_retries("taking partitions over", lambda: self.store.take_over(sorted(partitions)))
-        return merge_group_commits(group_commits, {place: (position.next_offset, position.frontier) for place, position in positions.items()},
-                                   partitions, self.identity)
+        """Take these partitions over, and return their positions, compared with the group's
+        commits.
+        """
+        group_commits = self.consumer_group.load_commits(
+            {place.topic for place in partitions}, partitions
+        )
+        positions = self.call_with_retries(
+            "taking partitions over", lambda: self.store.take_over(sorted(partitions))
+        )
+        return merge_group_commits(
+            group_commits,
+            {
+                place: (position.next_offset, position.frontier)
+                for place, position in positions.items()
+            },
+            partitions,
+            self.identity,
+        )
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The destination topics; they have as many partitions as the intermediate topics."""
-        described = self.consumer_group.describe_topics({route.intermediate_topic for route in routes})
+        described = self.consumer_group.describe_topics(
+            {route.intermediate_topic for route in routes}
+        )
         if len(described) < len(routes):
             return None
-        return {route.intermediate_topic: topics.Topic(route.destination_topic, self.identity, described[route.intermediate_topic].partitions, "")
-                for route in routes}
+        return {
+            route.intermediate_topic: topics.Topic(
+                route.destination_topic,
+                self.identity,
+                described[route.intermediate_topic].partitions,
+                "",
+            )
+            for route in routes
+        }
 
     def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """One more than the last source offset of each partition."""
@@ -162,21 +215,35 @@ class OwnFrontierStore:
         for place, frontier in frontiers.items():
             known, last = frontier.destination_known, self._get_last_source_offset(place)
             if last > known:
-                raise ForeignWriter(f"{self.identity} has a record of {place} with source offset {last}, which this copy did not write: its own last one has "
-                                    f"{known}. Stop the other writer; then copy to a new destination.topic, or delete that record")
+                raise ForeignWriter(
+                    f"{self.identity} has a record of {place} with source offset {last}, which this"
+                    f" copy did not write: its own last one has {known}. Stop the other writer;"
+                    " then copy to a new destination.topic, or delete that record"
+                )
             if last < known:
-                raise DestinationTruncated(f"{self.identity} lacks records of {place} that were committed: the last one had source offset {known}, now it is "
-                                           f"{last}. Copy to a new destination.topic, or restore this one")
-        return {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}, {}
+                raise DestinationTruncated(
+                    f"{self.identity} lacks records of {place} that were committed: the last one"
+                    f" had source offset {known}, now it is {last}. Copy to a new"
+                    " destination.topic, or restore this one"
+                )
+        return {
+            place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
+        }, {}
 
     def _get_last_source_offset(self, place: Place) -> int:
-        return self.call_with_retries("reading the last record", lambda: self.store.last_source_offset(place))
+        return self.call_with_retries(
+            "reading the last record", lambda: self.store.last_source_offset(place)
+        )
 
 
 class OwnDestination:
     """Keeps the records of a round until the user's store commits them."""
 
-    def __init__(self, frontier_store: OwnFrontierStore, commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> None:
+    def __init__(
+        self,
+        frontier_store: OwnFrontierStore,
+        commit_for_group: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
         self.frontier_store = frontier_store
         self.commit_for_group = commit_for_group
         self.outputs: dict[Place, Output] = {}
@@ -190,8 +257,12 @@ class OwnDestination:
 
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         """Keep the records for the commit."""
-        self._records += [StoredRecord(*place, offset, key, value, list(headers or []), timestamp_ms)
-                          for (key, value, headers, timestamp_ms), offset in zip(records, source_offsets, strict=True)]
+        self._records += [
+            StoredRecord(*place, offset, key, value, list(headers or []), timestamp_ms)
+            for (key, value, headers, timestamp_ms), offset in zip(
+                records, source_offsets, strict=True
+            )
+        ]
         self.outputs[place].known_offset = source_offsets[-1]
 
     def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the store knows who owns a partition)
@@ -202,18 +273,27 @@ class OwnDestination:
         """Nothing to do: `start_commit` has waited."""
 
     def start_commit(self) -> None:
-        """One step of the store; then the group's commits. Fenced, or TransactionFailed when the outcome is unknown."""
-        positions = {Place(place.topic, place.partition): Position(place.offset, str(place.metadata)) for place in self._offsets}
+        """One step of the store; then the group's commits. Fenced, or TransactionFailed when the
+        outcome is unknown.
+        """
+        positions = {
+            Place(place.topic, place.partition): Position(place.offset, str(place.metadata))
+            for place in self._offsets
+        }
         failpoints.hit("two: offsets sent")
         try:
             self.frontier_store.store.commit(self._records, positions)
         except NotOwner as error:
             TRANSACTIONS.labels("aborted").inc()
-            raise Fenced(f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}") from None
+            raise Fenced(
+                f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}"
+            ) from None
         except Unavailable as error:
             TRANSACTIONS.labels("unknown").inc()
             self.frontier_store.answers = False
-            raise TransactionFailed(f"committing to {self.frontier_store.identity}: {error}") from None
+            raise TransactionFailed(
+                f"committing to {self.frontier_store.identity}: {error}"
+            ) from None
         failpoints.hit("two: committed")  # the group does not know it yet
         TRANSACTIONS.labels("committed").inc()
         self.commit_for_group(self._offsets)

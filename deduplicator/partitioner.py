@@ -1,7 +1,9 @@
-"""Applies mappings (`common.partition_mapping`): which destination partition each record of an intermediate partition goes to.
+"""Applies mappings (`common.partition_mapping`): which destination partition each record of an
+intermediate partition goes to.
 
-Consecutive records for one destination partition are a group. Groups are written in the order of the records, so the records of each destination partition
-keep their order, whatever chose the partition. The client partitions by key, with the Java client's `partitioner`
+Consecutive records for one destination partition are a group. Groups are written in the order of
+the records, so the records of each destination partition keep their order, whatever chose the
+partition. The client partitions by key, with the Java client's `partitioner`
 (`kafka_clients.transactional_producer`): it does so in C, after it has accepted the records.
 """
 
@@ -21,17 +23,29 @@ BY_CLIENT = -1
 Partitioner = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
 
 
-def build_partitioner(route: Route, partition: int, partitions: int, limit: CallLimit) -> Partitioner:
-    """The partitioner of one intermediate partition, for a destination topic with so many partitions."""
+def build_partitioner(
+    route: Route, partition: int, partitions: int, limit: CallLimit
+) -> Partitioner:
+    """The partitioner of one intermediate partition, for a destination topic with so many
+    partitions.
+    """
     topic, fixed = route.destination_topic, partition_mapping.parse_fixed_partition(route.mapping)
     if route.mapping == SAME or fixed is not None:
         place = Place(topic, partition if fixed is None else fixed)
         return lambda records: [(place, records)]
-    choose_partition = _by_key(partition % partitions) if route.mapping == partition_mapping.KEY else _by_function(route, partition, partitions, limit)
+    choose_partition = (
+        _by_key(partition % partitions)
+        if route.mapping == partition_mapping.KEY
+        else _by_function(route, partition, partitions, limit)
+    )
 
     def group_by_partition(records: Sequence[Record]) -> list[tuple[Place, Sequence[Record]]]:
         with limit:
-            return [(Place(topic, chosen), list(group)) for chosen, group in groupby(records, choose_partition)]
+            return [
+                (Place(topic, chosen), list(group))
+                for chosen, group in groupby(records, choose_partition)
+            ]
+
     return group_by_partition
 
 
@@ -39,7 +53,9 @@ def _by_key(without_key: int) -> Callable[[Record], int]:
     return lambda record: without_key if record[0] is None else BY_CLIENT
 
 
-def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit) -> Callable[[Record], int]:
+def _by_function(
+    route: Route, partition: int, partitions: int, limit: CallLimit
+) -> Callable[[Record], int]:
     function = partition_mapping.load_function(route.mapping)
 
     def call_function(record: partition_mapping.SourceRecord) -> int:
@@ -48,15 +64,31 @@ def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit
     def choose_partition(record: Record) -> int:
         key, value, headers, timestamp_ms = record
         try:
-            chosen = limit.call(call_function, partition_mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms))
+            chosen = limit.call(
+                call_function,
+                partition_mapping.SourceRecord(
+                    route.source_topic, partition, key, value, headers or [], timestamp_ms
+                ),
+            )
         except Exception as failed:
-            raise _refused(route, partition, record, f"{type(failed).__name__}: {failed}") from failed
+            raise _refused(
+                route, partition, record, f"{type(failed).__name__}: {failed}"
+            ) from failed
         if type(chosen) is not int or not 0 <= chosen < partitions:
-            raise _refused(route, partition, record, f"it returned {chosen!r}, the destination topic has the partitions 0 to {partitions - 1}")
+            raise _refused(
+                route,
+                partition,
+                record,
+                f"it returned {chosen!r}, the destination topic has the partitions 0 to"
+                f" {partitions - 1}",
+            )
         return chosen
+
     return choose_partition
 
 
 def _refused(route: Route, partition: int, record: Record, reason: str) -> SettingsInvalid:
-    return SettingsInvalid(f"the mapping of {route} cannot place a record of {route.source(partition)} (key {record[0]!r:.80}, timestamp {record[3]}): "
-                           f"{reason}")
+    return SettingsInvalid(
+        f"the mapping of {route} cannot place a record of {route.source(partition)} (key"
+        f" {record[0]!r:.80}, timestamp {record[3]}): {reason}"
+    )

@@ -1,11 +1,14 @@
-"""The partitions of the intermediate topics that the group has assigned to this worker, and their state.
+"""The partitions of the intermediate topics that the group has assigned to this worker, and their
+state.
 
-    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked, until `pop_revoked`
+    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked, until
+    `pop_revoked`
                                              ▲                  │
                                              └────reload────┘
 
-The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers, and commits first ones, after the poll
-(`deduplicator.loop`). A partition that waits is not fetched, or its fetched records are ignored.
+The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers,
+and commits first ones, after the poll (`deduplicator.loop`). A partition that waits is not fetched,
+or its fetched records are ignored.
 """
 
 from __future__ import annotations

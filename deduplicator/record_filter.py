@@ -1,10 +1,15 @@
-"""The filter of stage two (`common.filters`): applied to the records that the rule has accepted, before the transaction begins.
+"""The filter of stage two (`common.filters`): applied to the records that the rule has accepted,
+before the transaction begins.
 
-Records that it leaves out are accepted nevertheless: the frontier moves over them in the transaction of the records around them, so they never come back.
-The destination's records are compared with those that pass (`deduplicator.destination_check`), so a filter has to be deterministic.
+Records that it leaves out are accepted nevertheless: the frontier moves over them in the
+transaction of the records around them, so they never come back. The destination's records are
+compared with those that pass (`deduplicator.destination_check`), so a filter has to be
+deterministic.
 
-If the function fails on a record, the service stops and names the record, or the record is parked: written to a separate topic in the same transaction, with
-additional headers that say where it came from and what failed. The frontier does not count parked records, so those of a torn transaction may be parked twice.
+If the function fails on a record, the service stops and names the record, or the record is parked:
+written to a separate topic in the same transaction, with additional headers that say where it came
+from and what failed. The frontier does not count parked records, so those of a torn transaction may
+be parked twice.
 """
 
 from __future__ import annotations
@@ -19,7 +24,9 @@ from common.routes import Place
 from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
-TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "partition", "offset", "error"))
+TOPIC, PARTITION, OFFSET, ERROR = (
+    f"__parked.{name}" for name in ("topic", "partition", "offset", "error")
+)
 """The headers of a parked record, in this order, after its own."""
 REASON_MAX = 500
 
@@ -38,38 +45,56 @@ class FilterResult(NamedTuple):
 class RecordFilter(Protocol):
     """Filters records between the rule and the transaction."""
 
-    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
-        """Filter accepted records of a source partition, in order; the result has to be deterministic."""
+    def filter_records(
+        self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]
+    ) -> FilterResult:
+        """Filter accepted records of a source partition, in order; the result has to be
+        deterministic.
+        """
 
 
 class FunctionFilter:
     """filter.function with filter.options, and filter.on_error: park the record, or fail."""
 
-    def __init__(self, functions: Mapping[str, Filter], park_failures: bool, limit: CallLimit) -> None:
+    def __init__(
+        self, functions: Mapping[str, Filter], park_failures: bool, limit: CallLimit
+    ) -> None:
         self.limit = limit
         self.functions = functions
         """By name; a record passes when all of them return True."""
         self.park_failures = park_failures
 
-    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
-        """Call the function for each record of a source partition, in order; FilterFailed at the first failure, unless failures are parked."""
+    def filter_records(
+        self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]
+    ) -> FilterResult:
+        """Call the function for each record of a source partition, in order; FilterFailed at the
+        first failure, unless failures are parked.
+        """
         result = FilterResult([], [], [])
         with self.limit:
             for record, source_offset in zip(records, source_offsets, strict=True):
                 self._filter_one(source, record, source_offset, result)
         return result
 
-    def _filter_one(self, source: Place, record: Record, source_offset: int, result: FilterResult) -> None:
+    def _filter_one(
+        self, source: Place, record: Record, source_offset: int, result: FilterResult
+    ) -> None:
         name = ""
         try:
-            for name, function in self.functions.items():  # noqa: B007  (the last one is named in the error)
+            for (
+                name,
+                function,
+            ) in self.functions.items():  # noqa: B007  (the last one is named in the error)
                 if not self._call_function(function, source, record):
                     return
         except Exception as failed:  # whatever a user's function raises
             error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
             if not self.park_failures:
-                raise FilterFailed(f"filter.function {name} fails on the record at offset {source_offset} of {source}: {error}. "
-                                   "Correct the function and start again, or set filter.on_error=park to write such records to the parked topic") from failed
+                raise FilterFailed(
+                    f"filter.function {name} fails on the record at offset {source_offset} of"
+                    f" {source}: {error}. Correct the function and start again, or set"
+                    " filter.on_error=park to write such records to the parked topic"
+                ) from failed
             result.parked.append(_parked(source, source_offset, record, error))
         else:
             result.records.append(record)
@@ -77,7 +102,12 @@ class FunctionFilter:
 
     def _call_function(self, function: Filter, source: Place, record: Record) -> bool:
         key, value, headers, timestamp_ms = record
-        passes = self.limit.call(function, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
+        passes = self.limit.call(
+            function,
+            SourceRecord(
+                source.topic, source.partition, key, value, list(headers or []), timestamp_ms
+            ),
+        )
         if type(passes) is not bool:  # a forgotten return would drop everything
             raise TypeError(f"it returned {passes!r}, True or False is expected")
         return passes
@@ -85,5 +115,18 @@ class FunctionFilter:
 
 def _parked(source: Place, source_offset: int, record: Record, error: str) -> Record:
     key, value, headers, timestamp_ms = record
-    added = [(TOPIC, source.topic), (PARTITION, str(source.partition)), (OFFSET, str(source_offset)), (ERROR, error)]
-    return key, value, [*(headers or []), *((name, text.encode(errors="backslashreplace")) for name, text in added)], timestamp_ms
+    added = [
+        (TOPIC, source.topic),
+        (PARTITION, str(source.partition)),
+        (OFFSET, str(source_offset)),
+        (ERROR, error),
+    ]
+    return (
+        key,
+        value,
+        [
+            *(headers or []),
+            *((name, text.encode(errors="backslashreplace")) for name, text in added),
+        ],
+        timestamp_ms,
+    )

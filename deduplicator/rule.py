@@ -1,30 +1,36 @@
 """The rule: which records of the intermediate topic are new. Pure; the heart of reo.
 
-It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end across Spark. State per
-intermediate partition is the frontier (last accepted source offset), the epoch of the run that is believed, the link (the
-last record of that epoch that was accepted or was a duplicate), and the open hole of that epoch. For a record (o, e, b, s):
+It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end
+across Spark. State per intermediate partition is the frontier (last accepted source offset), the
+epoch of the run that is believed, the link (the last record of that epoch that was accepted or was
+a duplicate), and the open hole of that epoch. For a record (o, e, b, s):
 
-1. e older than the state's epoch: **stale**. A zombie of an earlier run; its run was replaced by one that starts at the frontier.
+1. e older than the state's epoch: **stale**. A zombie of an earlier run; its run was replaced by
+   one that starts at the frontier.
 2. e newer: it becomes the state's epoch; there is no link yet, and no hole is open.
 3. o ≤ frontier: **duplicate**; if it is at or beyond the link, it becomes the link.
-4. o > frontier and (s = 0 and no hole is open at or below o, or b = link.batch and s = link.sequence + 1 and o > link.offset):
-   **accept**; it becomes the frontier and the link.
-5. otherwise: **hole**. A record in between was not written. It is dropped, and the hole stays open until the frontier has reached the
-   highest offset that was dropped: stage one has not committed its batch, so a retry, or a new run, writes the whole range
-   again.
+4. o > frontier and (s = 0 and no hole is open at or below o, or b = link.batch and s =
+   link.sequence + 1 and o > link.offset): **accept**; it becomes the frontier and the link.
+5. otherwise: **hole**. A record in between was not written. It is dropped, and the hole stays open
+   until the frontier has reached the highest offset that was dropped: stage one has not committed
+   its batch, so a retry, or a new run, writes the whole range again.
 
-Offsets alone are not enough (`o = frontier + 1`): compaction, control records and filters leave legal gaps. A highest-seen
-rule loses records: a producer can fail one batch and deliver the next, and the late record is then below the highest seen.
-b is compared because sequences restart with each batch.
+Offsets alone are not enough (`o = frontier + 1`): compaction, control records and filters leave
+legal gaps. A highest-seen rule loses records: a producer can fail one batch and deliver the next,
+and the late record is then below the highest seen. b is compared because sequences restart with
+each batch.
 
-Why nothing is lost. A chain (4, the second case) is sound by itself: within a batch the numbers are consecutive. s = 0 needs
-more: Spark starts a batch only when the one before it is completely written, and a run starts at frontier + 1. So every record
-before this one was read in this epoch, and each of them was accepted, was a duplicate, or was dropped by 5. If one of
-them was dropped and is not accepted yet, the hole is open below o, and s = 0 is refused. Therefore the state needs both ends
-of the hole. The lowest offset alone is not enough: when a straggler fills the first of several dropped records, the others are
-still missing, and with them forgotten the next batch would be accepted over them.
+Why nothing is lost. A chain (4, the second case) is sound by itself: within a batch the numbers are
+consecutive. s = 0 needs more: Spark starts a batch only when the one before it is completely
+written, and a run starts at frontier + 1. So every record before this one was read in this epoch,
+and each of them was accepted, was a duplicate, or was dropped by 5. If one of them was dropped and
+is not accepted yet, the hole is open below o, and s = 0 is refused. Therefore the state needs both
+ends of the hole. The lowest offset alone is not enough: when a straggler fills the first of several
+dropped records, the others are still missing, and with them forgotten the next batch would be
+accepted over them.
 
-`decide` takes a batch, so that purity costs nothing per record: its loop works on locals, and the state is created once.
+`decide` takes a batch, so that purity costs nothing per record: its loop works on locals, and the
+state is created once.
 """
 
 from __future__ import annotations
@@ -36,11 +42,15 @@ from common.frontier import Hole, Link, RuleState
 from common.origin import OFFSET_MAX, Origin
 
 NO_HOLE = (OFFSET_MAX + 1, -1)
-"""The first and last offset of a hole that is not open: above and below every offset, so that comparisons need no None."""
+"""The first and last offset of a hole that is not open: above and below every offset, so that
+comparisons need no None.
+"""
 
 
 class Decision(NamedTuple):
-    """The result for one partition's batch: every record is accepted, or counted by the reason why it was dropped."""
+    """The result for one partition's batch: every record is accepted, or counted by the reason why
+    it was dropped.
+    """
 
     state: RuleState
     accepted: list[int]
@@ -73,17 +83,23 @@ def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
             if source_offset >= link_offset:
                 link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence
         elif (sequence == 0 and source_offset < hole_first) or (
-            sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
+            sequence == link_sequence + 1
+            and origin.batch == link_batch
+            and source_offset > link_offset
         ):
             accepted.append(position)
             frontier = link_offset = source_offset
             link_batch = origin.batch
             link_sequence = sequence
             if source_offset >= hole_first:
-                hole_first, hole_last = (source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE
+                hole_first, hole_last = (
+                    (source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE
+                )
         else:
             hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)
     new_link = Link(link_offset, link_batch, link_sequence) if link_offset >= 0 else None
     new_hole = Hole(hole_first, hole_last) if hole_last >= 0 else None
     holes = len(origins) - len(accepted) - duplicates - stale
-    return Decision(RuleState(frontier, epoch, new_link, new_hole), accepted, duplicates, stale, holes)
+    return Decision(
+        RuleState(frontier, epoch, new_link, new_hole), accepted, duplicates, stale, holes
+    )

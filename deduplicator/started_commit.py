@@ -1,4 +1,5 @@
-"""A transaction whose commit was started and not confirmed yet, and the metrics that are updated when it is confirmed.
+"""A transaction whose commit was started and not confirmed yet, and the metrics that are updated
+when it is confirmed.
 
 It keeps counts and timestamps only: the records belong to the producer by then.
 """
@@ -8,18 +9,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from common import runtime
-from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_RECORDS, TRANSACTION_SECONDS
+from common.metrics import (
+    COPY_SECONDS,
+    DROPPED,
+    FRONTIER,
+    RECORDS_IN,
+    RECORDS_OUT,
+    TRANSACTION_RECORDS,
+    TRANSACTION_SECONDS,
+)
 from common.routes import SAME, Place, Route
 from deduplicator.work import Work
 
 
 class StartedCommit:
-    """The decisions of one round, by intermediate partition; `written` counts the records that were written.
+    """The decisions of one round, by intermediate partition; `written` counts the records that were
+    written.
 
     `began_at` is when the transaction was begun, on the monotonic clock.
     """
 
-    def __init__(self, work: Mapping[Place, Work], written: Mapping[Place, int], began_at: float) -> None:
+    def __init__(
+        self, work: Mapping[Place, Work], written: Mapping[Place, int], began_at: float
+    ) -> None:
         self.work = work
         self.written = written
         self.began_at = began_at
@@ -28,7 +40,9 @@ class StartedCommit:
             one.release_records()
 
     def report(self, routes: Mapping[str, Route], assigned: Collection[Place]) -> None:
-        """Update the metrics; that of the frontier only for partitions which are still `assigned`."""
+        """Update the metrics; that of the frontier only for partitions which are still
+        `assigned`.
+        """
         TRANSACTION_SECONDS.observe(runtime.monotonic() - self.began_at)
         TRANSACTION_RECORDS.observe(sum(self.written.values()))
         for place, work in self.work.items():
@@ -38,19 +52,35 @@ class StartedCommit:
 
     def last_timestamps_ms(self, assigned: Collection[Place]) -> dict[Place, int]:
         """Of the last records that were written to the partitions which are still `assigned`."""
-        return {place: work.timestamps_ms[1] for place, work in self.work.items() if work.timestamps_ms and place in assigned}
+        return {
+            place: work.timestamps_ms[1]
+            for place, work in self.work.items()
+            if work.timestamps_ms and place in assigned
+        }
 
 
 def _report_partition(route: Route, place: Place, work: Work, written: int) -> None:
     intermediate = (place.topic, str(place.partition))
-    destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
+    destination = (
+        route.destination_topic,
+        intermediate[1] if route.mapping == SAME else route.mapping,
+    )
     RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
     RECORDS_OUT.labels("deduplicator", *destination).inc(written)
-    for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
-                           ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
+    for reason, number in (
+        ("duplicate", work.duplicates),
+        ("stale", work.stale),
+        ("hole", work.holes),
+        ("filtered", work.filtered),
+        ("cycle", work.cycles),
+        ("parked", len(work.parked)),
+        ("read-up-to", work.read_up_to),
+    ):
         DROPPED.labels(reason, *intermediate).inc(number)
     if work.timestamps_ms:
-        COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, runtime.time() - work.timestamps_ms[0] / 1000))
+        COPY_SECONDS.labels(route.destination_topic).observe(
+            max(0.0, runtime.time() - work.timestamps_ms[0] / 1000)
+        )
 
 
 def set_frontier_metric(routes: Mapping[str, Route], place: Place, frontier: int) -> None:

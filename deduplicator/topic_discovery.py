@@ -1,8 +1,9 @@
 """Discovers topics that appear while a worker runs and match a pattern.
 
-A thread of its own, with clients of its own, asks the source cluster: it may not answer for long, and the loop must not wait for it. The thread
-prepares the topics (`common.kafka.topics`) before the loop learns of them, because a group's member must not subscribe to a topic that does not exist.
-To prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
+A thread of its own, with clients of its own, asks the source cluster: it may not answer for long,
+and the loop must not wait for it. The thread prepares the topics (`common.kafka.topics`) before the
+loop learns of them, because a group's member must not subscribe to a topic that does not exist. To
+prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class TopicDiscovery:
                     self.routes.update(topics.prepare(self.settings))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
-            except Exception as failed:  # the loop raises it: without this thread, new topics would silently not be copied
+            # the loop raises it: without this thread, new topics would silently not be copied
+            except Exception as failed:
                 self.error = failed
                 return

@@ -1,6 +1,8 @@
-"""The decisions of one round for one partition that are not committed yet: the new state, the records to write, and counts of the dropped ones.
+"""The decisions of one round for one partition that are not committed yet: the new state, the
+records to write, and counts of the dropped ones.
 
-Each round creates new ones, and they are forgotten together with their partition, so a failed transaction leaves none behind.
+Each round creates new ones, and they are forgotten together with their partition, so a failed
+transaction leaves none behind.
 """
 
 from __future__ import annotations
@@ -32,10 +34,13 @@ class Work:
     leader_epoch: int | None
     """As in the frontier."""
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
-    """The accepted records, unwrapped, in order, with their source offsets; no part is empty. Records that Python has decided are in
-    lists, the others are in C (`deduplicator.compiled`)."""
+    """The accepted records, unwrapped, in order, with their source offsets; no part is empty.
+    Records that Python has decided are in lists, the others are in C (`deduplicator.compiled`).
+    """
     partitioned_records: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
-    """The same by destination partition, unless the route is one to one: partitioned before the transaction begins, since a user's function may do it."""
+    """The same by destination partition, unless the route is one to one: partitioned before the
+    transaction begins, since a user's function may do it.
+    """
     last: tuple[Batch | CompiledBatch, int] | None = None
     """The batch of the last accepted record, and the record's position in it."""
     left_out: bool = False
@@ -70,7 +75,9 @@ class Work:
         return list(chain.from_iterable(source_offsets for _, source_offsets in self.parts))
 
     def scan(self, batch: CompiledBatch, source_identity: str) -> bool:
-        """Decide a batch in C; False, and nothing is decided, when it contains something that only Python can decide."""
+        """Decide a batch in C; False, and nothing is decided, when it contains something that only
+        Python can decide.
+        """
         decision = batch.scan(self.rule, source_identity)
         if decision is None:
             return False
@@ -85,36 +92,58 @@ class Work:
         self.holes += decision.holes
         return True
 
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, filter_records: FilterRecords | None = None) -> list[Record]:
-        """Decide a batch, and return the records to write; SourceRecreated before any record of another topic is accepted.
+    def add(
+        self,
+        batch: Batch,
+        source_identity: str,
+        zero_timestamp_ms: int | None,
+        filter_records: FilterRecords | None = None,
+    ) -> list[Record]:
+        """Decide a batch, and return the records to write; SourceRecreated before any record of
+        another topic is accepted.
 
         Records that the filter leaves out are accepted, and not written.
         """
         begin, to_write = 0, list[Record]()
         for position, _, read_up_to in batch.read_up_to_messages:
-            to_write += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, filter_records)
+            to_write += self._decide(
+                batch, (begin, position), source_identity, zero_timestamp_ms, filter_records
+            )
             next_rule = advance_frontier(self.rule, read_up_to)
             if next_rule != self.rule and read_up_to.source_identity != source_identity:
                 raise _recreated(read_up_to.source_identity, source_identity)
             self.left_out = self.left_out or (next_rule != self.rule and read_up_to.left_out)
             self.rule, begin = next_rule, position
-        to_write += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records)
+        to_write += self._decide(
+            batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records
+        )
         self.next_offset = batch.next_offset
         self.consumed += len(batch.messages) + len(batch.read_up_to_messages)
         self.read_up_to += len(batch.read_up_to_messages)
         return to_write
 
-    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None,
-                filter_records: FilterRecords | None) -> list[Record]:
+    def _decide(
+        self,
+        batch: Batch,
+        between: tuple[int, int],
+        source_identity: str,
+        zero_timestamp_ms: int | None,
+        filter_records: FilterRecords | None,
+    ) -> list[Record]:
         """Decide the records of a batch between two positions."""
         begin, end = between
         decision = decide(self.rule, batch.origins[begin:end])
-        positions = [begin + position for position in decision.accepted] if begin else decision.accepted
+        positions = (
+            [begin + position for position in decision.accepted] if begin else decision.accepted
+        )
         accepted = [batch.origins[position] for position in positions]
         for origin in accepted:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
-        records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
+        records, source_offsets = (
+            batch.records(positions, zero_timestamp_ms),
+            [origin.source_offset for origin in accepted],
+        )
         if filter_records is not None:
             records, source_offsets, parked, cycles = filter_records(records, source_offsets)
             self.parked += parked
@@ -130,7 +159,9 @@ class Work:
         return records
 
     def _append_part(self, records: list[Record], source_offsets: list[int]) -> None:
-        """Append to the last part if Python has decided it too: the fewer parts, the fewer writes."""
+        """Append to the last part if Python has decided it too: the fewer parts, the fewer
+        writes.
+        """
         if not records:
             return
         last, offsets = self.parts[-1] if self.parts else (None, None)
@@ -143,14 +174,27 @@ class Work:
 
 def _recreated(found_identity: str, copied_identity: str) -> SourceRecreated:
     return SourceRecreated(
-        f"stage one copies a source topic with identity {found_identity}, this copy is of {copied_identity}: the topic was deleted and recreated, or "
-        "source.bootstrap_servers leads to another cluster. To copy the new topic, set another destination.topic")
+        f"stage one copies a source topic with identity {found_identity}, this copy is of"
+        f" {copied_identity}: the topic was deleted and recreated, or source.bootstrap_servers"
+        " leads to another cluster. To copy the new topic, set another destination.topic"
+    )
 
 
 def describe_largest_record(works: Mapping[Place, Work]) -> str:
     """The record of a refused transaction that was most probably refused."""
-    size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
-                                          for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
+    size, partition, source_offset = max(
+        (
+            (len(value or b"") + len(key or b""), place.partition, source_offset)
+            for place, work in works.items()
+            for (key, value, *_), source_offset in zip(
+                work.records, work.source_offsets, strict=True
+            )
+        ),
+        default=(0, -1, -1),
+    )
     if not size:
         return "It is a parked record"
-    return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"
+    return (
+        f"The largest record of the batch is in source partition {partition} at offset"
+        f" {source_offset}, {size} bytes"
+    )

@@ -1,4 +1,6 @@
-"""One process of stage two: creates the clients, runs the loop until it is told to stop, ends with the right exit code."""
+"""One process of stage two: creates the clients, runs the loop until it is told to stop, ends with
+the right exit code.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,14 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 class UnassignedPartitions:
-    """Checks once after the start that no partition is unassigned; if one is, joins the group again.
+    """Checks once after the start that no partition is unassigned; if one is, joins the group
+    again.
 
-    A static member that comes back gets its old assignment, without a rebalance (KIP-345). If it is the group's leader, and partitions or topics were
-    added while it was away, nobody would notice: librdkafka asks for a rebalance when a number of partitions changes, and it has seen only one number.
-    When the leader joins again, the broker starts a rebalance; when another member joins again, it gets its old assignment.
+    A static member that comes back gets its old assignment, without a rebalance (KIP-345). If it is
+    the group's leader, and partitions or topics were added while it was away, nobody would notice:
+    librdkafka asks for a rebalance when a number of partitions changes, and it has seen only one
+    number. When the leader joins again, the broker starts a rebalance; when another member joins
+    again, it gets its old assignment.
     """
 
     def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
@@ -86,15 +91,21 @@ class Worker:
     def run_housekeeping(self) -> None:
         """Once a second, between two rounds, while no commit is unfinished."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
-        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these two checks block until the cluster answers
+        # these two checks block until the cluster answers
+        if self.ends.answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
-        next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
+        next_offsets = {
+            place: state.next_offset for place, state in self.partitions.assigned.items()
+        }
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
             self.requested_partitions = set(next_offsets)
             self.ends.wake()
-        if all(end_offsets.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
+        if all(
+            end_offsets.get(place, math.inf) <= next_offset
+            for place, next_offset in next_offsets.items()
+        ):
             self.loop.has_failed = False  # these partitions have no record left to copy
         reason = self._find_wait_reason(end_offsets)
         if reason:
@@ -103,8 +114,12 @@ class Worker:
             self._report_lag(next_offsets, end_offsets)
             self.pulse.ready()
         self.purge.delete_committed(next_offsets)
-        self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
-                                         for place, state in self.partitions.assigned.items()})
+        self.destination.check_for_loss(
+            {
+                self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
+                for place, state in self.partitions.assigned.items()
+            }
+        )
 
     def _find_wait_reason(self, end_offsets: Mapping[Place, int]) -> Reason | None:
         """What this worker waits for; None when it can work."""
@@ -116,7 +131,9 @@ class Worker:
             return "group"
         return "retry" if self.loop.has_failed or self.partitions.waiting else None
 
-    def _report_lag(self, next_offsets: Mapping[Place, int], end_offsets: Mapping[Place, int]) -> None:
+    def _report_lag(
+        self, next_offsets: Mapping[Place, int], end_offsets: Mapping[Place, int]
+    ) -> None:
         """The consumer can know a later end offset than the last answer has."""
         for place, next_offset in next_offsets.items():
             cached_lag = self.intermediate.get_cached_lag(place, next_offset)
@@ -148,31 +165,67 @@ class Worker:
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
     user_code.check(settings)
-    routes = {route.intermediate_topic: route for route in topics.prepare(source_candidates.select_answering(settings))}
+    routes = {
+        route.intermediate_topic: route
+        for route in topics.prepare(source_candidates.select_answering(settings))
+    }
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
     queue = compiled.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
-    intermediate = Intermediate(consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue)
+    intermediate = Intermediate(
+        consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
+    )
     consumer_group = ConsumerGroup(settings, pulse)
-    destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
-    destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
+    destination, frontier_store = destination_factory.build_destination(
+        settings, number, routes, consumer_group, intermediate.commit
+    )
+    # before the frontier is read: it ends the transactions that a predecessor left open
+    destination.resolve_in_doubt()
     failpoints.hit("two: initialised")
     starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
-    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
+    loop = Loop(
+        settings,
+        routes,
+        partitions,
+        intermediate,
+        starter,
+        destination,
+        pulse,
+        build_record_filter(settings, CallLimit(pulse.beat)),
+    )
     if routes:
         intermediate.subscribe(routes)
-    reader_of_ends = reader(settings.destination_cluster, settings)  # each thread has clients of its own
-    ends = Probe[dict[Place, int]](lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
-                                   HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
+    # each thread has clients of its own
+    reader_of_ends = reader(settings.destination_cluster, settings)
+    ends = Probe[dict[Place, int]](
+        lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S),
+        {},
+        HOUSEKEEPING_S + ANSWER_TIMEOUT_S,
+    )
     ends.start("ends", HOUSEKEEPING_S)
-    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, TopicDiscovery(settings, routes.values()),
-                  UnassignedPartitions(starter, intermediate), JoinTimeout(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
+    return Worker(
+        settings,
+        routes,
+        pulse,
+        destination,
+        starter,
+        partitions,
+        intermediate,
+        loop,
+        TopicDiscovery(settings, routes.values()),
+        UnassignedPartitions(starter, intermediate),
+        JoinTimeout(consumer_group.group, intermediate),
+        Purge(consumer_group.admin),
+        ends,
+    )
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open transaction."""
+    """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open
+    transaction.
+    """
     failpoints.hit("two: started")
     with permissions.explain_refusals(settings, "run deduplicator"):
         _run_worker(settings, number, stopping)
@@ -190,7 +243,9 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
                 if is_due:
                     collect()
                     worker.run_housekeeping()
-                    due = runtime.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
+                    due = runtime.monotonic() + (
+                        UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S
+                    )
     finally:
         failpoints.hit("two: stopping")
         worker.close()

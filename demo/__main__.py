@@ -1,8 +1,9 @@
 """`make demo`: the main job, on this machine, with everything real, and a verdict that is earned.
 
-Two brokers are started, the flights are written to one, the service copies them to the other while its stages are killed again
-and again, and then the destination is compared with the source, record by record. Exit code 0 only when the copy is exact and every planned kill
-happened. Whatever was started is stopped, also on Ctrl-C.
+Two brokers are started, the flights are written to one, the service copies them to the other while
+its stages are killed again and again, and then the destination is compared with the source, record
+by record. Exit code 0 only when the copy is exact and every planned kill happened. Whatever was
+started is stopped, also on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from common import settings
@@ -51,8 +59,12 @@ class Demo:
         for broker in self.brokers:
             stack.callback(broker.kill)
         source, destination = (broker.address for broker in self.brokers)
-        self.environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": source, "REO_DESTINATION_BOOTSTRAP_SERVERS": destination, "REO_SOURCE_TOPIC": TOPIC,
-                            "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "6000"}
+        self.environment = {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": source,
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": destination,
+            "REO_SOURCE_TOPIC": TOPIC,
+            "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "6000",
+        }
         self.service = Service(self.environment, self.folder / "service.log")
         stack.callback(self.service.kill_all)
         self.seconds = 0.0
@@ -67,24 +79,43 @@ class Demo:
         self.brokers[0].create_topic(TOPIC, PARTITIONS)
         loader = Loader(self.brokers[0].address, TOPIC)
         destination = AdminClient({"bootstrap.servers": self.brokers[1].address, "log_level": 0})
-        killer = Killer(self.seed, self.kills, RECORDS, self.service, destination,
-                        {"replicator": f"{TOPIC}-proxy", "deduplicator": TOPIC}, PARTITIONS)
+        killer = Killer(
+            self.seed,
+            self.kills,
+            RECORDS,
+            self.service,
+            destination,
+            {"replicator": f"{TOPIC}-proxy", "deduplicator": TOPIC},
+            PARTITIONS,
+        )
         with ThreadPoolExecutor(1) as pool:
             task = self.bars.add_task("loaded", total=RECORDS)
-            loading = pool.submit(loader.load, lambda number: self.bars.advance(task, number), lambda loaded: not self.over.is_set() and killer.hold(loaded))
+            loading = pool.submit(
+                loader.load,
+                lambda number: self.bars.advance(task, number),
+                lambda loaded: not self.over.is_set() and killer.hold(loaded),
+            )
             try:
                 self._copy(killer, loading, loader.last)
             finally:
                 self.over.set()  # however it ended, the load does not wait for another kill
-        counts = {reason: self.service.total("reo_records_dropped_total", reason=reason) for reason in ("duplicate", "stale", "hole")}
+        counts = {
+            reason: self.service.total("reo_records_dropped_total", reason=reason)
+            for reason in ("duplicate", "stale", "hole")
+        }
         code = self.service.stop()
         if code != 0:
             raise RuntimeError(f"the service ended with exit code {code}:\n{self._log()}")
         return self._verdict(killer, counts, loader)
 
     def _copy(self, killer: Killer, loading: Future[None], last: dict[int, int]) -> None:
-        """Start the service, kill, wait until the frontier has reached the last visible record everywhere."""
-        tasks = {"replicator": self.bars.add_task("stage one", total=RECORDS), "deduplicator": self.bars.add_task("stage two", total=RECORDS)}
+        """Start the service, kill, wait until the frontier has reached the last visible record
+        everywhere.
+        """
+        tasks = {
+            "replicator": self.bars.add_task("stage one", total=RECORDS),
+            "deduplicator": self.bars.add_task("stage two", total=RECORDS),
+        }
         begun = time.monotonic()
         self.service.start()
         killer.work(lambda stage, written: self._show(tasks[stage], written), self._say)
@@ -100,8 +131,11 @@ class Demo:
             self._show(task, killer.written(stage))
 
     def _say(self, happened: Kill) -> None:
-        self.bars.console.print(f"SIGKILL {happened.victim:<12} of stage {'one' if happened.stage == 'replicator' else 'two'} "
-                                f"after {happened.written:>7} written records")
+        self.bars.console.print(
+            f"SIGKILL {happened.victim:<12} of stage"
+            f" {'one' if happened.stage == 'replicator' else 'two'} after {happened.written:>7}"
+            " written records"
+        )
 
     def _arrived(self, last: dict[int, int]) -> bool:
         frontiers = self.service.frontiers()
@@ -111,7 +145,10 @@ class Demo:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if self.service.code is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the copy did not complete (exit code of the service: {self.service.code}):\n{self._log()}")
+                raise RuntimeError(
+                    "the copy did not complete (exit code of the service:"
+                    f" {self.service.code}):\n{self._log()}"
+                )
             meanwhile()
             time.sleep(0.1)
 
@@ -120,19 +157,35 @@ class Demo:
 
     def _verdict(self, killer: Killer, counts: dict[str, float], loader: Loader) -> int:
         task = self.bars.add_task("verified", total=RECORDS)
-        results = verify.verify(settings.load(self.environment), lambda number: self.bars.advance(task, number))
+        results = verify.verify(
+            settings.load(self.environment), lambda number: self.bars.advance(task, number)
+        )
         self.bars.stop()
         equal = sum(result.equal for result in results)
-        differences = [f"{result.place}: {result.difference}" for result in results if result.difference]
+        differences = [
+            f"{result.place}: {result.difference}" for result in results if result.difference
+        ]
         exact = not differences and equal == RECORDS
         complete = len(killer.done) == 2 * self.kills
         stages = [kill.stage for kill in killer.done]
         table = Table(title=f"seed {self.seed}", show_header=False)
         for name, value in (
             ("records", f"{equal:,} (and {loader.aborted:,} aborted ones, which must not be seen)"),
-            ("duplicates dropped", f"{counts['duplicate'] + counts['stale']:,.0f} ({counts['stale']:,.0f} of them stale)"),
+            (
+                "duplicates dropped",
+                (
+                    f"{counts['duplicate'] + counts['stale']:,.0f} ({counts['stale']:,.0f} of them"
+                    " stale)"
+                ),
+            ),
             ("holes refused", f"{counts['hole']:,.0f}"),
-            ("kills", f"{stages.count('replicator')} of stage one, {stages.count('deduplicator')} of stage two"),
+            (
+                "kills",
+                (
+                    f"{stages.count('replicator')} of stage one, {stages.count('deduplicator')} of"
+                    " stage two"
+                ),
+            ),
             ("seconds", f"{self.seconds:.1f}, restarts included"),
             ("records/s", f"{equal / self.seconds:,.0f}"),
             ("verdict", "exact" if exact else "NOT EXACT"),
@@ -142,21 +195,39 @@ class Demo:
         for line in differences:
             self.bars.console.print(line)
         if not complete:
-            self.bars.console.print(f"{2 * self.kills - len(killer.done)} of the planned kills did not happen: the verdict says less than it should")
+            self.bars.console.print(
+                f"{2 * self.kills - len(killer.done)} of the planned kills did not happen: the"
+                " verdict says less than it should"
+            )
         return 0 if exact and complete else 1
 
 
 def main() -> int:
     """The command line; a seed is chosen when none is given."""
     parser = argparse.ArgumentParser(prog="make demo")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="decides when the stages are killed; printed at the end")
-    parser.add_argument("--kills", type=int, default=2, help="how often each stage is killed (default 2)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.SystemRandom().randrange(1_000_000),
+        help="decides when the stages are killed; printed at the end",
+    )
+    parser.add_argument(
+        "--kills", type=int, default=2, help="how often each stage is killed (default 2)"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ends unwind the stack
     console = Console()
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     console.print(f"seed {options.seed}: the same seed kills at the same points of the copy")
-    with ExitStack() as stack, Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with (
+        ExitStack() as stack,
+        Progress(*columns, console=console, disable=not console.is_terminal) as bars,
+    ):
         try:
             return Demo(options.seed, options.kills, stack, bars).run()
         except KeyboardInterrupt:

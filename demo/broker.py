@@ -1,10 +1,12 @@
 """A real single-node Kafka broker (KRaft) as a child process, from the jars that `make` fetched.
 
-The demo, the tests and the benchmarks all need "a Kafka that can be killed": this is the one way to get it. The broker's
-folder outlives the process, so a broker that was killed can be started again on what it had written. A broker is formatted
-once, listens on 127.0.0.1 only, and creates no topic by itself: a typing error in a topic name must be an error.
+The demo, the tests and the benchmarks all need "a Kafka that can be killed": this is the one way to
+get it. The broker's folder outlives the process, so a broker that was killed can be started again
+on what it had written. A broker is formatted once, listens on 127.0.0.1 only, and creates no topic
+by itself: a typing error in a topic name must be an error.
 
-`python -m demo.broker <folder of jars>` makes the archive of classes with which brokers of these jars start sooner; `build/setup` calls it.
+`python -m demo.broker <folder of jars>` makes the archive of classes with which brokers of these
+jars start sooner; `build/setup` calls it.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ from common.child_processes import die_with_parent
 
 START_TIMEOUT_S = 60
 ARCHIVE = "broker.jsa"
-"""Beside the jars: the classes that a start loads, for HotSpot to map (JEP 350). A broker is up with half the processor time. The class path is relative,
-so that the archive fits wherever the folder is; where it does not fit, HotSpot does without.
+"""Beside the jars: the classes that a start loads, for HotSpot to map (JEP 350). A broker is up
+with half the processor time. The class path is relative, so that the archive fits wherever the
+folder is; where it does not fit, HotSpot does without.
 """
 
 PROPERTIES = """
@@ -60,8 +63,9 @@ log.retention.ms=-1
 """
 
 PORTS = range(10_000, 32_768)
-"""Below those that Linux gives to outgoing connections (net.ipv4.ip_local_port_range): from there, a client that tries to reach a broker that is down could
-be given the broker's own port, and the broker could not come back.
+"""Below those that Linux gives to outgoing connections (net.ipv4.ip_local_port_range): from there,
+a client that tries to reach a broker that is down could be given the broker's own port, and the
+broker could not come back.
 """
 
 _given: set[int] = set()
@@ -70,12 +74,16 @@ _given: set[int] = set()
 
 @cache
 def _lock_file() -> BinaryIO:
-    """Its byte number n is locked by the process that has handed out port n, until that process ends (fcntl(2), record locks)."""
+    """Its byte number n is locked by the process that has handed out port n, until that process
+    ends (fcntl(2), record locks).
+    """
     return (Path(tempfile.gettempdir()) / f"reo-ports-{os.getuid()}").open("ab")
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now, and that no process of this user gets from here while this one lives."""
+    """A TCP port of 127.0.0.1 that nobody listens on now, and that no process of this user gets
+    from here while this one lives.
+    """
     while True:
         port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -97,7 +105,9 @@ class Broker:
     java_options: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
-    cluster_id: str = field(default_factory=lambda: "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])
+    cluster_id: str = field(
+        default_factory=lambda: "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+    )
     """One that began with "-" would be taken for an option. Brokers of one cluster share it."""
     process: subprocess.Popen[bytes] | None = None
 
@@ -113,12 +123,20 @@ class Broker:
             self._format(properties)
         with (self.folder / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self._java("kafka.Kafka", str(properties.absolute())), cwd=self.jars, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=die_with_parent)
+                self._java("kafka.Kafka", str(properties.absolute())),
+                cwd=self.jars,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
         return self
 
     def wait(self) -> Broker:
-        """Return when the broker answers; RuntimeError with the end of its log if it does not in START_TIMEOUT_S."""
+        """Return when the broker answers; RuntimeError with the end of its log if it does not in
+        START_TIMEOUT_S.
+        """
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.running:
@@ -154,33 +172,73 @@ class Broker:
     def create_topic(self, name: str, partitions: int, **config: str) -> None:
         """Create a topic that keeps old timestamps; `config` has underscores for dots."""
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
+        settings = {"retention.ms": "-1"} | {
+            key.replace("_", "."): value for key, value in config.items()
+        }
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result()
 
     def _format(self, properties: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = PROPERTIES.format(port=self.port, controller_port=self.controller_port, folder=self.folder.absolute())
+        text = PROPERTIES.format(
+            port=self.port, controller_port=self.controller_port, folder=self.folder.absolute()
+        )
         text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
         properties.write_text(text)
-        done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties.absolute())), cwd=self.jars,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self._java(
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                self.cluster_id,
+                "-c",
+                str(properties.absolute()),
+            ),
+            cwd=self.jars,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
-            raise RuntimeError(f"formatting the broker's folder failed:\n{done.stdout}{done.stderr}")
+            raise RuntimeError(
+                f"formatting the broker's folder failed:\n{done.stdout}{done.stderr}"
+            )
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         archive = self.jars.absolute() / ARCHIVE
         shared = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
-        return ["java", f"-Xms{self.heap_mb}m", f"-Xmx{self.heap_mb}m", "-XX:+UseParallelGC", *shared, *self.java_options,
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
-                "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-                "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info", "-cp", "./*", main_class, *arguments]
+        return [
+            "java",
+            f"-Xms{self.heap_mb}m",
+            f"-Xmx{self.heap_mb}m",
+            "-XX:+UseParallelGC",
+            *shared,
+            *self.java_options,
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info",
+            "-cp",
+            "./*",
+            main_class,
+            *arguments,
+        ]
 
 
 def archive_classes(jars: Path) -> None:
-    """Run a broker of these jars once, and have it write down the classes that it has loaded when it ends."""
+    """Run a broker of these jars once, and have it write down the classes that it has loaded when
+    it ends.
+    """
     with tempfile.TemporaryDirectory(prefix="reo-broker-") as folder:
         made = Path(folder) / ARCHIVE
-        broker = Broker(Path(folder) / "broker", jars, java_options=(f"-XX:ArchiveClassesAtExit={made}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"))
+        broker = Broker(
+            Path(folder) / "broker",
+            jars,
+            java_options=(
+                f"-XX:ArchiveClassesAtExit={made}",
+                "-Xlog:cds=off",
+                "-Xlog:cds+dynamic=off",
+            ),
+        )
         try:
             broker.start().wait().create_topic("archived", 1)
         finally:

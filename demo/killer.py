@@ -1,7 +1,8 @@
-"""Chooses, from a seed, at which point of the copy which process is killed, and kills it while it works.
+"""Chooses, from a seed, at which point of the copy which process is killed, and kills it while it
+works.
 
-A stage is killed when what it has written passes a threshold, and only while it says that it is at work: a process that is still
-starting has nothing to lose.
+A stage is killed when what it has written passes a threshold, and only while it says that it is at
+work: a process that is still starting has nothing to lose.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from demo.service import Service, kill
 
 EARLIEST, LATEST = 0.05, 0.85
 AHEAD = 0.08
-"""How far, as a part of all records, the load may be ahead of the next kill: no kill is missed because the copy was too fast."""
+"""How far, as a part of all records, the load may be ahead of the next kill: no kill is missed
+because the copy was too fast.
+"""
 QUIET_S = 60
 VICTIMS = {"replicator": ("replicator", "java"), "deduplicator": ("deduplicator",)}
 
@@ -37,15 +40,29 @@ class Kill:
 class Killer:
     """Watches both topics of the destination cluster and kills at the thresholds."""
 
-    def __init__(self, seed: int, kills: int, total: int, service: Service, admin: AdminClient, topics: dict[str, str], partitions: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        kills: int,
+        total: int,
+        service: Service,
+        admin: AdminClient,
+        topics: dict[str, str],
+        partitions: int,
+    ) -> None:
         choose = random.Random(seed)
         self.total = total
         self.service = service
         self.admin = admin
         self.topics = topics
         self.partitions = range(partitions)
-        self.due = {stage: sorted(choose.uniform(EARLIEST, LATEST) for _ in range(kills)) for stage in topics}
-        self.victims = {stage: [choose.choice(VICTIMS[stage]) for _ in range(kills)] for stage in topics}
+        self.due = {
+            stage: sorted(choose.uniform(EARLIEST, LATEST) for _ in range(kills))
+            for stage in topics
+        }
+        self.victims = {
+            stage: [choose.choice(VICTIMS[stage]) for _ in range(kills)] for stage in topics
+        }
         self.written_at_kill = dict.fromkeys(topics, 0)
         self.done: list[Kill] = []
 
@@ -54,13 +71,21 @@ class Killer:
         while self.service.code is None and not self.service.total("reo_ready", stage="replicator"):
             time.sleep(0.1)  # the topics are made by the service
         seen, moved_at = dict.fromkeys(self.topics, 0), time.monotonic()
-        while any(self.due.values()) and self.service.code is None and time.monotonic() - moved_at < QUIET_S:
+        while (
+            any(self.due.values())
+            and self.service.code is None
+            and time.monotonic() - moved_at < QUIET_S
+        ):
             for stage in self.topics:
                 written = self.written(stage)
                 if written != seen[stage]:
                     seen[stage], moved_at = written, time.monotonic()
                 progress(stage, written)
-                if self.due[stage] and written > self.written_at_kill[stage] and written >= self.due[stage][0] * self.total:
+                if (
+                    self.due[stage]
+                    and written > self.written_at_kill[stage]
+                    and written >= self.due[stage][0] * self.total
+                ):
                     self._kill(stage, written, said)
             time.sleep(0.01)
 
@@ -70,9 +95,16 @@ class Killer:
         return bool(waiting) and loaded > (min(waiting) + AHEAD) * self.total
 
     def written(self, stage: str) -> int:
-        """How many records the stage has written, all its runs together (markers of transactions included)."""
+        """How many records the stage has written, all its runs together (markers of transactions
+        included).
+        """
         try:
-            return sum(positions.list_end_offsets(self.admin, [Place(self.topics[stage], partition) for partition in self.partitions]).values())
+            return sum(
+                positions.list_end_offsets(
+                    self.admin,
+                    [Place(self.topics[stage], partition) for partition in self.partitions],
+                ).values()
+            )
         except ClusterUnreachable:
             return 0
 

@@ -1,6 +1,8 @@
-"""`reo run` as a process of the demo: started, looked into by its metrics, and its stages killed by process id.
+"""`reo run` as a process of the demo: started, looked into by its metrics, and its stages killed by
+process id.
 
-Also what tests and fault runs use, so that a kill is always the real thing: SIGKILL to a process that was alive.
+Also what tests and fault runs use, so that a kill is always the real thing: SIGKILL to a process
+that was alive.
 """
 
 from __future__ import annotations
@@ -32,11 +34,28 @@ class Service:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Service:
-        """Start the supervisor in a session of its own, so that the whole service can be killed at once."""
-        environment = os.environ | self.settings | {"REO_METRICS_PORT": str(self.port), "PYTHONPATH": str(PACKAGES)}
+        """Start the supervisor in a session of its own, so that the whole service can be killed at
+        once.
+        """
+        environment = (
+            os.environ
+            | self.settings
+            | {
+                "REO_METRICS_PORT": str(self.port),
+                "PYTHONPATH": str(PACKAGES),
+            }
+        )
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], env=environment, cwd=PACKAGES,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "reo", "run", *self.arguments],
+                env=environment,
+                cwd=PACKAGES,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
         return self
 
     @property
@@ -58,7 +77,11 @@ class Service:
         """SIGKILL to every process of the service."""
         if self.process is None:
             return
-        for victim in [*self.processes("replicator"), *self.processes("java"), *self.processes("deduplicator")]:
+        for victim in [
+            *self.processes("replicator"),
+            *self.processes("java"),
+            *self.processes("deduplicator"),
+        ]:
             kill(victim)
         self.process.kill()
         self.process.wait()
@@ -78,20 +101,33 @@ class Service:
     def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Every sample by name and labels; empty while the port does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/metrics", timeout=5
+            ) as answer:
                 text = answer.read().decode()
         except OSError:
             return {}
-        return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
-                for family in text_string_to_metric_families(text) for sample in family.samples}
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a metric over all label sets that have these labels."""
-        return sum(value for (metric, found), value in self.metrics().items() if metric == name and labels.items() <= dict(found).items())
+        return sum(
+            value
+            for (metric, found), value in self.metrics().items()
+            if metric == name and labels.items() <= dict(found).items()
+        )
 
     def frontiers(self) -> dict[int, int]:
         """The committed source offset of each partition, as the service reports it."""
-        return {int(dict(labels)["partition"]): int(value) for (metric, labels), value in self.metrics().items() if metric == "reo_frontier_offset"}
+        return {
+            int(dict(labels)["partition"]): int(value)
+            for (metric, labels), value in self.metrics().items()
+            if metric == "reo_frontier_offset"
+        }
 
 
 def kill(process_id: int) -> bool:

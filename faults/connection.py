@@ -1,10 +1,11 @@
 """One client connection through the proxy: two tasks, one for each direction, forward whole frames.
 
-A queue between the sender and its task holds each frame for its delay. The delays of several frames overlap, as with a high latency; they do not add
-up, as with a low bandwidth.
+A queue between the sender and its task holds each frame for its delay. The delays of several frames
+overlap, as with a high latency; they do not add up, as with a low bandwidth.
 
-When one task ends, the connection closes on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
-request is released and the broker has responded, as if the request had been delayed by a slow network.
+When one task ends, the connection closes on both sides, with one exception: a held request outlives
+its client. The upstream side stays open until the request is released and the broker has responded,
+as if the request had been delayed by a slow network.
 """
 
 from __future__ import annotations
@@ -26,14 +27,21 @@ IN_FLIGHT = 64
 
 
 class Connection:
-    """A connection from an accepted client to the broker. `match_rule` counts a request and returns its rule;
-    both directions wait for `wait_for_flow`.
+    """A connection from an accepted client to the broker. `match_rule` counts a request and returns
+    its rule; both directions wait for `wait_for_flow`.
 
     `delay_s` is called for each frame, for its delay.
     """
 
-    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], ProxyRule | None], delay_s: Callable[[], float],
-                 flow: Callable[[], Awaitable[object]], send: Send) -> None:
+    def __init__(
+        self,
+        client: Stream,
+        upstream: Stream,
+        struck: Callable[[Request], ProxyRule | None],
+        delay_s: Callable[[], float],
+        flow: Callable[[], Awaitable[object]],
+        send: Send,
+    ) -> None:
         self.client_reader, self.client = client
         self.upstream_reader, self.upstream = upstream
         self.match_rule, self.delay_s, self.wait_for_flow, self.send = struck, delay_s, flow, send
@@ -50,8 +58,14 @@ class Connection:
 
     async def run(self) -> None:
         """Forward frames until one side closes or a rule cuts the connection."""
-        readers = [asyncio.create_task(self._read(self.client_reader, self.requests)), asyncio.create_task(self._read(self.upstream_reader, self.answers))]
-        self.pumps = [asyncio.create_task(self._forward_requests()), asyncio.create_task(self._forward_answers())]
+        readers = [
+            asyncio.create_task(self._read(self.client_reader, self.requests)),
+            asyncio.create_task(self._read(self.upstream_reader, self.answers)),
+        ]
+        self.pumps = [
+            asyncio.create_task(self._forward_requests()),
+            asyncio.create_task(self._forward_answers()),
+        ]
         try:
             await asyncio.wait(self.pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -94,7 +108,7 @@ class Connection:
             answered_id = parse_correlation_id(frame)
             rule = self.rules_by_correlation_id.pop(answered_id, None)
             if rule is not None:
-                rule.record_answer(frame[LENGTH.size:])
+                rule.record_answer(frame[LENGTH.size :])
                 self.drops_answers = self.drops_answers or rule.action == "swallow_answer"
             if not self.drops_answers:
                 await self._forward(self.client, frame)
@@ -107,11 +121,15 @@ class Connection:
         while frame is not None:
             frame = None
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
+                frame = await reader.readexactly(
+                    LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
+                )
             await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
 
     async def _next_frame(self, line: DelayQueue) -> bytes | None:
-        """The next frame that arrives; None when the sender has closed. Both wait while the connection is half-open."""
+        """The next frame that arrives; None when the sender has closed. Both wait while the
+        connection is half-open.
+        """
         arrival_s, frame = await line.get()
         if (left_s := arrival_s - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left_s)
@@ -119,6 +137,8 @@ class Connection:
         return frame
 
     async def _forward(self, writer: StreamWriter, frame: bytes) -> None:
-        """Forward a frame; the task that reads from the receiver notices when the receiver has closed."""
+        """Forward a frame; the task that reads from the receiver notices when the receiver has
+        closed.
+        """
         with contextlib.suppress(OSError):
             await self.send(writer, LENGTH.pack(len(frame)) + frame)

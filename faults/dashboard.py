@@ -1,9 +1,12 @@
-"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, the dashboard during a copy with faults.
+"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, the dashboard during a copy with
+faults.
 
-All data in it is real: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
-docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two is stopped, so that
-it writes duplicates, which stage two must drop; then the current source is down for a while. Debian's packages `prometheus`
-and `chromium` and an installed Grafana have to be there; nothing else of this repository needs them.
+All data in it is real: brokers, a service with several identical sources, Prometheus and Grafana
+are real, with the files of deploy/ as docker-compose.yml mounts them, and Chromium draws the page.
+Each process is killed; the JVM once more while stage two is stopped, so that it writes duplicates,
+which stage two must drop; then the current source is down for a while. Debian's packages
+`prometheus` and `chromium` and an installed Grafana have to be there; nothing else of this
+repository needs them.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ from tests.harness.service import Service, send_signal
 TOPIC = "orders"
 DEPLOY = ROOT / "deploy" / "grafana"
 WIDTH, CELL, HEAD = 1600, 38, 24
-"""Pixels: the width of the page, the height of a row of Grafana's grid, and the margin around the grid."""
+"""Pixels: the width of the page, the height of a row of Grafana's grid, and the margin around the
+grid.
+"""
 APART_S = 45
 """Between two faults, so that each is visible separately."""
 AWAY_S = 20
@@ -48,26 +53,43 @@ LOADS_S = 30
 
 @contextmanager
 def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
-    """A Grafana with our provisioning and the compose file's settings, both with this machine's addresses and folders; its address."""
+    """A Grafana with our provisioning and the compose file's settings, both with this machine's
+    addresses and folders; its address.
+    """
     port = free_port()
-    replacements = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
+    replacements = {
+        "http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}",
+        "/etc/grafana": str(DEPLOY),
+    }
 
     def replace_paths(text: str) -> str:
         for original, replacement in replacements.items():
             text = text.replace(original, replacement)
         return text
+
     for path in (DEPLOY / "provisioning").rglob("*.yml"):
         copy = folder / path.relative_to(DEPLOY)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(replace_paths(path.read_text()))
-    compose_environment = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
+    compose_environment = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][
+        "grafana"
+    ]["environment"]
     environment = {name: replace_paths(value) for name, value in compose_environment.items()} | {
-        "GF_SERVER_HTTP_ADDR": "127.0.0.1", "GF_SERVER_HTTP_PORT": str(port), "GF_PATHS_DATA": str(folder), "GF_PATHS_LOGS": str(folder / "log"),
-        "GF_PATHS_PROVISIONING": str(folder / "provisioning"), "GF_PATHS_PLUGINS": str(folder / "plugins"),
+        "GF_SERVER_HTTP_ADDR": "127.0.0.1",
+        "GF_SERVER_HTTP_PORT": str(port),
+        "GF_PATHS_DATA": str(folder),
+        "GF_PATHS_LOGS": str(folder / "log"),
+        "GF_PATHS_PROVISIONING": str(folder / "provisioning"),
+        "GF_PATHS_PLUGINS": str(folder / "plugins"),
     }
     with (folder / "grafana.log").open("wb") as log:
-        process = subprocess.Popen([home / "bin" / "grafana", "server", "--homepath", home], env=os.environ | environment, preexec_fn=die_with_parent,
-                                   stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [home / "bin" / "grafana", "server", "--homepath", home],
+            env=os.environ | environment,
+            preexec_fn=die_with_parent,
+            stdout=log,
+            stderr=log,
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -89,17 +111,35 @@ def draw_dashboard(address: str, minutes: float, to: Path) -> None:
     panels = json.loads((DEPLOY / "dashboards" / "reo.json").read_text())["panels"]
     height = HEAD + CELL * max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     with tempfile.TemporaryDirectory(prefix="reo-chromium-") as profile:
-        subprocess.run(["chromium", "--headless", *(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-gpu", "--no-first-run", "--disable-sync",
-                        "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", f"--user-data-dir={profile}",
-                        f"--window-size={WIDTH},{height}", f"--virtual-time-budget={1000 * LOADS_S}", f"--screenshot={to}",
-                        f"{address}/d/reo/reo?kiosk&refresh=&from=now-{60 * minutes:.0f}s&to=now"], check=True, timeout=4 * LOADS_S)
+        subprocess.run(
+            [
+                "chromium",
+                "--headless",
+                *(["--no-sandbox"] if os.geteuid() == 0 else []),
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-sync",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--hide-scrollbars",
+                f"--user-data-dir={profile}",
+                f"--window-size={WIDTH},{height}",
+                f"--virtual-time-budget={1000 * LOADS_S}",
+                f"--screenshot={to}",
+                f"{address}/d/reo/reo?kiosk&refresh=&from=now-{60 * minutes:.0f}s&to=now",
+            ],
+            check=True,
+            timeout=4 * LOADS_S,
+        )
 
 
 def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
     """Inject one fault of each kind, with a pause after each."""
+
     def wait_until_visible() -> None:
         run.wait_for_progress()
         time.sleep(APART_S)
+
     wait_until_visible()
     for stage in ("deduplicator", "jvm", "replicator"):
         run.kill_stage(service, stage)
@@ -116,7 +156,10 @@ def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None
     failed_broker = candidates[0].broker
     failed_broker.kill()
     run.record_fault("SIGKILL of the source's broker")
-    until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
+    until(
+        lambda: service.metric("reo_source_switches_total") > 0,
+        "the copy went over to another candidate",
+    )
     time.sleep(AWAY_S)
     failed_broker.start().wait()
     wait_until_visible()
@@ -133,9 +176,18 @@ def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> st
     candidates = [testbed.source, *testbed.source.others]
     for candidate in candidates:
         candidate.create(TOPIC, PARTITIONS)
-    run = Run(testbed, folder, random.Random(0), TOPIC, Load(testbed.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
+    run = Run(
+        testbed,
+        folder,
+        random.Random(0),
+        TOPIC,
+        Load(testbed.source, TOPIC, PARTITIONS, paused=True),
+    )  # noqa: S311
     with IdenticalFeed(candidates, TOPIC, make_current_record):
-        service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
+        service = run.start(
+            source_bootstrap_servers=";".join(candidate.address for candidate in candidates),
+            **FAILOVER,
+        )
         prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
         with start_grafana(home, folder, prometheus) as address:
             grafana_version = until(lambda: read_grafana_version(address), "Grafana answers")
@@ -143,19 +195,34 @@ def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> st
             inject_faults(run, service, candidates)
             draw_dashboard(address, (time.monotonic() - start_s) / 60, to)
         prometheus.end()
-    Clusters(candidates[1], testbed.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
+    Clusters(candidates[1], testbed.destination).wait_for_copy(
+        TOPIC, candidates[1].count_offsets(TOPIC)
+    )
     service.stop()
-    return f"Grafana {grafana_version}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
+    return (
+        f"Grafana {grafana_version}; "
+        + ", ".join(f"{count} × {what}" for what, count in run.hits.items())
+        + "; the copy is exact"
+    )
 
 
 def main() -> int:
     """Make the picture."""
     arguments = argparse.ArgumentParser(prog="make dashboard")
-    arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
+    arguments.add_argument(
+        "grafana",
+        type=Path,
+        help="where Grafana is installed: the folder that has bin/grafana, conf and public",
+    )
     arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as testbed:
-        print(make_screenshot(options.grafana.resolve(), testbed, Path(folder), options.out.resolve()))
+    with (
+        tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder,
+        start_clusters(Path(folder) / "brokers", "identical") as testbed,
+    ):
+        print(
+            make_screenshot(options.grafana.resolve(), testbed, Path(folder), options.out.resolve())
+        )
     return 0
 
 

@@ -1,8 +1,8 @@
 """A steady load on the source topic, so that records are in flight at every fault.
 
-Records without a transaction are written at a constant rate; every half second there is also a transaction, and every second one aborts:
-its records must never be visible. A record that could not be written while the source was down is not an error: the judge compares
-the topics.
+Records without a transaction are written at a constant rate; every half second there is also a
+transaction, and every second one aborts: its records must never be visible. A record that could not
+be written while the source was down is not an error: the judge compares the topics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ PATIENCE_S = 5.0
 class Load(threading.Thread):
     """Writes until `stop`; `partitions` may be raised while it runs; `pause` pauses it."""
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, records_per_s: int = 4000, *, paused: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        records_per_s: int = 4000,
+        *,
+        paused: bool = False,
+    ) -> None:
         super().__init__(daemon=True, name=f"load of {topic}")
         self.cluster = cluster
         self.topic = topic
@@ -62,7 +70,9 @@ class Load(threading.Thread):
             self.failure = failure
 
     def stop(self) -> None:
-        """End the load: all records that were passed to the producer are delivered or have failed."""
+        """End the load: all records that were passed to the producer are delivered or have
+        failed.
+        """
         self._stopping.set()
         if self.is_alive():
             self.join(60)
@@ -105,28 +115,47 @@ class Load(threading.Thread):
         while not self._stopping.is_set():
             try:
                 number = self.produced
-                producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
+                producer.produce(
+                    self.topic,
+                    record.value,
+                    record.key,
+                    number % self.partitions,
+                    None,
+                    None,
+                    record.timestamp_ms,
+                    list(record.headers),
+                )
             except BufferError:  # the source is down for long
                 producer.poll(0.1)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                     raise
-                producer.list_topics(self.topic, PATIENCE_S)  # a new partition, which this client does not know yet
+                # a new partition, which this client does not know yet
+                producer.list_topics(self.topic, PATIENCE_S)
             else:
                 self.produced += 1
                 return
 
     def _write_transaction(self, *, abort: bool) -> None:
-        """Write some records in a transaction; after an error the next transaction has a new producer."""
+        """Write some records in a transaction; after an error the next transaction has a new
+        producer.
+        """
         try:
             if self._transactional is None:
-                self._transactional = self.cluster.producer(transactional_id=f"load-{self.topic}", transaction_timeout_ms=10_000, socket_timeout_ms=5000)
+                self._transactional = self.cluster.producer(
+                    transactional_id=f"load-{self.topic}",
+                    transaction_timeout_ms=10_000,
+                    socket_timeout_ms=5000,
+                )
                 self._transactional.init_transactions(PATIENCE_S)
             self._transactional.begin_transaction()
             for _ in range(TRANSACTION_RECORDS):
                 number = next(self.numbers)
                 value = b"%s %d" % (b"aborted" if abort else b"committed", number)
-                self._produce(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
+                self._produce(
+                    self._transactional,
+                    Record(b"transaction", value, (), 1_700_000_000_000 + number),
+                )
             if abort:
                 self._transactional.flush(PATIENCE_S)  # so that the broker has records to abort
                 self._transactional.abort_transaction(PATIENCE_S)

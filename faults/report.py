@@ -1,9 +1,11 @@
-"""`make report`: docs/faults.md and its picture from the results of a campaign, so that the page says what was run, as it came out.
+"""`make report`: docs/faults.md and its picture from the results of a campaign, so that the page
+says what was run, as it came out.
 
-    python -m faults.report RESULTS.jsonl [--rivals RIVALS.json] [--soak SOAK.json] [--simulated SIMULATED.jsonl] [--planted PLANTED.jsonl]
+    python -m faults.report RESULTS.jsonl [--rivals RIVALS.json] [--soak SOAK.json] [--simulated
+    SIMULATED.jsonl] [--planted PLANTED.jsonl]
 
-The page has no figure that is not in these files. A section whose file is not given stays as it was, and is said to be older. The picture is the
-longest run that kept its course over time.
+The page has no figure that is not in these files. A section whose file is not given stays as it
+was, and is said to be older. The picture is the longest run that kept its course over time.
 """
 
 from __future__ import annotations
@@ -58,28 +60,67 @@ def is_good(row: Row) -> bool:
 
 def format_summary(rows: list[Row], how: str) -> list[str]:
     """Totals."""
-    hits = sum(sum(count for what, count in row["hits"].items() if "records" not in what and "requests" not in what) for row in rows)
+    hits = sum(
+        sum(
+            count
+            for what, count in row["hits"].items()
+            if "records" not in what and "requests" not in what
+        )
+        for row in rows
+    )
     stopped = sum("stopped as it has to" in row["verdict"] for row in rows)
     exact = sum(row["verdict"] == "exact" for row in rows)
-    outcome = (f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact, {stopped} ended with the named stop that the harm "
-               f"asks for, {len(rows) - exact - stopped} wrong.")
-    names = {"records": "records compared", "aborted": "aborted at the source", "duplicates": "duplicates dropped", "holes": "records behind holes dropped",
-             "stale": "stale records dropped", "torn": "torn records healed"}
-    figures = {"faults": hits} | {text: sum(get_figure(row, name) for row in rows) for name, text in names.items()}
+    outcome = (
+        f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact,"
+        f" {stopped} ended with the named stop that the harm asks for,"
+        f" {len(rows) - exact - stopped} wrong."
+    )
+    names = {
+        "records": "records compared",
+        "aborted": "aborted at the source",
+        "duplicates": "duplicates dropped",
+        "holes": "records behind holes dropped",
+        "stale": "stale records dropped",
+        "torn": "torn records healed",
+    }
+    figures = {"faults": hits} | {
+        text: sum(get_figure(row, name) for row in rows) for name, text in names.items()
+    }
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was fixed, and "
-              "stays in the table as it came out.")
-    return [outcome, "", *(f"- {name}: {figure:,}" for name, figure in figures.items()), "", replay, ""]
+    replay = (
+        f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`."
+        f" Commits: {commits}; what a run found was fixed, and stays in the table as it came out."
+    )
+    return [
+        outcome,
+        "",
+        *(f"- {name}: {figure:,}" for name, figure in figures.items()),
+        "",
+        replay,
+        "",
+    ]
 
 
 def format_failures(rows: list[Row]) -> list[str]:
     """Each run that did not come out as it has to, and what the same seed does with later code."""
-    lines = ["## What came out wrong", "", "| story | seed | commit | verdict | replayed |", "|---|---:|---|---|---|"]
+    lines = [
+        "## What came out wrong",
+        "",
+        "| story | seed | commit | verdict | replayed |",
+        "|---|---:|---|---|---|",
+    ]
     for row in rows:
         if not is_good(row):
-            later = [f"{other['commit']}: {format_verdict(other)}" for other in rows
-                     if (other["story"], other["seed"]) == (row["story"], row["seed"]) and other["commit"] != row["commit"]]
-            lines.append(f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} | {'; '.join(later) or 'no'} |")
+            later = [
+                f"{other['commit']}: {format_verdict(other)}"
+                for other in rows
+                if (other["story"], other["seed"]) == (row["story"], row["seed"])
+                and other["commit"] != row["commit"]
+            ]
+            lines.append(
+                f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} |"
+                f" {'; '.join(later) or 'no'} |"
+            )
     return [*lines, ""] if not all(map(is_good, rows)) else []
 
 
@@ -90,8 +131,15 @@ def format_verdict(row: Row) -> str:
 
 def format_stories(rows: list[Row]) -> list[str]:
     """One line for each story."""
-    lines = ["## By story", "", "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s (median / most) |",
-             "|---|---:|---:|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "## By story",
+        "",
+        (
+            "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s"
+            " (median / most) |"
+        ),
+        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
+    ]
     for story, story_rows in group_by_story(rows).items():
         hits: dict[str, int] = defaultdict(int)
         for row in story_rows:
@@ -99,52 +147,108 @@ def format_stories(rows: list[Row]) -> list[str]:
                 hits[strip_figures(what)] += count
         heal_times_s = [row["heal_s"] for row in story_rows if row["verdict"] == "exact"]
         times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
-        figures = " | ".join(f"{sum(get_figure(row, name) for row in story_rows):,}" for name in ("duplicates", "holes", "stale", "torn"))
+        figures = " | ".join(
+            f"{sum(get_figure(row, name) for row in story_rows):,}"
+            for name in ("duplicates", "holes", "stale", "torn")
+        )
         harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
-        lines.append(f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures} | {times} |")
+        lines.append(
+            f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures}"
+            f" | {times} |"
+        )
     return [*lines, ""]
 
 
 def strip_figures(what: str) -> str:
     """A hit without the figures of its run."""
-    return " ".join(word for word in what.split() if not word.replace(".", "").isdigit()).replace("for s,", "").replace("for s of at most", "")
+    return (
+        " ".join(word for word in what.split() if not word.replace(".", "").isdigit())
+        .replace("for s,", "")
+        .replace("for s of at most", "")
+    )
 
 
 def format_runs(rows: list[Row]) -> list[str]:
     """Every run."""
-    lines = ["## Every run", "", "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s | verdict |",
-             "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|"]
+    lines = [
+        "## Every run",
+        "",
+        (
+            "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s |"
+            " verdict |"
+        ),
+        "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
     for number, row in enumerate(rows, 1):
         harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
-        figures = " | ".join(f"{get_figure(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
-        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {format_verdict(row)} |")
+        figures = " | ".join(
+            f"{get_figure(row, name):,}"
+            for name in ("records", "duplicates", "holes", "stale", "torn")
+        )
+        lines.append(
+            f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} |"
+            f" {row['seconds']:.0f} | {format_verdict(row)} |"
+        )
     return [*lines, ""]
 
 
 def format_rivals(results: Row, rows: list[Row]) -> list[str]:
     """Theirs beside ours."""
-    how = "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its own. Ours are the runs above with the same story."
-    lines = [f"## {results['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
+    how = (
+        "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its"
+        " own. Ours are the runs above with the same story."
+    )
+    lines = [
+        f"## {results['rival']}",
+        "",
+        how,
+        "",
+        "| story | theirs | what its log said | complete after | reo |",
+        "|---|---|---|---:|---|",
+    ]
     rows_by_story = group_by_story(rows)
     for outcome in results["outcomes"]:
-        own_rows = rows_by_story.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
+        own_rows = rows_by_story.get(
+            {"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(
+                outcome["story"], outcome["story"]
+            ),
+            [],
+        )
         verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in own_rows)
         ours = "; ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
         complete_after = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
-        lines.append(f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {complete_after} | {ours or 'not run'} |")
+        lines.append(
+            f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {complete_after} |"
+            f" {ours or 'not run'} |"
+        )
     return [*lines, ""]
 
 
 def format_soak(result: Row) -> list[str]:
     """The long run."""
-    what = (f"`{result['how']}`: {result['minutes']:.0f} minutes at {result['records_per_s']:,} records/s with a fault every {result['fault_every_s']} s on "
-            f"average; {result['records']:,} records, {result['faults']} faults, verdict: **{result['verdict']}**. Slopes are least-squares lines through the "
-            "second half.")
-    lines = ["## Soak", "", what, "", "| process | RSS at the end, MB | slope, MB/h | file descriptors | slope, 1/h | threads | slope, 1/h |",
-             "|---|---:|---:|---:|---:|---:|---:|"]
+    what = (
+        f"`{result['how']}`: {result['minutes']:.0f} minutes at {result['records_per_s']:,}"
+        f" records/s with a fault every {result['fault_every_s']} s on average;"
+        f" {result['records']:,} records, {result['faults']} faults, verdict:"
+        f" **{result['verdict']}**. Slopes are least-squares lines through the second half."
+    )
+    lines = [
+        "## Soak",
+        "",
+        what,
+        "",
+        (
+            "| process | RSS at the end, MB | slope, MB/h | file descriptors | slope, 1/h | threads"
+            " | slope, 1/h |"
+        ),
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     for name, row in result["processes"].items():
-        lines.append(f"| {name} | {row['rss_mb']:.0f} | {row['rss_mb_per_h']:+.1f} | {row['descriptors']:.0f} | {row['descriptors_per_h']:+.1f} | "
-                     f"{row['threads']:.0f} | {row['threads_per_h']:+.1f} |")
+        lines.append(
+            f"| {name} | {row['rss_mb']:.0f} | {row['rss_mb_per_h']:+.1f} |"
+            f" {row['descriptors']:.0f} | {row['descriptors_per_h']:+.1f} | {row['threads']:.0f} |"
+            f" {row['threads_per_h']:+.1f} |"
+        )
     return [*lines, ""]
 
 
@@ -155,30 +259,57 @@ def format_simulation(rows: list[Row]) -> list[str]:
     for row in rows:
         fault_counts.update(row["faults"])
         ends.update(row["ends"])
-    total = {name: sum(row[name] for row in rows) for name in ("runs", "compared", "steps", "virtual_s", "seconds")}
+    total = {
+        name: sum(row[name] for row in rows)
+        for name in ("runs", "compared", "steps", "virtual_s", "seconds")
+    }
     violations = sum(len(row["violations"]) for row in rows)
     seeds = ", ".join(f"{row['seed']} to {row['seed'] + row['runs'] - 1}" for row in rows)
-    how = ("The service's own processes, unchanged, on a virtual clock against a simulated Kafka (`simulator/`): after every step, what can be read at the "
-           "destination has to be a prefix of what can be read at the source.")
-    what = (f"**{total['runs']:,} schedules, {violations} came out wrong**: {fault_counts.total():,} faults of {len(fault_counts)} kinds, "
-            f"{total['compared']:,} records compared, {total['steps']:,} steps, "
-            f"{total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
-            f"({60 * total['runs'] / total['seconds']:,.0f} schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`).")
+    how = (
+        "The service's own processes, unchanged, on a virtual clock against a simulated Kafka"
+        " (`simulator/`): after every step, what can be read at the destination has to be a prefix"
+        " of what can be read at the source."
+    )
+    what = (
+        f"**{total['runs']:,} schedules, {violations} came out wrong**: {fault_counts.total():,}"
+        f" faults of {len(fault_counts)} kinds, {total['compared']:,} records compared,"
+        f" {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in"
+        f" {total['seconds'] / 60:,.0f} minutes ({60 * total['runs'] / total['seconds']:,.0f}"
+        f" schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`)."
+    )
     lines = ["## Simulated", "", how, "", what, "", "| fault | times |", "|---|---:|"]
     lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
-    lines += ["", "| how the service ended | schedules |", "|---|---:|", *(f"| {end} | {number:,} |" for end, number in ends.most_common()), ""]
+    lines += [
+        "",
+        "| how the service ended | schedules |",
+        "|---|---:|",
+        *(f"| {end} | {number:,} |" for end, number in ends.most_common()),
+        "",
+    ]
     return lines
 
 
 def format_planted(rows: list[Row]) -> list[str]:
     """Known wrongs, and after how many schedules each was found."""
     detected_rows = [row for row in rows if row["seed"]]
-    what = (f"Put into the service's own text, one at a time (`make simulate PLANTED=all`), and looked for with the seeds from 1 on: "
-            f"**{len(detected_rows)} of {len(rows)} found**.")
-    lines = ["## Planted wrongs", "", what, "", "| wrong | found after | what was seen |", "|---|---:|---|"]
+    what = (
+        "Put into the service's own text, one at a time (`make simulate PLANTED=all`), and looked"
+        f" for with the seeds from 1 on: **{len(detected_rows)} of {len(rows)} found**."
+    )
+    lines = [
+        "## Planted wrongs",
+        "",
+        what,
+        "",
+        "| wrong | found after | what was seen |",
+        "|---|---:|---|",
+    ]
     for row in rows:
         violation = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
-        lines.append(f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} | {violation} |")
+        lines.append(
+            f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} |"
+            f" {violation} |"
+        )
     return [*lines, ""]
 
 
@@ -210,21 +341,40 @@ def draw_picture(rows: list[Row], to: Path) -> str:
     times, source, copy = zip(*row["timeline"], strict=True)
     figure, (rate, lag) = plt.subplots(2, 1, sharex=True, figsize=(11, 6), layout="constrained")
     for offsets, name in ((source, "source"), (copy, "destination")):
-        speeds = [(after - before) / (later - earlier) for before, after, earlier, later in zip(offsets, offsets[1:], times, times[1:], strict=False)]
+        speeds = [
+            (after - before) / (later - earlier)
+            for before, after, earlier, later in zip(
+                offsets, offsets[1:], times, times[1:], strict=False
+            )
+        ]
         rate.plot(times[1:], speeds, label=name, linewidth=1)
     rate.set_ylabel("offsets/s")
     rate.legend(loc="upper right")
-    offset_lags = [max(0, source_offset - destination_offset) for source_offset, destination_offset in zip(source, copy, strict=True)]
+    offset_lags = [
+        max(0, source_offset - destination_offset)
+        for source_offset, destination_offset in zip(source, copy, strict=True)
+    ]
     lag.plot(times, offset_lags, color="tab:red", linewidth=1)
     lag.set_ylabel("offsets behind")
     lag.set_xlabel("seconds")
     for moment, what in merge_labels(row["marks"]):
         rate.axvline(moment, color="grey", linewidth=0.7)
         lag.axvline(moment, color="grey", linewidth=0.7)
-        rate.annotate(what, (moment, 1), xycoords=("data", "axes fraction"), rotation=75, fontsize=7, va="bottom", annotation_clip=False)
+        rate.annotate(
+            what,
+            (moment, 1),
+            xycoords=("data", "axes fraction"),
+            rotation=75,
+            fontsize=7,
+            va="bottom",
+            annotation_clip=False,
+        )
     figure.suptitle(" ")
     figure.savefig(to, dpi=110)
-    legend = f"*{row['story']}, seed {row['seed']}: {row['verdict']}. Grey lines are faults. Markers of transactions are offsets too.*"
+    legend = (
+        f"*{row['story']}, seed {row['seed']}: {row['verdict']}. Grey lines are faults. Markers of"
+        " transactions are offsets too.*"
+    )
     return f"![One run over time]({to.name})\n\n{legend}\n"
 
 
@@ -240,12 +390,34 @@ def main() -> None:
     options = arguments.parse_args()
     rows = read_rows(options.results)
     DOCS.mkdir(exist_ok=True)
-    lines = [HEAD, *format_summary(rows, options.how), *format_failures(rows), draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
+    lines = [
+        HEAD,
+        *format_summary(rows, options.how),
+        *format_failures(rows),
+        draw_picture(rows, DOCS / "faults.png"),
+        *format_stories(rows),
+    ]
     page = (DOCS / "faults.md").read_text() if (DOCS / "faults.md").exists() else ""
-    lines += format_simulation(read_rows(options.simulated)) if options.simulated else keep_section(page, "Simulated")
-    lines += format_planted(read_rows(options.planted)) if options.planted else keep_section(page, "Planted wrongs")
-    lines += format_rivals(json.loads(options.rivals.read_text()), rows) if options.rivals else keep_section(page, RIVAL)
-    lines += format_soak(json.loads(options.soak.read_text())) if options.soak else keep_section(page, "Soak")
+    lines += (
+        format_simulation(read_rows(options.simulated))
+        if options.simulated
+        else keep_section(page, "Simulated")
+    )
+    lines += (
+        format_planted(read_rows(options.planted))
+        if options.planted
+        else keep_section(page, "Planted wrongs")
+    )
+    lines += (
+        format_rivals(json.loads(options.rivals.read_text()), rows)
+        if options.rivals
+        else keep_section(page, RIVAL)
+    )
+    lines += (
+        format_soak(json.loads(options.soak.read_text()))
+        if options.soak
+        else keep_section(page, "Soak")
+    )
     (DOCS / "faults.md").write_text("\n".join([*lines, *format_runs(rows)]))
 
 

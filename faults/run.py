@@ -1,8 +1,9 @@
 """One run: a story, a seed, and the result.
 
-A story injects faults and returns. `record_fault` counts the faults that happened; a run without one proves nothing and is an error. Then either
-the copy becomes exact, judged record by record, or the story expects that the service stops (`expect_final_stop`): then the copy may only
-have records that the source had at the time of the fault.
+A story injects faults and returns. `record_fault` counts the faults that happened; a run without
+one proves nothing and is an error. Then either the copy becomes exact, judged record by record, or
+the story expects that the service stops (`expect_final_stop`): then the copy may only have records
+that the source had at the time of the fault.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ HEAL_S = 150
 JUDGE_EVERY_S = 1.0
 COUNTED_S = 30
 DEFAULTS = {
-    "deduplicator_transaction_records": str(TRANSACTION_RECORDS), "deduplicator_session_timeout_ms": str(1000 * SESSION_S),
-    "deduplicator_transaction_timeout_ms": "12000", "replicator_memory_mb": "512",
+    "deduplicator_transaction_records": str(TRANSACTION_RECORDS),
+    "deduplicator_session_timeout_ms": str(1000 * SESSION_S),
+    "deduplicator_transaction_timeout_ms": "12000",
+    "replicator_memory_mb": "512",
 }
 RUN_BEGINS = "begins at {"
 
@@ -93,9 +96,16 @@ class Run:
     def start(self, *arguments: str, **settings: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
         number = len(self.services) + len(self.ended_services)
-        proxy_addresses = {f"{side}_bootstrap_servers": cluster.proxy.address
-                           for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
-        environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | proxy_addresses | settings)
+        proxy_addresses = {
+            f"{side}_bootstrap_servers": cluster.proxy.address
+            for side, cluster in vars(self.clusters).items()
+            if isinstance(cluster, ProxiedCluster)
+        }
+        environment = build_environment(
+            self.clusters,
+            self.topic,
+            DEFAULTS | {"instance": f"test-{number}"} | proxy_addresses | settings,
+        )
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
@@ -116,8 +126,12 @@ class Run:
 
         def has_arrived() -> bool:
             for service in self.services:
-                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.read_log_tail()}"
+                assert service.process.poll() is None, (
+                    "the service has ended with"
+                    f" {service.process.returncode}:\n{service.read_log_tail()}"
+                )
             return self.destination_offsets >= target_offsets
+
         until(has_arrived, f"{target_offsets:.0f} offsets at the destination", HEAL_S)
         time.sleep(self.rng.uniform(0, 0.05))
 
@@ -126,7 +140,13 @@ class Run:
         victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} runs")
         send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
-        self.record_fault({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
+        self.record_fault(
+            {
+                "jvm": "SIGKILL of the JVM",
+                "replicator": "SIGKILL of stage one",
+                "deduplicator": "SIGKILL of stage two",
+            }[stage]
+        )
 
     def mark_ended(self, service: Service) -> None:
         """The service has ended as the story expects."""
@@ -142,17 +162,30 @@ class Run:
     def expect_stop(self, service: Service, error: type[Stop]) -> None:
         """Wait until the service stops with this error and its exit code."""
         code = service.wait_for_exit(HEAL_S)
-        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
-        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.read_log_tail()}"
+        assert code == error.exit_code, (
+            f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
+        )
+        assert any(f" {error.__name__}: " in line for line in service.errors), (
+            f"{error.__name__} is not named:\n{service.read_log_tail()}"
+        )
         self.mark_ended(service)
         self.counters_lost = True
 
     def expect_final_stop(self, service: Service, error: type[Stop], before: Partitions) -> None:
-        """Expect a stop, which ends the story: each partition of the copy is a prefix of the source's records `before`."""
+        """Expect a stop, which ends the story: each partition of the copy is a prefix of the
+        source's records `before`.
+        """
         self.expect_stop(service, error)
         copy = self.clusters.destination.read(self.topic)
-        unexpected_partitions = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
-        assert not unexpected_partitions, f"partitions {unexpected_partitions} have records that the source did not have when it was harmed"
+        unexpected_partitions = [
+            partition
+            for partition, records in copy.items()
+            if records != before.get(partition, [])[: len(records)]
+        ]
+        assert not unexpected_partitions, (
+            f"partitions {unexpected_partitions} have records that the source did not have when it"
+            " was harmed"
+        )
         self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
     def read_source(self) -> Partitions:
@@ -179,10 +212,14 @@ class Story:
 
 
 def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
-    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so that the campaign continues."""
+    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so
+    that the campaign continues.
+    """
     topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
-    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused)
+    load = Load(
+        clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused
+    )
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
     result = Result(story.name, seed, {}, "")
     timeline = Timeline(clusters, topic)
@@ -205,7 +242,9 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
 
 
 def _judge(run: Run, result: Result) -> str:
-    """Wait for an exact copy; then compare the counters, stop the services, look for open transactions and compare again."""
+    """Wait for an exact copy; then compare the counters, stop the services, look for open
+    transactions and compare again.
+    """
     load_end_s = time.monotonic()
     source = run.read_source()
     result.records = sum(map(len, source.values()))
@@ -213,7 +252,9 @@ def _judge(run: Run, result: Result) -> str:
     result.heal_s = round(time.monotonic() - load_end_s, 1)
     services = run.services
     result.duplicates, result.holes, result.stale = (
-        _sum_metric(services, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
+        _sum_metric(services, "reo_records_dropped_total", reason=reason)
+        for reason in ("duplicate", "hole", "stale")
+    )
     result.torn = _sum_metric(services, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
@@ -223,16 +264,25 @@ def _judge(run: Run, result: Result) -> str:
             service.stop()
     if not run.clusters.destination.wait_until_no_transaction_is_open(run.topic):
         differences.append("a transaction is open")
-    differences += compare_partitions(source, copy, read_topic(run.clusters.source.address, run.topic, "read_uncommitted"))
+    differences += compare_partitions(
+        source, copy, read_topic(run.clusters.source.address, run.topic, "read_uncommitted")
+    )
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
 
 
 def _compare_counters(run: Run, copy: Partitions) -> list[str]:
-    """Compare the service's counters with the copy; it may count a transaction after a consumer has read it."""
+    """Compare the service's counters with the copy; it may count a transaction after a consumer has
+    read it.
+    """
     deadline = time.monotonic() + COUNTED_S
     while True:
-        uncertain_records = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
-        reported_records = _sum_metric(run.services, "reo_records_out_total", stage="deduplicator") + _sum_metric(run.services, "reo_torn_records_total")
+        uncertain_records = TRANSACTION_RECORDS * (
+            run.stage_two_deaths
+            + _sum_metric(run.services, "reo_transactions_total", outcome="unknown")
+        )
+        reported_records = _sum_metric(
+            run.services, "reo_records_out_total", stage="deduplicator"
+        ) + _sum_metric(run.services, "reo_torn_records_total")
         differences = compare_counters(copy, reported_records, uncertain_records)
         if not differences or time.monotonic() > deadline:
             return differences
@@ -244,11 +294,21 @@ def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
     deadline = time.monotonic() + HEAL_S
     expected_records = sum(map(len, source.values()))
     while True:
-        failed_services = [service for service in run.services if service.process.poll() not in (None, 0)]
+        failed_services = [
+            service for service in run.services if service.process.poll() not in (None, 0)
+        ]
         if failed_services:
-            reason = " ".join(failed_services[-1].errors[:1]) or failed_services[-1].read_log_tail()[-500:]
-            return [f"the service ended with exit code {failed_services[-1].process.returncode}: {reason}"]
-        if run.destination_offsets >= expected_records and not compare_partitions(source, run.clusters.destination.read(run.topic)):
+            reason = (
+                " ".join(failed_services[-1].errors[:1])
+                or failed_services[-1].read_log_tail()[-500:]
+            )
+            return [
+                f"the service ended with exit code {failed_services[-1].process.returncode}:"
+                f" {reason}"
+            ]
+        if run.destination_offsets >= expected_records and not compare_partitions(
+            source, run.clusters.destination.read(run.topic)
+        ):
             return []
         if time.monotonic() > deadline:
             return [f"not exact after {HEAL_S} s"]

@@ -1,8 +1,10 @@
-"""`make soak`: hours of load with faults at a low rate, and whether memory, file descriptors and threads stay flat (MINUTES=, SEED=, OUT=).
+"""`make soak`: hours of load with faults at a low rate, and whether memory, file descriptors and
+threads stay flat (MINUTES=, SEED=, OUT=).
 
-A fault replaces a process by a new one, so the samples are taken by kind of process, and the slope is that of a line through the second
-half: a leak shows as a slope, a replaced process does not. No fault replaces the supervisor, so its samples are the clearest. At the end
-the judge compares every record.
+A fault replaces a process by a new one, so the samples are taken by kind of process, and the slope
+is that of a line through the second half: a leak shows as a slope, a replaced process does not. No
+fault replaces the supervisor, so its samples are the clearest. At the end the judge compares every
+record.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def sample_service(service: Service, samples: dict[str, list[Sample]], began: fl
 
 
 def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
-    """Run the load, the faults and the samples. There are no kills: a killed process has no memory to leak."""
+    """Run the load, the faults and the samples. There are no kills: a killed process has no memory
+    to leak.
+    """
     service = run.start()
     run.wait_for_progress()
     began = time.monotonic()
@@ -63,7 +67,9 @@ def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None
         assert service.process.poll() is None, service.read_log_tail()
         if time.monotonic() > fault_at:
             fault_at = time.monotonic() + run.rng.expovariate(1 / FAULT_EVERY_S)
-            run.rng.choice((cut_connections, cut_connections, freeze_process, make_half_open, lose_request))(run, service)
+            run.rng.choice(
+                (cut_connections, cut_connections, freeze_process, make_half_open, lose_request)
+            )(run, service)
             print(f"{(time.monotonic() - began) / 60:.0f} min: {dict(run.hits)}", flush=True)
 
 
@@ -71,19 +77,31 @@ def compute_slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, floa
     """The last values and the lines through the second half."""
     figures = {}
     for kind, rows in samples.items():
-        half = rows[len(rows) // 2:]
+        half = rows[len(rows) // 2 :]
         if len(half) >= FEWEST_SAMPLES:
             hours = [row[0] for row in half]
-            columns = {name: [row[column] for row in half] for column, name in ((1, "rss_mb"), (2, "descriptors"), (3, "threads"))}
-            figures[kind] = {name: mean(values[-FEWEST_SAMPLES:]) for name, values in columns.items()} | {
-                f"{name}_per_h": linear_regression(hours, values).slope for name, values in columns.items()}
+            columns = {
+                name: [row[column] for row in half]
+                for column, name in ((1, "rss_mb"), (2, "descriptors"), (3, "threads"))
+            }
+            figures[kind] = {
+                name: mean(values[-FEWEST_SAMPLES:]) for name, values in columns.items()
+            } | {
+                f"{name}_per_h": linear_regression(hours, values).slope
+                for name, values in columns.items()
+            }
     return figures
 
 
 def thin_out_memory(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:
-    """(minutes, resident MB) of each process every five minutes: a permanent step after a backlog looks like a slope, but is not one."""
+    """(minutes, resident MB) of each process every five minutes: a permanent step after a backlog
+    looks like a slope, but is not one.
+    """
     every = int(COURSE_EVERY_S / SAMPLE_S)
-    return {kind: [(round(60 * row[0], 1), round(row[1], 1)) for row in rows[::every]] for kind, rows in samples.items()}
+    return {
+        kind: [(round(60 * row[0], 1), round(row[1], 1)) for row in rows[::every]]
+        for kind, rows in samples.items()
+    }
 
 
 def main() -> int:
@@ -94,14 +112,29 @@ def main() -> int:
     arguments.add_argument("--out", type=Path)
     options = arguments.parse_args()
     samples: dict[str, list[Sample]] = defaultdict(list)
-    story = Story("soak", lambda run: run_soak(run, options.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
-    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, start_clusters(Path(folder) / "brokers", story.brokers) as testbed:
+    story = Story(
+        "soak",
+        lambda run: run_soak(run, options.minutes, samples),
+        brokers="proxied",
+        records_per_s=RECORDS_PER_S,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="reo-soak-") as folder,
+        start_clusters(Path(folder) / "brokers", story.brokers) as testbed,
+    ):
         result = run_story(story, testbed, options.seed, Path(folder))
     report = {
-        "how": f"make soak MINUTES={options.minutes:.0f} SEED={options.seed}", "minutes": options.minutes,
-        "records_per_s": RECORDS_PER_S, "fault_every_s": FAULT_EVERY_S,
-        "records": result.records, "faults": sum(result.hits.values()), "hits": result.hits, "verdict": result.verdict, "cores": os.cpu_count(),
-        "processes": compute_slopes(samples), "course": thin_out_memory(samples),
+        "how": f"make soak MINUTES={options.minutes:.0f} SEED={options.seed}",
+        "minutes": options.minutes,
+        "records_per_s": RECORDS_PER_S,
+        "fault_every_s": FAULT_EVERY_S,
+        "records": result.records,
+        "faults": sum(result.hits.values()),
+        "hits": result.hits,
+        "verdict": result.verdict,
+        "cores": os.cpu_count(),
+        "processes": compute_slopes(samples),
+        "course": thin_out_memory(samples),
     }
     print(json.dumps(report, indent=1))
     if options.out:

@@ -1,7 +1,8 @@
 """The brokers of a story, configured as the story needs.
 
-Most stories inject faults into the service only and share one pair of brokers. A story that kills brokers has its own pair: a defect
-of a single node (a torn transaction) must not affect the next story. Three brokers are one cluster of three voters with replicas on all.
+Most stories inject faults into the service only and share one pair of brokers. A story that kills
+brokers has its own pair: a defect of a single node (a torn transaction) must not affect the next
+story. Three brokers are one cluster of three voters with replicas on all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ AUTHORIZER = {
 
 @dataclass
 class ThreeBrokers:
-    """One cluster of three brokers, with the attributes of a broker that `tests.harness.kafka.Cluster` uses."""
+    """One cluster of three brokers, with the attributes of a broker that
+    `tests.harness.kafka.Cluster` uses.
+    """
 
     brokers: list[Broker]
 
@@ -46,11 +49,26 @@ def make_three_brokers(folder: Path) -> ThreeBrokers:
     voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
     cluster_id = uuid.uuid4().hex[:22]
     common = {
-        "controller.quorum.voters": voters, "default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
-        "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2",
+        "controller.quorum.voters": voters,
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
     }
-    return ThreeBrokers([Broker(folder / f"broker-{number}", JARS, HEAP_MB, common | {"node.id": str(number)}, controller_port=port, cluster_id=cluster_id)
-                  for number, port in enumerate(ports, 1)])
+    return ThreeBrokers(
+        [
+            Broker(
+                folder / f"broker-{number}",
+                JARS,
+                HEAP_MB,
+                common | {"node.id": str(number)},
+                controller_port=port,
+                cluster_id=cluster_id,
+            )
+            for number, port in enumerate(ports, 1)
+        ]
+    )
 
 
 @dataclass
@@ -73,17 +91,47 @@ def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
     with ExitStack() as stack:
         if kind == "proxied":
             pairs = [make_proxied_broker(folder / side, JARS) for side in ("source", "destination")]
-            main_clusters: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
+            main_clusters: list[Cluster] = [
+                ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs
+            ]
         elif kind == "identical":
-            others = [Cluster(Broker(folder / f"source-{number}", JARS, HEAP_MB)) for number in (2, 3)]
-            main_clusters = [IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others),
-                             Cluster(Broker(folder / "destination", JARS, HEAP_MB))]
+            others = [
+                Cluster(Broker(folder / f"source-{number}", JARS, HEAP_MB)) for number in (2, 3)
+            ]
+            main_clusters = [
+                IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others),
+                Cluster(Broker(folder / "destination", JARS, HEAP_MB)),
+            ]
         elif kind == "three":
-            main_clusters = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(make_three_brokers(folder / "destination"))]  # type: ignore[arg-type]
+            main_clusters = [
+                Cluster(Broker(folder / "source", JARS, HEAP_MB)),
+                Cluster(make_three_brokers(folder / "destination")),
+            ]  # type: ignore[arg-type]
         else:
-            main_clusters = [Cluster(Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})) for side in ("source", "destination")]
-        all_clusters = [*main_clusters, *(other for cluster in main_clusters if isinstance(cluster, IdenticalCluster) for other in cluster.others)]
-        brokers = [broker for cluster in all_clusters for broker in (cluster.broker.brokers if isinstance(cluster.broker, ThreeBrokers) else [cluster.broker])]
+            main_clusters = [
+                Cluster(
+                    Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})
+                )
+                for side in ("source", "destination")
+            ]
+        all_clusters = [
+            *main_clusters,
+            *(
+                other
+                for cluster in main_clusters
+                if isinstance(cluster, IdenticalCluster)
+                for other in cluster.others
+            ),
+        ]
+        brokers = [
+            broker
+            for cluster in all_clusters
+            for broker in (
+                cluster.broker.brokers
+                if isinstance(cluster.broker, ThreeBrokers)
+                else [cluster.broker]
+            )
+        ]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()

@@ -17,7 +17,9 @@ class Timeline(threading.Thread):
 
     def __init__(self, clusters: Clusters, topic: str) -> None:
         super().__init__(daemon=True)
-        self.clusters = [cluster.for_another_thread() for cluster in (clusters.source, clusters.destination)]
+        self.clusters = [
+            cluster.for_another_thread() for cluster in (clusters.source, clusters.destination)
+        ]
         self.topic = topic
         self.started_s = time.monotonic()
         self.samples: list[tuple[float, int, int]] = []

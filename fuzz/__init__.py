@@ -1,15 +1,20 @@
-"""Bad input: whatever bytes arrive, reo accepts them as what they are or refuses them with the one error that names them.
+"""Bad input: whatever bytes arrive, reo accepts them as what they are or refuses them with the one
+error that names them.
 
-Three things come from outside and are read by code of ours: the origin header of an intermediate record (anybody who may write to
-that topic can send one), the commit metadata of the consumer group (another application may commit with it), and the settings (people
-write them). Each has a target in `fuzz.targets`: a pure function from bytes to nothing that raises when its invariant does not hold.
+Three things come from outside and are read by code of ours: the origin header of an intermediate
+record (anybody who may write to that topic can send one), the commit metadata of the consumer group
+(another application may commit with it), and the settings (people write them). Each has a target in
+`fuzz.targets`: a pure function from bytes to nothing that raises when its invariant does not hold.
 The invariant is the first thing in its docstring.
 
-The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks for inputs that reach new lines of
-the code under test, from the seeds in `fuzz.seeds`, which are real encoded values. `tests/unit/test_fuzz_targets.py` gives them mutated
-seeds from hypothesis, quickly and always the same ones, and shows that a wrong parser is caught. What atheris has found is a test there.
+The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks
+for inputs that reach new lines of the code under test, from the seeds in `fuzz.seeds`, which are
+real encoded values. `tests/unit/test_fuzz_targets.py` gives them mutated seeds from hypothesis,
+quickly and always the same ones, and shows that a wrong parser is caught. What atheris has found is
+a test there.
 
-Not looked at here: what librdkafka and the JVM read (the wire, batches, compression); `tests/e2e/test_bad_input.py` does some of that on real brokers.
+Not looked at here: what librdkafka and the JVM read (the wire, batches, compression);
+`tests/e2e/test_bad_input.py` does some of that on real brokers.
 
     messages.py   consumed records made of bytes, without a broker
     targets.py    the invariants

@@ -1,7 +1,9 @@
-"""`python -m fuzz`: every target with atheris, one after the other; `--target`: one of them; `--seconds`: how long each.
+"""`python -m fuzz`: every target with atheris, one after the other; `--target`: one of them;
+`--seconds`: how long each.
 
-libFuzzer ends the process that it runs in, so each target has a process of its own; it prints executions, coverage and, on a finding,
-the input. The corpus that grows is kept in `build/.fuzz`, so the next run goes on where this one ends.
+libFuzzer ends the process that it runs in, so each target has a process of its own; it prints
+executions, coverage and, on a finding, the input. The corpus that grows is kept in `build/.fuzz`,
+so the next run goes on where this one ends.
 """
 
 from __future__ import annotations
@@ -32,8 +34,20 @@ def run_target(name: str, seconds: int) -> None:
         (folder / f"seed-{number}").write_bytes(seed)
     words = CORPUS / f"{name}.words"
     words.write_text("".join(f'"{quote_word(word)}"\n' for word in seeds.WORDS[name]))
-    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={SLOW_S}",
-                   f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1", "-verbosity=1"], targets.TARGETS[name])
+    atheris.Setup(
+        [
+            f"fuzz {name}",
+            str(folder),
+            f"-dict={words}",
+            f"-max_total_time={seconds}",
+            f"-max_len={INPUT_BYTES_MAX}",
+            f"-timeout={SLOW_S}",
+            f"-artifact_prefix={CORPUS}/{name}-",
+            "-print_final_stats=1",
+            "-verbosity=1",
+        ],
+        targets.TARGETS[name],
+    )
     atheris.Fuzz()
 
 
@@ -47,17 +61,35 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     arguments.add_argument("--target", choices=NAMES, help="run only this target")
     arguments.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
-    arguments.add_argument("--here", action="store_true", help="run in this process, without a summary")
+    arguments.add_argument(
+        "--here", action="store_true", help="run in this process, without a summary"
+    )
     options = arguments.parse_args()
     if options.here:
         run_target(options.target, options.seconds)
     failed = []
     for name in [options.target] if options.target else NAMES:
         print(f"fuzz: {name}, {options.seconds} s", flush=True)
-        process = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(options.seconds)], check=False)
+        process = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "fuzz",
+                "--here",
+                "--target",
+                name,
+                "--seconds",
+                str(options.seconds),
+            ],
+            check=False,
+        )
         if process.returncode:
             failed.append(name)
-    print(f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}" if failed else "fuzz: every invariant held")
+    print(
+        f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}"
+        if failed
+        else "fuzz: every invariant held"
+    )
     return 1 if failed else 0
 
 

@@ -1,6 +1,7 @@
 """Consumed records made of bytes: what `deduplicator.unwrap` is given, without a broker.
 
-The first byte of a record says which partition and what stands around the header, the second one how long the header's value is; then comes the value.
+The first byte of a record says which partition and what stands around the header, the second one
+how long the header's value is; then comes the value.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ def parse_messages(data: bytes) -> Iterator[Message]:
     while len(data) >= 2:
         head, length = data[:2]
         partition = head % PARTITIONS
-        yield Message(next_offsets[partition], partition, _headers(head >> 2 & 3, data[2:2 + length]))
+        yield Message(
+            next_offsets[partition], partition, _headers(head >> 2 & 3, data[2 : 2 + length])
+        )
         next_offsets[partition] += 1
-        data = data[2 + length:]
+        data = data[2 + length :]
 
 
 def frame(partition: int, layout: int, value: bytes) -> bytes:
@@ -80,7 +83,9 @@ def frame(partition: int, layout: int, value: bytes) -> bytes:
 
 
 def _headers(layout: int, value: bytes) -> Headers | None:
-    """0: the origin alone. 1: behind a user's header and one that only has its name. 2: not the last one. 3: no headers at all, or one without a value."""
+    """0: the origin alone. 1: behind a user's header and one that only has its name. 2: not the
+    last one. 3: no headers at all, or one without a value.
+    """
     if layout == 0:
         return [(HEADER, value)]
     if layout == 1:

@@ -1,7 +1,8 @@
 """The invariants: pure functions from bytes to nothing. Any exception that leaves one is a finding.
 
-What a parser accepts is compared with a naive reading of the same JSON (`_is_int`, `_expected_origin`): a parser that takes too much is
-as wrong as one that crashes, because what it takes moves a frontier.
+What a parser accepts is compared with a naive reading of the same JSON (`_is_int`,
+`_expected_origin`): a parser that takes too much is as wrong as one that crashes, because what it
+takes moves a frontier.
 """
 
 from __future__ import annotations
@@ -33,18 +34,37 @@ from fuzz.messages import PARTITIONS, Message, parse_messages
 
 INT64_MAX = 2**63 - 1
 ORIGIN_BYTES = 54
-ORIGIN_FIELDS = {(9, 17): 0, (17, 21): 0, (21, 22): -1, (22, 30): 0, (30, 38): -INT64_MAX, (38, 46): 0, (46, 54): 0}
+ORIGIN_FIELDS = {
+    (9, 17): 0,
+    (17, 21): 0,
+    (21, 22): -1,
+    (22, 30): 0,
+    (30, 38): -INT64_MAX,
+    (38, 46): 0,
+    (46, 54): 0,
+}
 """Where the integers lie in an origin, and their least values."""
 IDENTITY = "0123456789abcdef"
-COMMITTED_FRONTIER = Frontier(RuleState(10, 1_795_000_000_000, Link(10, 7, 3)), IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
-REQUIRED_SETTINGS = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
+COMMITTED_FRONTIER = Frontier(
+    RuleState(10, 1_795_000_000_000, Link(10, 7, 3)),
+    IDENTITY,
+    PARTITIONS,
+    "kVd3Zx0ASoO3n9X1mOQ8ew",
+    21,
+    3,
+)
+REQUIRED_SETTINGS = {
+    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+    "REO_SOURCE_TOPIC": "orders",
+    "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+}
 FILE_SUFFIXES = (".toml", ".yaml", ".json", ".ini")
 FOLDER = Path(tempfile.gettempdir())
 
 
 def origin_header(data: bytes) -> None:
-    """`origin.parse` accepts exactly the origins (their length, their version, each integer in its range); all else is a ValueError. Encoded again, it is
-    the same.
+    """`origin.parse` accepts exactly the origins (their length, their version, each integer in its
+    range); all else is a ValueError. Encoded again, it is the same.
     """
     is_origin = _is_origin(data)
     try:
@@ -57,12 +77,17 @@ def origin_header(data: bytes) -> None:
 
 
 def records(data: bytes) -> None:
-    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `split_by_partition` as
-    from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
+    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of
+    its partition is a ForeignRecord, from `split_by_partition` as from `origin_of`. Frontiers move
+    only to offsets that were accepted, a new state can be committed and read again, and what a
+    record carried is kept.
     """
     batch = list(parse_messages(data))
     assigned_partitions = range(PARTITIONS - 1)  # the last partition is revoked
-    states = {Place("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None) for partition in assigned_partitions}
+    states = {
+        Place("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None)
+        for partition in assigned_partitions
+    }
     partitions = Partitions()
     partitions.start(states)
     loop = Loop(settings.load(REQUIRED_SETTINGS), {}, partitions, *[cast(Any, None)] * 4)
@@ -82,30 +107,60 @@ def records(data: bytes) -> None:
         return
     assert is_valid, "a record is taken that stage one did not write"
     assert partitions.assigned == states, "nothing moves before the commit"
-    assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
+    assert loop.work.keys() == {
+        place
+        for place in states
+        if any(message.of_partition == place.partition for message in batch)
+    }
     for place, work in loop.work.items():
-        _assert_matches_rule(work, [message for message in batch if message.of_partition == place.partition])
+        _assert_matches_rule(
+            work, [message for message in batch if message.of_partition == place.partition]
+        )
         after = loop._build_next_state(place, work).frontier
-        assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
+        assert frontiers.decode(after.encode()) == after, (
+            "stage two would commit what nobody can read"
+        )
 
 
 def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
-    """What was decided in two batches is what the rule says of all records at once, and each accepted record is as it was."""
-    expected = decide(COMMITTED_FRONTIER.rule, [positions.parse_origin(message) for message in consumed])
+    """What was decided in two batches is what the rule says of all records at once, and each
+    accepted record is as it was.
+    """
+    expected = decide(
+        COMMITTED_FRONTIER.rule, [positions.parse_origin(message) for message in consumed]
+    )
     accepted = [consumed[position] for position in expected.accepted]
-    assert (work.rule, work.duplicates, work.stale, work.holes) == (expected.state, expected.duplicates, expected.stale, expected.holes)
+    assert (work.rule, work.duplicates, work.stale, work.holes) == (
+        expected.state,
+        expected.duplicates,
+        expected.stale,
+        expected.holes,
+    )
     assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
-    assert work.source_offsets == [positions.parse_origin(message).source_offset for message in accepted]
+    assert work.source_offsets == [
+        positions.parse_origin(message).source_offset for message in accepted
+    ]
     assert work.source_offsets == sorted(set(work.source_offsets))
-    assert work.rule.frontier == (work.source_offsets[-1] if work.source_offsets else COMMITTED_FRONTIER.rule.frontier) >= COMMITTED_FRONTIER.rule.frontier
-    assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, "every record is accepted or counted"
+    assert (
+        work.rule.frontier
+        == (work.source_offsets[-1] if work.source_offsets else COMMITTED_FRONTIER.rule.frontier)
+        >= COMMITTED_FRONTIER.rule.frontier
+    )
+    assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, (
+        "every record is accepted or counted"
+    )
     for (key, value, headers, _), message in zip(work.records, accepted, strict=True):
-        assert (key, value, headers or []) == (message.key(), message.value(), (message.headers() or [])[:-1])
+        assert (key, value, headers or []) == (
+            message.key(),
+            message.value(),
+            (message.headers() or [])[:-1],
+        )
 
 
 def metadata(data: bytes) -> None:
-    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError, and `positions.read_commits` makes it a FrontierUnreadable.
-    A frontier that was read is written as it was, so far as the fields go, and reads the same again.
+    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError,
+    and `positions.read_commits` makes it a FrontierUnreadable. A frontier that was read is written
+    as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
     is_frontier = _is_frontier(text)
@@ -118,11 +173,15 @@ def metadata(data: bytes) -> None:
     assert is_frontier, f"this is no frontier: {text!r}"
     assert frontiers.decode(frontier.encode()) == frontier
     read, written = orjson.loads(text), orjson.loads(frontier.encode())
-    assert {name: _with_type(read.get(name)) for name in written} == {name: _with_type(value) for name, value in written.items()}
+    assert {name: _with_type(read.get(name)) for name in written} == {
+        name: _with_type(value) for name, value in written.items()
+    }
 
 
 def environment(data: bytes) -> None:
-    """Any environment gives settings or SettingsInvalid. Settings hand themselves down to a child process unchanged, and are texts that clients take."""
+    """Any environment gives settings or SettingsInvalid. Settings hand themselves down to a child
+    process unchanged, and are texts that clients take.
+    """
     variables = dict(REQUIRED_SETTINGS)
     for entry in data.split(b"\0"):
         name, equals, value = os.fsdecode(entry).partition("=")
@@ -130,12 +189,15 @@ def environment(data: bytes) -> None:
             variables[name] = value
     file = variables.get(FILE_VARIABLE)
     if file and _file_exists(file):
-        del variables[FILE_VARIABLE]  # what happens to lie on this machine is not the fuzzer's to read
+        # what happens to lie on this machine is not the fuzzer's to read
+        del variables[FILE_VARIABLE]
     _assert_round_trip(variables)
 
 
 def settings_file(data: bytes) -> None:
-    """Any file gives settings or SettingsInvalid; texts are those of the file, never a number's or a list's way to be printed. The first byte is the form."""
+    """Any file gives settings or SettingsInvalid; texts are those of the file, never a number's or
+    a list's way to be printed. The first byte is the form.
+    """
     if not data:
         return
     file = FOLDER / f"reo-fuzz-{os.getpid()}{FILE_SUFFIXES[data[0] % len(FILE_SUFFIXES)]}"
@@ -148,12 +210,20 @@ def settings_file(data: bytes) -> None:
         return
     for name in ("application", "instance", "intermediate.topic", "destination.topic"):
         printed = str(loaded.values[name])
-        assert printed not in {"None", "True", "False"} or printed.encode() in data, f"{name} is {printed!r}"
-        assert not printed.startswith(("[", "{")) or printed.encode() in data, f"{name} is {printed!r}"
+        assert printed not in {"None", "True", "False"} or printed.encode() in data, (
+            f"{name} is {printed!r}"
+        )
+        assert not printed.startswith(("[", "{")) or printed.encode() in data, (
+            f"{name} is {printed!r}"
+        )
 
 
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
-    "origin_header": origin_header, "records": records, "metadata": metadata, "environment": environment, "settings_file": settings_file,
+    "origin_header": origin_header,
+    "records": records,
+    "metadata": metadata,
+    "environment": environment,
+    "settings_file": settings_file,
 }
 
 
@@ -174,7 +244,9 @@ def _json(text: bytes | str) -> dict[str, Any]:
 def _is_origin(value: bytes | None) -> bool:
     if value is None or len(value) != ORIGIN_BYTES or value[0] != 1:
         return False
-    return _parse_integer(value, 21, 22) <= 1 and all(_parse_integer(value, *place) >= least for place, least in ORIGIN_FIELDS.items())
+    return _parse_integer(value, 21, 22) <= 1 and all(
+        _parse_integer(value, *place) >= least for place, least in ORIGIN_FIELDS.items()
+    )
 
 
 def _parse_integer(value: bytes, begin: int, end: int) -> int:
@@ -184,21 +256,49 @@ def _parse_integer(value: bytes, begin: int, end: int) -> int:
 def _is_frontier(text: str) -> bool:
     tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
     link = tree.get("l")
-    linked = link is None or (isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link))
+    linked = link is None or (
+        isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link)
+    )
     hole = tree.get("h", "missing")
-    linked = linked and (hole is None or (isinstance(hole, list) and len(hole) == 2 and all(_is_int(number, -1) for number in hole)))
+    linked = linked and (
+        hole is None
+        or (
+            isinstance(hole, list)
+            and len(hole) == 2
+            and all(_is_int(number, -1) for number in hole)
+        )
+    )
     numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
     last = tree.get("r")
-    linked = linked and (last is None or (isinstance(last, list) and len(last) == 3 and _is_int(last[0], 0)
-                                          and isinstance(last[1], str) and isinstance(last[2], bool)))
-    return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it") \
-        and isinstance(tree.get("w"), str | None) and (tree.get("p") is None or _is_int(tree["p"], -1))
+    linked = linked and (
+        last is None
+        or (
+            isinstance(last, list)
+            and len(last) == 3
+            and _is_int(last[0], 0)
+            and isinstance(last[1], str)
+            and isinstance(last[2], bool)
+        )
+    )
+    return (
+        _is_int(tree.get("v"), 1)
+        and tree["v"] == 1
+        and numbers
+        and linked
+        and all(isinstance(tree.get(name), str) for name in "it")
+        and isinstance(tree.get("w"), str | None)
+        and (tree.get("p") is None or _is_int(tree["p"], -1))
+    )
 
 
 def _is_from_stage_one(message: Message) -> bool:
     headers = message.all_headers
-    return bool(headers and headers[-1][0] == origins.HEADER and _is_origin(headers[-1][1])
-                and _parse_integer(headers[-1][1] or b"", 17, 21) == message.of_partition)
+    return bool(
+        headers
+        and headers[-1][0] == origins.HEADER
+        and _is_origin(headers[-1][1])
+        and _parse_integer(headers[-1][1] or b"", 17, 21) == message.of_partition
+    )
 
 
 def _assert_parse_origin_refuses(batch: list[Message]) -> None:
@@ -231,7 +331,9 @@ def _assert_unreadable(text: str) -> None:
 
 
 def _with_type(value: object) -> object:
-    return [(type(part), part) for part in value] if isinstance(value, list) else (type(value), value)
+    return (
+        [(type(part), part) for part in value] if isinstance(value, list) else (type(value), value)
+    )
 
 
 def _assert_round_trip(variables: Mapping[str, str]) -> Settings | None:

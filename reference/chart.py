@@ -68,7 +68,9 @@ def write_schema() -> str:
                         ),
                         "imagePullSecrets": LIST,
                         "stages": {"enum": ["together", "apart"]},
-                        "deduplicator": _build_object_schema({"replicas": {"type": "integer", "minimum": 0}}),
+                        "deduplicator": _build_object_schema(
+                            {"replicas": {"type": "integer", "minimum": 0}}
+                        ),
                         "settings": build_settings_schema(),
                         "secrets": _build_object_schema(
                             {
@@ -115,7 +117,9 @@ def build_settings_schema() -> dict[str, Any]:
         if setting.kind == "secret" or setting.name in NOT_VALUES:
             continue
         section, _, key = setting.name.rpartition(".")
-        place = top.setdefault(section, _build_object_schema({})) if section else {"properties": top}
+        place = (
+            top.setdefault(section, _build_object_schema({})) if section else {"properties": top}
+        )
         place["properties"][key] = _build_value_schema(setting)
         if setting.required:
             place["required"] = [*place.get("required", ()), key]
@@ -135,7 +139,7 @@ def write_chart() -> str:
     """`Chart.yaml`: the chart has the version of the reo that it starts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return (
-        f"# Written by `make reference`.\napiVersion: v2\nname: reo\n"
+        "# Written by `make reference`.\napiVersion: v2\nname: reo\n"
         f"description: {json.dumps(project['description'])}\ntype: application\n"
         f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n"
     )
@@ -162,7 +166,11 @@ def _build_value_schema(setting: Setting) -> dict[str, Any]:
     if setting.kind == "flag":
         return described | {"type": "boolean"}
     if setting.kind == "integer":
-        return described | {"type": "integer", "minimum": setting.minimum, "maximum": setting.maximum}
+        return described | {
+            "type": "integer",
+            "minimum": setting.minimum,
+            "maximum": setting.maximum,
+        }
     if setting.choices:
         return described | {"enum": list(setting.choices)}
     return (

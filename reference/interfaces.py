@@ -1,4 +1,6 @@
-"""The interfaces for operators: the commands, from the parser, and the metrics, from the metric objects."""
+"""The interfaces for operators: the commands, from the parser, and the metrics, from the metric
+objects.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,19 @@ METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 
 def commands_table() -> str:
     """Every command with its own options; common options are on the page once."""
-    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in list_commands(arguments.build_parser())]
+    rows = [
+        f"| `reo {words}` | {parser_help} | {_options(parser)} |"
+        for words, parser_help, parser in list_commands(arguments.build_parser())
+    ]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 
 
-def list_commands(parser: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """The words, the meaning and the parser of each command that does something; a command of commands only leads there."""
+def list_commands(
+    parser: argparse.ArgumentParser, words: str = ""
+) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """The words, the meaning and the parser of each command that does something; a command of
+    commands only leads there.
+    """
     for action in parser._actions:
         if not isinstance(action, argparse._SubParsersAction):
             continue
@@ -36,12 +45,18 @@ def list_commands(parser: argparse.ArgumentParser, words: str = "") -> Iterator[
 
 def _options(parser: argparse.ArgumentParser) -> str:
     """Positional ones too; `--help`, `--settings` and `--topic` are everybody's."""
-    own = [action for action in parser._actions if not {"--help", "--settings", "--topic"} & set(action.option_strings)]
+    own = [
+        action
+        for action in parser._actions
+        if not {"--help", "--settings", "--topic"} & set(action.option_strings)
+    ]
     return "<br>".join(f"`{_usage(action)}`: {action.help}" for action in own).replace("|", "\\|")
 
 
 def _usage(action: argparse.Action) -> str:
-    name = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    name = action.metavar or (
+        "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    )
     if not action.option_strings:
         return str(name)
     return action.option_strings[-1] if action.nargs == 0 else f"{action.option_strings[-1]} {name}"
@@ -49,13 +64,25 @@ def _usage(action: argparse.Action) -> str:
 
 def metrics_table() -> str:
     """Every metric under the name that /metrics has for it, its labels and its meaning."""
-    all_metrics = [metric for module in METRIC_MODULES for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
-    rows = (f"| `{_exposed_name(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
-            for metric in sorted(all_metrics, key=lambda metric: metric._name))
+    all_metrics = [
+        metric
+        for module in METRIC_MODULES
+        for _, metric in inspect.getmembers(module)
+        if isinstance(metric, MetricWrapperBase)
+    ]
+    rows = (
+        f"| `{_exposed_name(metric)}` | {metric._type} |"
+        f" {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
+        for metric in sorted(all_metrics, key=lambda metric: metric._name)
+    )
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 
 def _exposed_name(metric: MetricWrapperBase) -> str:
-    """Counters end in `_total` there; a histogram is three series, of which the name is the beginning."""
-    ending = {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(str(metric._type), "")
+    """Counters end in `_total` there; a histogram is three series, of which the name is the
+    beginning.
+    """
+    ending = {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(
+        str(metric._type), ""
+    )
     return f"{metric._name}{ending}"

@@ -1,4 +1,6 @@
-"""The tables of each page, how to write them there, and the files that are generated as a whole (`reference.chart`)."""
+"""The tables of each page, how to write them there, and the files that are generated as a whole
+(`reference.chart`).
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,31 @@ ROOT = Path(__file__).parent.parent
 Tables = Mapping[str, Callable[[], str]]
 PAGES: Mapping[Path, Tables] = {
     ROOT / "docs" / "reference.md": {
-        "commands": interfaces.commands_table, "settings": tables.settings_table, "guarded options": tables.guarded_options_table,
-        "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
-        "origin": formats.origin_table, "read-up-to": formats.read_up_to_table, "frontier": formats.frontier_table,
+        "commands": interfaces.commands_table,
+        "settings": tables.settings_table,
+        "guarded options": tables.guarded_options_table,
+        "exit codes": tables.exit_codes_table,
+        "metrics": interfaces.metrics_table,
+        "permissions": tables.permissions_table,
+        "origin": formats.origin_table,
+        "read-up-to": formats.read_up_to_table,
+        "frontier": formats.frontier_table,
     },
     ROOT / "docs" / "explanation.md": {"figures": figures.comparison_table},
 }
 
 
 def find_outdated() -> dict[Path, str]:
-    """The pages and files that differ from the code, with their correct text; ValueError when a page lacks the markers of a table."""
+    """The pages and files that differ from the code, with their correct text; ValueError when a
+    page lacks the markers of a table.
+    """
     expected = {page: rewrite_tables(page.read_text(), tables) for page, tables in PAGES.items()}
     expected |= {file: write() for file, write in chart.list_files().items()}
-    return {path: text for path, text in expected.items() if not path.exists() or path.read_text() != text}
+    return {
+        path: text
+        for path, text in expected.items()
+        if not path.exists() or path.read_text() != text
+    }
 
 
 def rewrite_tables(text: str, tables: Tables) -> str:
@@ -34,5 +48,7 @@ def rewrite_tables(text: str, tables: Tables) -> str:
         if not section.search(text):
             raise ValueError(f"a page lacks <!-- {name} --> … <!-- /{name} -->")
         content = table()
-        text = section.sub(lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text)  # type: ignore[misc]
+        text = section.sub(
+            lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text
+        )  # type: ignore[misc]
     return text

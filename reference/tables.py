@@ -1,4 +1,6 @@
-"""Settings, guarded options, exit codes and permissions, from the tables of `common`. The exit codes' meanings are the docstrings of the errors."""
+"""Settings, guarded options, exit codes and permissions, from the tables of `common`. The exit
+codes' meanings are the docstrings of the errors.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,52 @@ STOPS = "how-to/stops.md"
 
 def settings_table() -> str:
     """Every setting: reo's name, the environment's, those of others, default, meaning."""
-    rows = [f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS if not setting.candidate]
+    rows = [
+        f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |"
+        for setting in SETTINGS
+        if not setting.candidate
+    ]
     last = max(number for number, row in enumerate(rows) if row.startswith("| `source."))
-    names = ", ".join(f"`{setting.name.split('.', 2)[2]}`" for setting in SETTINGS if setting.candidate == 1)
-    rows.insert(last + 1, f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to `REO_SOURCE_{CANDIDATES_MAX}_…` |  | "
-                          f"Of one candidate alone, by its place in `source.bootstrap_servers`: {names}. What is not set is as for all of them. |")
-    return "\n".join(["| setting | environment (other names: kafka-reo's, kafka-topic-mirror's) | default | meaning |", "|---|---|---|---|", *rows])
+    names = ", ".join(
+        f"`{setting.name.split('.', 2)[2]}`" for setting in SETTINGS if setting.candidate == 1
+    )
+    rows.insert(
+        last + 1,
+        f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to"
+        f" `REO_SOURCE_{CANDIDATES_MAX}_…` |  | Of one candidate alone, by its place in"
+        f" `source.bootstrap_servers`: {names}. What is not set is as for all of them. |",
+    )
+    return "\n".join(
+        [
+            (
+                "| setting | environment (other names: kafka-reo's, kafka-topic-mirror's) | default"
+                " | meaning |"
+            ),
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
 
 
 def exit_codes_table() -> str:
-    """Every exit code, the error that ends with it, and when that happens; the code leads to what to do."""
-    codes = sorted((error.exit_code, error.__name__, _first_line(error)) for error in list_stop_errors())
-    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in codes)
-    return "\n".join(["| exit code | error | when |", "|---|---|---|", "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |", *rows])
+    """Every exit code, the error that ends with it, and when that happens; the code leads to what
+    to do.
+    """
+    codes = sorted(
+        (error.exit_code, error.__name__, _first_line(error)) for error in list_stop_errors()
+    )
+    rows = (
+        f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |"
+        for code, name, when in codes
+    )
+    return "\n".join(
+        [
+            "| exit code | error | when |",
+            "|---|---|---|",
+            "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |",
+            *rows,
+        ]
+    )
 
 
 def list_stop_errors() -> list[type[ReoError]]:
@@ -39,7 +74,9 @@ def list_stop_errors() -> list[type[ReoError]]:
 
 
 def guarded_options_table() -> str:
-    """Every raw option that is not free: which tables it belongs to, the values that do no harm, and why."""
+    """Every raw option that is not free: which tables it belongs to, the values that do no harm,
+    and why.
+    """
     rows: dict[tuple[str, str, str], list[str]] = {}
     tables: dict[tuple[str, str, str], list[str]] = {}
     for setting, guards in GUARDED.items():
@@ -47,9 +84,20 @@ def guarded_options_table() -> str:
             key = ("never" if guard.always else guard.harmless, guard.reason, option)
             tables.setdefault(key, []).append(setting)
     for (harmless, reason, option), settings in tables.items():
-        rows.setdefault((harmless, reason, "<br>".join(f"`{setting}`" for setting in settings)), []).append(f"`{option}`")
-    lines = [f"| {'<br>'.join(options)} | {settings} | {_allowed(harmless)} | {reason} |" for (harmless, reason, settings), options in rows.items()]
-    return "\n".join(["| option | of | passed without the switch | why not anything else |", "|---|---|---|---|", *lines])
+        rows.setdefault(
+            (harmless, reason, "<br>".join(f"`{setting}`" for setting in settings)), []
+        ).append(f"`{option}`")
+    lines = [
+        f"| {'<br>'.join(options)} | {settings} | {_allowed(harmless)} | {reason} |"
+        for (harmless, reason, settings), options in rows.items()
+    ]
+    return "\n".join(
+        [
+            "| option | of | passed without the switch | why not anything else |",
+            "|---|---|---|---|",
+            *lines,
+        ]
+    )
 
 
 def _allowed(harmless: str) -> str:
@@ -60,30 +108,57 @@ def _allowed(harmless: str) -> str:
 
 def permissions_table() -> str:
     """Every ACL: where, on what, which operation, and the commands that need it."""
-    rows = (f"| {row.side} | {row.resource} | {NAMES.get(row.named_by, f'`{row.named_by}`')} | {row.operation} | "
-            f"{', '.join(f'`{command}`' for command in row.commands)} | {row.why} |" for row in PERMISSIONS)
-    return "\n".join(["| cluster | resource | name | operation | needed by `reo …` | for |", "|---|---|---|---|---|---|", *rows])
+    rows = (
+        f"| {row.side} | {row.resource} | {NAMES.get(row.named_by, f'`{row.named_by}`')} |"
+        f" {row.operation} | {', '.join(f'`{command}`' for command in row.commands)} | {row.why} |"
+        for row in PERMISSIONS
+    )
+    return "\n".join(
+        [
+            "| cluster | resource | name | operation | needed by `reo …` | for |",
+            "|---|---|---|---|---|---|",
+            *rows,
+        ]
+    )
 
 
-NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the group of `--group`",
-         PARKED: "with `filter.on_error=park`: `<destination.topic>-parked`"}
+NAMES = {
+    "application-": "`application` and a hyphen, prefixed",
+    "--group": "the group of `--group`",
+    PARKED: "with `filter.on_error=park`: `<destination.topic>-parked`",
+}
 
 
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.get_variable_prefix(setting.name)}…`"
     mirrors = [name for name, ours, _ in topic_mirror_variables.NAMES if ours == setting.name]
-    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.file_variable] if setting.kind == "secret" else ()), *mirrors))
+    return "<br>".join(
+        f"`{name}`"
+        for name in (
+            *setting.environment,
+            *([setting.file_variable] if setting.kind == "secret" else ()),
+            *mirrors,
+        )
+    )
 
 
 def _default(setting: Setting) -> str:
     if setting.required:
         return "required"
-    return f"`{str(setting.default).lower() if setting.kind == 'flag' else setting.default}`" if setting.default not in ("", None) else ""
+    return (
+        f"`{str(setting.default).lower() if setting.kind == 'flag' else setting.default}`"
+        if setting.default not in ("", None)
+        else ""
+    )
 
 
 def _meaning(setting: Setting) -> str:
-    choices = f" One of {', '.join(f'`{choice}`' for choice in setting.choices if choice)}." if setting.choices else ""
+    choices = (
+        f" One of {', '.join(f'`{choice}`' for choice in setting.choices if choice)}."
+        if setting.choices
+        else ""
+    )
     return setting.meaning.replace("|", "\\|") + choices
 
 

@@ -1,1 +1,3 @@
-"""reo: the command line, and the service that runs both stages: run, check, status, verify, recover, cutover."""
+"""reo: the command line, and the service that runs both stages: run, check, status, verify,
+recover, cutover.
+"""

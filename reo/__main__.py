@@ -1,6 +1,7 @@
 """`python -m reo`, and the command `reo`.
 
-What takes long to import is imported inside `main`, so that Ctrl-C during a slow start ends as it does later.
+What takes long to import is imported inside `main`, so that Ctrl-C during a slow start ends as it
+does later.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def main() -> int:
     except BrokenPipeError:
         if not is_output_closed():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the end
+        # what is left is flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OUTPUT_CLOSED
     return exit_code
 

@@ -1,8 +1,9 @@
-"""`reo check`: everything that can be known before a start, and what a start would do; it changes nothing.
+"""`reo check`: everything that can be known before a start, and what a start would do; it changes
+nothing.
 
-It runs one check after the other (`reo.checks`) against the clusters as they are now. It ends at a result that makes further
-checks pointless, such as a cluster that does not answer or a source topic that does not exist. What the principal may not
-describe is reported as unknown, not as right.
+It runs one check after the other (`reo.checks`) against the clusters as they are now. It ends at a
+result that makes further checks pointless, such as a cluster that does not answer or a source topic
+that does not exist. What the principal may not describe is reported as unknown, not as right.
 """
 
 from __future__ import annotations
@@ -39,24 +40,53 @@ class Check:
 
     def run(self) -> None:
         """Run all checks in order."""
-        self.findings.append(ok("settings", f"application {self.settings.application}: "
-                                            f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.source.mode}"))
-        self.findings += [warning("settings", line, "remove it, or set what the message names") for line in self.settings.list_warnings()]
+        self.findings.append(
+            ok(
+                "settings",
+                f"application {self.settings.application}:"
+                f" {', '.join(rule.source for rule in self.settings.rules)}, mode"
+                f" {self.settings.source.mode}",
+            )
+        )
+        self.findings += [
+            warning("settings", line, "remove it, or set what the message names")
+            for line in self.settings.list_warnings()
+        ]
         self._add_findings("own code", self._check_user_code)
         self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
-        sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
-                   for source in self.settings.sources]
+        sources = [
+            self._check_cluster(
+                source,
+                "source"
+                f" {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}",
+            )
+            for source in self.settings.sources
+        ]
         if not any(sources) and len(sources) > 1:
-            self.findings.append(failed("source candidates", ClusterUnreachable("none of them answers: check their addresses, and that they can be reached")))
-        database = self._connect_database() if destination_settings.is_postgresql(self.settings) else None
+            self.findings.append(
+                failed(
+                    "source candidates",
+                    ClusterUnreachable(
+                        "none of them answers: check their addresses, and that they can be reached"
+                    ),
+                )
+            )
+        database = (
+            self._connect_database() if destination_settings.is_postgresql(self.settings) else None
+        )
         if destination is None or not any(sources):
             return
         settings = source_candidates.select_answering(self.settings)
         for cluster in (settings.source_cluster, settings.destination_cluster):
-            self._add_findings(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_api_versions(settings, cluster))  # type: ignore[misc]
+            self._add_findings(
+                f"{cluster.name} brokers",
+                lambda cluster=cluster: clusters.check_api_versions(settings, cluster),
+            )  # type: ignore[misc]
         self._check_permissions(settings)
-        self._add_findings("destination transactions", lambda: clusters.check_transactions(settings, destination))
+        self._add_findings(
+            "destination transactions", lambda: clusters.check_transactions(settings, destination)
+        )
         try:
             state = topics.load_route_topics(settings)
         except ReoError as error:
@@ -67,17 +97,32 @@ class Check:
         self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
         self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
         if self._check_tables(database, state):
-            self._add_findings("frontier", lambda: frontier.check_frontier(self.settings, state, database))
+            self._add_findings(
+                "frontier", lambda: frontier.check_frontier(self.settings, state, database)
+            )
 
     def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
         try:
             description = clusters.describe_cluster(self.settings, cluster)
         except ReoError as error:
-            is_one_of_many = cluster is not self.settings.destination_cluster and len(self.settings.sources) > 1
-            self.findings.append(warning(about, str(error), "the copy goes on from another candidate, if there is one") if is_one_of_many
-                                 else failed(about, error))
+            is_one_of_many = (
+                cluster is not self.settings.destination_cluster and len(self.settings.sources) > 1
+            )
+            self.findings.append(
+                warning(
+                    about, str(error), "the copy goes on from another candidate, if there is one"
+                )
+                if is_one_of_many
+                else failed(about, error)
+            )
             return None
-        self.findings.append(ok(about, f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id}, {description.brokers} brokers"))
+        self.findings.append(
+            ok(
+                about,
+                f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id},"
+                f" {description.brokers} brokers",
+            )
+        )
         return description
 
     def _connect_database(self) -> Database | None:
@@ -99,25 +144,44 @@ class Check:
             yield ok("own code", f"{', '.join(names)} can be called")
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
-        """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
+        """Whether the frontiers can be checked: the tables have no error, or the copies are not
+        tables.
+        """
         if not destination_settings.is_outside_kafka(self.settings):
             return True
         if not destination_settings.is_postgresql(self.settings):
-            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.destination.class_} stores",
-                                         "the start compares it with the last records of each partition"))
+            self.findings.append(
+                warning(
+                    "frontier",
+                    f"cannot be checked: it is in what {self.settings.destination.class_} stores",
+                    "the start compares it with the last records of each partition",
+                )
+            )
             return False
         errors_before = findings.count_level(self.findings, "error")
         if database is not None:
             self._add_findings("tables", lambda: database.check_tables(state))
             if findings.count_level(self.findings, "error") == errors_before:
                 return True
-        self.findings.append(warning("frontier", "cannot be checked, it is in the database", "fix the error above, then check again"))
+        self.findings.append(
+            warning(
+                "frontier",
+                "cannot be checked, it is in the database",
+                "fix the error above, then check again",
+            )
+        )
         return False
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
             permissions.check_permissions(settings, *permissions.of_service(settings, OF_STAGE))
-            self.findings.append(ok("permissions", "all permissions that both stages need are granted (transactional ids cannot be checked)"))
+            self.findings.append(
+                ok(
+                    "permissions",
+                    "all permissions that both stages need are granted (transactional ids cannot be"
+                    " checked)",
+                )
+            )
         except ReoError as error:
             self.findings.append(failed("permissions", error))
 
@@ -130,26 +194,46 @@ class Check:
             self._add_error(about, error)
 
     def _add_error(self, about: str, error: ReoError) -> None:
-        """An error; but only a warning when it follows from missing permissions that are already reported."""
+        """An error; but only a warning when it follows from missing permissions that are already
+        reported.
+        """
         is_reported = any(finding.error == AccessRefused.__name__ for finding in self.findings)
-        self.findings.append(warning(about, f"cannot be checked: {error}", "grant the missing permissions, then check again")
-                             if is_reported and isinstance(error, AccessRefused) else failed(about, error))
+        self.findings.append(
+            warning(
+                about,
+                f"cannot be checked: {error}",
+                "grant the missing permissions, then check again",
+            )
+            if is_reported and isinstance(error, AccessRefused)
+            else failed(about, error)
+        )
 
 
 def check_stage_one() -> list[Finding]:
-    """A warning when this machine lacks Java or the jars: the check may be made on another machine than the one that is to run stage one."""
+    """A warning when this machine lacks Java or the jars: the check may be made on another machine
+    than the one that is to run stage one.
+    """
     try:
         setup.find_java()
         connector.jars()
     except SettingsInvalid as reason:
-        return [warning("stage one", f"cannot run on this machine: {reason}", "needed only where stage one is to run")]
+        return [
+            warning(
+                "stage one",
+                f"cannot run on this machine: {reason}",
+                "needed only where stage one is to run",
+            )
+        ]
     return []
 
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
     """Which of its two implementations runs; the compiled one is faster."""
     reason = compiled.find_disabled_reason(settings, state.sources)
-    return ok("stage two", "the compiled path is used" if reason is None else f"Python does all the work: {reason}")
+    return ok(
+        "stage two",
+        "the compiled path is used" if reason is None else f"Python does all the work: {reason}",
+    )
 
 
 def command(settings: Settings, as_json: bool) -> int:

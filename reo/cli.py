@@ -1,7 +1,8 @@
 """The command line: reads arguments and settings, and runs the sub-command.
 
-Every sub-command ends with a documented exit code: 0, or the code of the error (`common.errors`). `reo.arguments` has the
-options. A command is imported when it runs, because some of them are slow to import.
+Every sub-command ends with a documented exit code: 0, or the code of the error (`common.errors`).
+`reo.arguments` has the options. A command is imported when it runs, because some of them are slow
+to import.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     argcomplete.autocomplete(parser)
     options = parser.parse_args(arguments)
-    without_settings = WITHOUT_SETTINGS.get("config import" if getattr(options, "what", "") == "import" else options.command)
+    without_settings = WITHOUT_SETTINGS.get(
+        "config import" if getattr(options, "what", "") == "import" else options.command
+    )
     if without_settings:
         return without_settings(options)
     loaded = _load_settings(options)
@@ -47,7 +50,11 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
     from reo.service.supervisor import Supervisor
 
     stages = (options.stage,) if options.stage else ("deduplicator", "replicator")
-    return process.run("reo", lambda settings_now, stopping: Supervisor(settings_now, stages, stopping).run(), settings)
+    return process.run(
+        "reo",
+        lambda settings_now, stopping: Supervisor(settings_now, stages, stopping).run(),
+        settings,
+    )
 
 
 def _check(settings: Settings, options: argparse.Namespace) -> int:
@@ -118,8 +125,12 @@ def _cutover(settings: Settings, options: argparse.Namespace) -> int:
     if options.what == "back":
         return cutover.back_command(settings)
     if options.what == "plan" or options.dry_run:
-        return cutover.plan_command(settings, options.groups, options.quiet, options.resume, options.json)
-    return cutover.run_command(settings, options.groups, options.quiet, options.resume, options.fence, options.json)
+        return cutover.plan_command(
+            settings, options.groups, options.quiet, options.resume, options.json
+        )
+    return cutover.run_command(
+        settings, options.groups, options.quiet, options.resume, options.fence, options.json
+    )
 
 
 def _executor(_: argparse.Namespace) -> int:
@@ -149,23 +160,50 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
-    "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
-    "config": _config, "offsets": _offsets, "cutover": _cutover, "acls": _acls}
+    "run": _run,
+    "check": _check,
+    "status": _status,
+    "lag": _lag,
+    "verify": _verify,
+    "recover": _recover,
+    "inspect": _inspect,
+    "topics": _topics,
+    "config": _config,
+    "offsets": _offsets,
+    "cutover": _cutover,
+    "acls": _acls,
+}
 WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "executor": _executor, "config import": _import, "setup": _setup, "completion": _completion}
+    "executor": _executor,
+    "config import": _import,
+    "setup": _setup,
+    "completion": _completion,
+}
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:
-    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None), "source.mode": options.mode}
+    overrides = {
+        **_topic_settings(options.topic or []),
+        "stop_at_end": getattr(options, "stop_at_end", None),
+        "source.mode": options.mode,
+    }
     try:
-        return reo_settings.load(os.environ, options.settings, {name: text for name, text in overrides.items() if text is not None})
+        return reo_settings.load(
+            os.environ,
+            options.settings,
+            {name: text for name, text in overrides.items() if text is not None},
+        )
     except errors.SettingsInvalid as error:
         logs.report_settings_error("reo", error, error.exit_code)
         return error.exit_code
 
 
 def _topic_settings(topics: Sequence[str]) -> dict[str, str]:
-    """The settings of `--topic`. One plain name keeps the other settings of the one-topic form; everything else replaces them."""
+    """The settings of `--topic`. One plain name keeps the other settings of the one-topic form;
+    everything else replaces them.
+    """
     if len(topics) == 1 and TOPIC_NAME.fullmatch(topics[0]):
         return {"source.topic": topics[0], "topics": ""}
-    return {"topics": ",".join(topics), **dict.fromkeys(reo_settings.ONE_TOPIC, "")} if topics else {}
+    return (
+        {"topics": ",".join(topics), **dict.fromkeys(reo_settings.ONE_TOPIC, "")} if topics else {}
+    )

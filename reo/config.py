@@ -1,4 +1,5 @@
-"""`reo config show`: every setting in effect, and where its value comes from. `reo config import`: makes a settings file from kaf-relay's.
+"""`reo config show`: every setting in effect, and where its value comes from. `reo config import`:
+makes a settings file from kaf-relay's.
 
 Secrets and their lengths are never printed: only that a secret is set, and where it comes from.
 """
@@ -33,9 +34,16 @@ class SettingRow(NamedTuple):
 
 def list_settings(settings: Settings) -> Iterator[SettingRow]:
     """All settings in the order of the reference; each raw option has its own row."""
-    derived = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
+    derived = {
+        "application": settings.application,
+        "client_id": settings.client_id,
+        "instance": settings.instance,
+    }
     if settings.source_topic:
-        derived |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
+        derived |= {
+            "destination.topic": settings.destination_topic,
+            "intermediate.topic": settings.intermediate_topic,
+        }
     for setting in SETTINGS:
         if setting.candidate and not settings.values[setting.name]:
             continue  # as for all candidates
@@ -47,22 +55,49 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
         value: Any = "" if settings.values[setting.name] is None else settings.values[setting.name]
         if setting.kind == "secret" and value:
             value = SECRET
-        default = "default" if value != "" or setting.name not in derived else "default, follows from others"
-        yield SettingRow(setting.name, derived.get(setting.name, value) if value == "" else value, settings.given_by.get(setting.name, default))
+        default = (
+            "default"
+            if value != "" or setting.name not in derived
+            else "default, follows from others"
+        )
+        yield SettingRow(
+            setting.name,
+            derived.get(setting.name, value) if value == "" else value,
+            settings.given_by.get(setting.name, default),
+        )
 
 
 def show_settings(settings: Settings, as_json: bool) -> int:
     """The sub-command; invalid settings have been refused before."""
     rows = list(list_settings(settings))
     if as_json:
-        print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in rows}).decode())
+        print(
+            orjson.dumps(
+                {row.name: {"value": row.value, "given_by": row.given_by} for row in rows}
+            ).decode()
+        )
         return 0
-    print("\n".join(align_columns([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in rows])))
+    print(
+        "\n".join(
+            align_columns(
+                [
+                    (
+                        row.name,
+                        str(row.value).lower() if isinstance(row.value, bool) else str(row.value),
+                        row.given_by,
+                    )
+                    for row in rows
+                ]
+            )
+        )
+    )
     return 0
 
 
 def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> int:
-    """The sub-command: prints a settings file; keys without a counterpart go to standard error, and into the file as comments."""
+    """The sub-command: prints a settings file; keys without a counterpart go to standard error, and
+    into the file as comments.
+    """
     trees = []
     for file in files:
         try:
@@ -79,15 +114,26 @@ def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> in
 
 
 def _add_topics(imported: ImportedSettings) -> None:
-    """One topic becomes the settings of the one-topic form, from which all names follow; several become rules, which need an application name."""
+    """One topic becomes the settings of the one-topic form, from which all names follow; several
+    become rules, which need an application name.
+    """
     if len(imported.topics) == 1 and ":" not in next(iter(imported.topics.values())):
-        (source, destination), = imported.topics.items()
+        ((source, destination),) = imported.topics.items()
         imported.values |= {"source.topic": source, "destination.topic": destination}
     elif imported.topics:
-        imported.values |= {"application": "kaf-relay"} | {f"topics.{source}": target for source, target in imported.topics.items()}
-        imported.note("application", "has no default with several topics: the frontiers of all are stored under this name. Choose one before the first start")
+        imported.values |= {"application": "kaf-relay"} | {
+            f"topics.{source}": target for source, target in imported.topics.items()
+        }
+        imported.note(
+            "application",
+            "has no default with several topics: the frontiers of all are stored under this name."
+            " Choose one before the first start",
+        )
     else:
-        imported.note("topics", "there is nothing to copy: kaf-relay has its topics on the command line, or none")
+        imported.note(
+            "topics",
+            "there is nothing to copy: kaf-relay has its topics on the command line, or none",
+        )
 
 
 def format_toml(imported: ImportedSettings) -> str:
@@ -103,7 +149,9 @@ def format_toml(imported: ImportedSettings) -> str:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """The table of a dotted name, and the key in it: names of options and topics may have dots too."""
+    """The table of a dotted name, and the key in it: names of options and topics may have dots
+    too.
+    """
     for table in (*client_options.OPTION_TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")

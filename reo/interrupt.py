@@ -1,8 +1,10 @@
-"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that does not answer. So does `reo … | head`, with 141.
+"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that
+does not answer. So does `reo … | head`, with 141.
 
-Python raises KeyboardInterrupt only when the present call of the main thread has returned, and a call of librdkafka returns
-only after its timeout. The signal itself arrives at once (signal.set_wakeup_fd): the command may end by itself within
-GRACE_S, then a thread ends the process.
+Python raises KeyboardInterrupt only when the present call of the main thread has returned, and a
+call of librdkafka returns only after its timeout. The signal itself arrives at once
+(signal.set_wakeup_fd): the command may end by itself within GRACE_S, then a thread ends the
+process.
 """
 
 from __future__ import annotations
@@ -26,17 +28,22 @@ _is_normal_end = threading.Event()
 
 
 def install_handler(command: str) -> Callable[[], bool]:
-    """Handle SIGINT; returns a function that tells whether it came: KeyboardInterrupt in a client's callback can become another exception."""
+    """Handle SIGINT; returns a function that tells whether it came: KeyboardInterrupt in a client's
+    callback can become another exception.
+    """
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         received.append(number)
         signal.default_int_handler(number, frame)
+
     signal.signal(signal.SIGINT, on_signal)
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    threading.Thread(target=_exit_after_signal, args=(read_end, command), name="interrupt", daemon=True).start()
+    threading.Thread(
+        target=_exit_after_signal, args=(read_end, command), name="interrupt", daemon=True
+    ).start()
     return lambda: bool(received)
 
 
@@ -56,7 +63,9 @@ def report_interrupt(command: str = "") -> int:
 
 
 def is_output_closed() -> bool:
-    """Whether standard output is a pipe that nobody reads from: a broken pipe may be another one."""
+    """Whether standard output is a pipe that nobody reads from: a broken pipe may be another
+    one.
+    """
     poll = select.poll()
     poll.register(sys.stdout.fileno(), select.POLLOUT)
     return any(event & select.POLLERR for _, event in poll.poll(0))

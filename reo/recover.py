@@ -1,18 +1,24 @@
-"""`reo recover`: finds the frontier from the data when the group's commit is lost, was reset, or is pending for ever.
+"""`reo recover`: finds the frontier from the data when the group's commit is lost, was reset, or is
+pending for ever.
 
-It recovers each route that is one to one; for the others the data does not tell the frontier (`reo.compare.comparable`). Without
-`--apply` it only reads. Per partition it prints what the group has, how far the copy is by the data (`reo.compare.alignment`), and
-what would be committed. With `--apply` it commits that, for all partitions of a route in one request, or for none when a
+It recovers each route that is one to one; for the others the data does not tell the frontier
+(`reo.compare.comparable`). Without `--apply` it only reads. Per partition it prints what the group
+has, how far the copy is by the data (`reo.compare.alignment`), and what would be committed. With
+`--apply` it commits that, for all partitions of a route in one request, or for none when a
 partition of any route is refused:
 
-1. check that the group has no members (`ServiceRuns`) and no pending offsets (`HangingTransaction`);
-2. check that the destination has no open transaction, and that its end is the same before and after reading: nobody writes to it;
-3. commit the frontiers as first frontiers are committed: no link, position at the end of the intermediate topic, a raised epoch;
+1. check that the group has no members (`ServiceRuns`) and no pending offsets
+   (`HangingTransaction`);
+2. check that the destination has no open transaction, and that its end is the same before and after
+   reading: nobody writes to it;
+3. commit the frontiers as first frontiers are committed: no link, position at the end of the
+   intermediate topic, a raised epoch;
 4. read them again.
 
-The admin client commits, without a transaction: the request carries metadata, and the broker refuses it while the group has
-members. Stage one alone is not a member. A run that it plans before it sees the new frontier must not be accepted, so the
-epoch is an hour ahead of the clock (`common.run_epochs`). A frontier that the data confirms is not changed.
+The admin client commits, without a transaction: the request carries metadata, and the broker
+refuses it while the group has members. Stage one alone is not a member. A run that it plans before
+it sees the new frontier must not be accepted, so the epoch is an hour ahead of the clock
+(`common.run_epochs`). A frontier that the data confirms is not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +28,15 @@ from collections.abc import Mapping
 
 from common import frontier as frontiers
 from common import run_epochs, runtime, source_candidates
-from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
+from common.errors import (
+    CopyDiffers,
+    FrontierLost,
+    HangingTransaction,
+    ReoError,
+    ServiceRuns,
+    StageFailed,
+    TopicMissing,
+)
 from common.frontier import Frontier, LastRecord, RuleState
 from common.kafka import permissions, positions, topics
 from common.kafka.clients import admin, reader
@@ -50,13 +64,25 @@ class Recovery:
         self.identity = ""
         """The identity of the source in the frontiers."""
         clusters = (self.settings.source_cluster, self.settings.destination_cluster)
-        self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in clusters)
-        self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in clusters)
+        self.source_admin, self.destination_admin = (
+            admin(cluster, self.settings) for cluster in clusters
+        )
+        self.source_reader, self.destination_reader = (
+            reader(cluster, self.settings) for cluster in clusters
+        )
         self.group = Group(self.settings, self.destination_admin)
         name = route.destination_topic
-        destination_topics = topics.look_up(self.settings.destination_cluster, self.destination_admin, [name], self.settings.connect_timeout_s)
+        destination_topics = topics.look_up(
+            self.settings.destination_cluster,
+            self.destination_admin,
+            [name],
+            self.settings.connect_timeout_s,
+        )
         if name not in destination_topics:
-            raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, so there is nothing to recover. Start the service")
+            raise TopicMissing(
+                f"the destination topic {name} does not exist: nothing was copied, so there is"
+                " nothing to recover. Start the service"
+            )
         self.destination = destination_topics[name]
         self.common_partitions = range(min(self.source.partitions, self.destination.partitions))
 
@@ -64,62 +90,122 @@ class Recovery:
         """Fill `partitions`; changes nothing on the clusters."""
         commits = self._load_commits()
         ends = self._destination_ends()
-        is_compacted = (topics.is_compacted(self.source_admin, self.settings.source_cluster, self.source.name)
-                        or topics.is_compacted(self.destination_admin, self.settings.destination_cluster, self.destination.name))
-        self.partitions = [_decode_commit(partition, commits.get(partition)) for partition in self.common_partitions]
-        source_partitions = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common_partitions))
+        is_compacted = topics.is_compacted(
+            self.source_admin, self.settings.source_cluster, self.source.name
+        ) or topics.is_compacted(
+            self.destination_admin, self.settings.destination_cluster, self.destination.name
+        )
+        self.partitions = [
+            _decode_commit(partition, commits.get(partition))
+            for partition in self.common_partitions
+        ]
+        source_partitions = max(
+            (row.frontier.source_partitions for row in self.partitions if row.frontier),
+            default=len(self.common_partitions),
+        )
         self.identity = self._find_identity()
         for row in self.partitions:
             try:
-                end, last_copied = ends[row.partition], alignment.find_last_copied(self._alignment_input(row.partition, source_partitions))
+                end, last_copied = (
+                    ends[row.partition],
+                    alignment.find_last_copied(
+                        self._alignment_input(row.partition, source_partitions)
+                    ),
+                )
                 row.last_copied = last_copied
-                row.source_offset = (self._frontier_of_copied(row, last_copied) if last_copied
-                                     else self._frontier_of_empty(row, end, source_partitions))
+                row.source_offset = (
+                    self._frontier_of_copied(row, last_copied)
+                    if last_copied
+                    else self._frontier_of_empty(row, end, source_partitions)
+                )
                 if not self._is_confirmed(row, end):
                     known = last_copied.destination_offset if last_copied else end - 1
-                    row.new_frontier = Frontier(RuleState(row.source_offset, 0, None), self.identity, source_partitions, self.destination.topic_id,
-                                                known, 0, self._read_last_record(row))
+                    row.new_frontier = Frontier(
+                        RuleState(row.source_offset, 0, None),
+                        self.identity,
+                        source_partitions,
+                        self.destination.topic_id,
+                        known,
+                        0,
+                        self._read_last_record(row),
+                    )
             except (CopyDiffers, FrontierLost) as refusal:
-                why = " (a topic with cleanup.policy=compact lost records from its middle: its data cannot tell)" if is_compacted else ""
+                why = (
+                    " (a topic with cleanup.policy=compact lost records from its middle: its data"
+                    " cannot tell)"
+                    if is_compacted
+                    else ""
+                )
                 row.refusal = type(refusal)(f"{refusal}{why}")
         if self._destination_ends() != ends:
-            raise ServiceRuns(f"{self.destination.name} grew while it was read: a producer writes to it. Stop the service, or the other producer, "
-                              "and run `reo recover` again")
+            raise ServiceRuns(
+                f"{self.destination.name} grew while it was read: a producer writes to it. Stop the"
+                " service, or the other producer, and run `reo recover` again"
+            )
 
     def apply(self) -> None:
         """Commit the frontiers that `read_data` found."""
-        rows = {self.route.intermediate(row.partition): row for row in self.partitions if row.new_frontier}
+        rows = {
+            self.route.intermediate(row.partition): row
+            for row in self.partitions
+            if row.new_frontier
+        }
         topics.prepare(self.settings)
-        begins, ends = (ask(self.destination_admin, rows) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
-        newest = positions.read_last_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
+        begins, ends = (
+            ask(self.destination_admin, rows)
+            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+        )
+        newest = positions.read_last_origins(
+            self.destination_reader, {place: (begins[place], ends[place]) for place in rows}
+        )
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
-        epoch = run_epochs.raised(int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
+        epoch = run_epochs.raised(
+            int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())]
+        )
         for row in rows.values():
             assert row.new_frontier is not None
             row.new_frontier = raise_epoch(row.new_frontier, epoch)
-        commits = {place: Commit(ends[place], row.new_frontier.encode()) for place, row in rows.items() if row.new_frontier}
+        commits = {
+            place: Commit(ends[place], row.new_frontier.encode())
+            for place, row in rows.items()
+            if row.new_frontier
+        }
         self.group.commit(commits)
         if self.group.commits(commits) != commits:
-            raise StageFailed(f"group {self.group.name} does not have the offsets that were committed: another client commits with it. "
-                              "Run `reo recover` again")
+            raise StageFailed(
+                f"group {self.group.name} does not have the offsets that were committed: another"
+                " client commits with it. Run `reo recover` again"
+            )
         self.applied = True
 
     def _load_commits(self) -> Mapping[int, Commit]:
         """The group's commits, by partition."""
-        return {place.partition: commit for place, commit in self.group.commits(map(self.route.intermediate, self.common_partitions)).items()}
+        return {
+            place.partition: commit
+            for place, commit in self.group.commits(
+                map(self.route.intermediate, self.common_partitions)
+            ).items()
+        }
 
     def _destination_ends(self) -> Mapping[int, int]:
-        """The end offsets of the partitions; HangingTransaction while a transaction there is open: its records could still become visible."""
+        """The end offsets of the partitions; HangingTransaction while a transaction there is open:
+        its records could still become visible.
+        """
         places = list(map(self.route.destination, self.common_partitions))
         ends = positions.list_end_offsets(self.destination_admin, places)
         stable = positions.list_end_offsets(self.destination_admin, places, committed_only=True)
         for place in places:
             if stable[place] < ends[place]:
-                raise HangingTransaction(f"a transaction on {place} is open from offset {stable[place]} on. {self.group.describe_abort(place)}")
+                raise HangingTransaction(
+                    f"a transaction on {place} is open from offset {stable[place]} on."
+                    f" {self.group.describe_abort(place)}"
+                )
         return {place.partition: end for place, end in ends.items()}
 
     def _alignment_input(self, partition: int, source_partitions: int) -> AlignmentInput:
-        """Each reader begins at the same offset: when retention deletes it meanwhile, that is an error, and not another alignment."""
+        """Each reader begins at the same offset: when retention deletes it meanwhile, that is an
+        error, and not another alignment.
+        """
         source, destination = self.route.source(partition), self.route.destination(partition)
         source_begin = positions.list_beginning_offsets(self.source_admin, [source])
         destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
@@ -127,29 +213,57 @@ class Recovery:
             str(destination),
             lambda: positions.read_visible(self.source_reader, source_begin),
             lambda: positions.read_visible(self.destination_reader, destination_begin),
-            source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= source_partitions),
-            destination_settings.get_zero_timestamp_ms(self.settings) or 0)
+            source_begin[source] == 0,
+            destination_begin[destination] == 0,
+            self.settings.start.from_beginning(partition, added=partition >= source_partitions),
+            destination_settings.get_zero_timestamp_ms(self.settings) or 0,
+        )
 
     def _frontier_of_empty(self, row: RecoveredPartition, end: int, source_partitions: int) -> int:
-        """The frontier of a partition without a copied record: the group's, or the offset before which the copy begins."""
-        if row.frontier and self._is_of_this_copy(row.frontier) and row.frontier.sent == 0 and row.frontier.destination_known < end:
+        """The frontier of a partition without a copied record: the group's, or the offset before
+        which the copy begins.
+        """
+        if (
+            row.frontier
+            and self._is_of_this_copy(row.frontier)
+            and row.frontier.sent == 0
+            and row.frontier.destination_known < end
+        ):
             return row.frontier.rule.frontier
         added = row.partition >= source_partitions
         if self.settings.start.kind == "latest" and not added:
-            raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
-                               "a record that was written since would be lost. Run `reo recover` with source.start set to a timestamp before the copy began, "
-                               "or to earliest")
-        return find_first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
+            raise FrontierLost(
+                f"{self.destination.name}-{row.partition} is empty, and source.start=latest does"
+                " not tell where the copy began: a record that was written since would be lost."
+                " Run `reo recover` with source.start set to a timestamp before the copy began, or"
+                " to earliest"
+            )
+        return (
+            find_first_source_offset(
+                self.settings, self.source_admin, self.route.source(row.partition), added
+            )
+            - 1
+        )
 
-    def _frontier_of_copied(self, row: RecoveredPartition, last_copied: alignment.LastCopied) -> int:
-        """The last copied record's offset, or a later one up to which the group's frontier says that no record follows."""
+    def _frontier_of_copied(
+        self, row: RecoveredPartition, last_copied: alignment.LastCopied
+    ) -> int:
+        """The last copied record's offset, or a later one up to which the group's frontier says
+        that no record follows.
+        """
         frontier = row.frontier if row.frontier and self._is_of_this_copy(row.frontier) else None
-        if frontier and frontier.last_record and frontier.last_record.source_offset == last_copied.source_offset:
+        if (
+            frontier
+            and frontier.last_record
+            and frontier.last_record.source_offset == last_copied.source_offset
+        ):
             return max(frontier.rule.frontier, last_copied.source_offset)
         return last_copied.source_offset
 
     def _read_last_record(self, row: RecoveredPartition) -> LastRecord | None:
-        """The source's record at the new frontier; None when nothing was copied, or the source has deleted it."""
+        """The source's record at the new frontier; None when nothing was copied, or the source has
+        deleted it.
+        """
         if row.last_copied is None:
             return None
         place, offset = self.route.source(row.partition), row.last_copied.source_offset
@@ -159,17 +273,28 @@ class Recovery:
         return LastRecord(record.offset(), message_checksum(record))
 
     def _find_identity(self) -> str:
-        of_this_topic = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)
+        of_this_topic = (
+            row.frontier
+            for row in self.partitions
+            if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id
+        )
         return source_candidates.find_copied_identity(self.settings, self.source, of_this_topic)
 
     def _is_of_this_copy(self, frontier: Frontier) -> bool:
-        return (frontier.source_identity, frontier.destination_topic_id) == (self.identity, self.destination.topic_id)
+        return (frontier.source_identity, frontier.destination_topic_id) == (
+            self.identity,
+            self.destination.topic_id,
+        )
 
     def _is_confirmed(self, row: RecoveredPartition, end: int) -> bool:
         """Whether the data confirms the group's frontier."""
         frontier = row.frontier
-        return (frontier is not None and self._is_of_this_copy(frontier) and frontier.rule.frontier == row.source_offset
-                and frontier.destination_known < end)
+        return (
+            frontier is not None
+            and self._is_of_this_copy(frontier)
+            and frontier.rule.frontier == row.source_offset
+            and frontier.destination_known < end
+        )
 
 
 def _decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
@@ -185,12 +310,20 @@ def _decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        destination_settings.refuse_command(settings, "reo recover", "the frontiers are in the database, and the group's commits are copies of them: "
-                      "when these were lost or reset, stop the service, delete the group, and start again")
+        destination_settings.refuse_command(
+            settings,
+            "reo recover",
+            "the frontiers are in the database, and the group's commits are copies of them: "
+            "when these were lost or reset, stop the service, delete the group, and start again",
+        )
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "recover --apply" if apply else "recover")
         sources, not_comparable = select_comparable(
-            settings, topics.describe_sources(settings, admin(settings.source_cluster, settings), settings.connect_timeout_s))
+            settings,
+            topics.describe_sources(
+                settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
+            ),
+        )
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
             Group(settings, admin(settings.destination_cluster, settings)).check_stopped()
@@ -204,7 +337,11 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         print(f"reo recover: {error}", file=sys.stderr)
         return error.exit_code
     for recovery in routes:
-        print((recovery_report.as_json if as_json else recovery_report.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
+        print(
+            (recovery_report.as_json if as_json else recovery_report.as_text)(
+                settings.application, recovery.route, recovery.partitions, recovery.applied
+            )
+        )
     refusals = [*refused, *not_comparable]
     for refusal in refusals:
         print(f"reo recover: {refusal}", file=sys.stderr)

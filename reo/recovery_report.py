@@ -1,6 +1,7 @@
 """The report of `reo recover`: a table for people, JSON for programs.
 
-Both have three parts per partition: what the group has now, how far the copy is by the data, and what is, or would be, committed.
+Both have three parts per partition: what the group has now, how far the copy is by the data, and
+what is, or would be, committed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class RecoveredPartition:
         if self.commit is None:
             return "no offset"
         if self.frontier is None:
-            return f"offset {self.commit.intermediate_offset} without a frontier ({self.unreadable})"
+            return (
+                f"offset {self.commit.intermediate_offset} without a frontier ({self.unreadable})"
+            )
         return f"source offset {self.frontier.rule.frontier}, epoch {self.frontier.rule.epoch}"
 
     def describe_data(self) -> str:
@@ -50,42 +53,100 @@ class RecoveredPartition:
             return f"refused ({type(self.refusal).__name__})"
         if self.last_copied is None:
             return f"nothing copied, frontier {self.source_offset}"
-        return f"source offset {self.last_copied.source_offset} ({self.last_copied.compared} of {self.last_copied.records} records compared)"
+        return (
+            f"source offset {self.last_copied.source_offset} ({self.last_copied.compared} of"
+            f" {self.last_copied.records} records compared)"
+        )
 
     def describe_commit(self) -> str:
         """For people."""
         if self.new_frontier is None:
             return "nothing"
-        epoch = f", epoch {self.new_frontier.rule.epoch}" if self.new_frontier.rule.epoch else ", a raised epoch"
+        epoch = (
+            f", epoch {self.new_frontier.rule.epoch}"
+            if self.new_frontier.rule.epoch
+            else ", a raised epoch"
+        )
         return f"source offset {self.new_frontier.rule.frontier}{epoch}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         group = self.commit and {
-            "intermediate_offset": self.commit.intermediate_offset, "unreadable": self.unreadable or None,
-            "source_offset": self.frontier and self.frontier.rule.frontier, "epoch": self.frontier and self.frontier.rule.epoch}
-        data = None if self.refusal else {
-            "source_offset": self.source_offset, "destination_offset": self.last_copied and self.last_copied.destination_offset,
-            "records": self.last_copied.records if self.last_copied else 0, "compared": self.last_copied.compared if self.last_copied else 0}
-        return {"partition": self.partition, "group": group, "data": data, "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
-                "refused": error_to_dict(self.refusal)}
+            "intermediate_offset": self.commit.intermediate_offset,
+            "unreadable": self.unreadable or None,
+            "source_offset": self.frontier and self.frontier.rule.frontier,
+            "epoch": self.frontier and self.frontier.rule.epoch,
+        }
+        data = (
+            None
+            if self.refusal
+            else {
+                "source_offset": self.source_offset,
+                "destination_offset": self.last_copied and self.last_copied.destination_offset,
+                "records": self.last_copied.records if self.last_copied else 0,
+                "compared": self.last_copied.compared if self.last_copied else 0,
+            }
+        )
+        return {
+            "partition": self.partition,
+            "group": group,
+            "data": data,
+            "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
+            "refused": error_to_dict(self.refusal),
+        }
 
 
-def as_json(group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool) -> str:
+def as_json(
+    group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool
+) -> str:
     """One object."""
-    return orjson.dumps({
-        "group": group, "intermediate_topic": route.intermediate_topic, "source_topic": route.source_topic,
-        "destination_topic": route.destination_topic, "applied": applied, "partitions": [row.to_dict() for row in partitions]}).decode()
+    return orjson.dumps(
+        {
+            "group": group,
+            "intermediate_topic": route.intermediate_topic,
+            "source_topic": route.source_topic,
+            "destination_topic": route.destination_topic,
+            "applied": applied,
+            "partitions": [row.to_dict() for row in partitions],
+        }
+    ).decode()
 
 
-def as_text(group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool) -> str:
+def as_text(
+    group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool
+) -> str:
     """A table, and what to do next."""
-    rows = [("partition", "the group says", "the data says", "committed" if applied else "to be committed"),
-            *((str(row.partition), row.describe_group(), row.describe_data(), row.describe_commit()) for row in partitions)]
+    rows = [
+        (
+            "partition",
+            "the group says",
+            "the data says",
+            "committed" if applied else "to be committed",
+        ),
+        *(
+            (str(row.partition), row.describe_group(), row.describe_data(), row.describe_commit())
+            for row in partitions
+        ),
+    ]
     if any(row.refusal for row in partitions):
         conclusion = "nothing was committed: a partition was refused"
     elif not any(row.new_frontier for row in partitions):
         conclusion = "the data confirms the group's frontiers: there is nothing to recover"
     else:
-        conclusion = "committed; start the service" if applied else "nothing was changed; stop the service and run it again with --apply to commit this"
-    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *align_columns(rows), conclusion])
+        conclusion = (
+            "committed; start the service"
+            if applied
+            else (
+                "nothing was changed; stop the service and run it again with --apply to commit this"
+            )
+        )
+    return "\n".join(
+        [
+            (
+                f"group {group} on {route.intermediate_topic}: {route.source_topic} →"
+                f" {route.destination_topic}"
+            ),
+            *align_columns(rows),
+            conclusion,
+        ]
+    )

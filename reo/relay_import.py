@@ -1,11 +1,11 @@
 """`reo config import`: converts kaf-relay's TOML to a settings file of reo.
 
-Each line that knows a key removes it from the tree, and the keys that are left at the end are reported as unknown. So no key
-is dropped silently: it becomes a setting, or a note says why not. Passwords become settings only on request, because what is
-printed ends up in logs.
+Each line that knows a key removes it from the tree, and the keys that are left at the end are
+reported as unknown. So no key is dropped silently: it becomes a setting, or a note says why not.
+Passwords become settings only on request, because what is printed ends up in logs.
 
-Its source: config.sample.toml, init.go and pkg/relay/config.go. Durations are Go's. Several files are merged in order: tables
-key by key, lists as a whole, as koanf does.
+Its source: config.sample.toml, init.go and pkg/relay/config.go. Durations are Go's. Several files
+are merged in order: tables key by key, lists as a whole, as koanf does.
 """
 
 from __future__ import annotations
@@ -48,13 +48,19 @@ def merge_tables(trees: list[Tree]) -> Tree:
     merged: Tree = {}
     for tree in trees:
         for key, value in tree.items():
-            merged[key] = merge_tables([merged[key], value]) if isinstance(value, dict) and isinstance(merged.get(key), dict) else value
+            merged[key] = (
+                merge_tables([merged[key], value])
+                if isinstance(value, dict) and isinstance(merged.get(key), dict)
+                else value
+            )
     return merged
 
 
 @dataclass
 class ImportedSettings:
-    """The result: dotted settings with their values, topic rules, and a note for each key that is dropped or changed."""
+    """The result: dotted settings with their values, topic rules, and a note for each key that is
+    dropped or changed.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
@@ -105,13 +111,18 @@ class Table:
 
 
 def import_settings(tree: Tree, with_secrets: bool = False, mode: str = "") -> ImportedSettings:
-    """The settings for what kaf-relay does with this configuration and this `--mode`; without one: `failover` where there are several sources."""
+    """The settings for what kaf-relay does with this configuration and this `--mode`; without one:
+    `failover` where there are several sources.
+    """
     into = ImportedSettings()
     top = Table(into, "", tree)
     _app(Table(into, "app", top.take("app")))
     into.topics = dict(_topics(into, top.take("topics")))
     sources = top.take("sources") or []
-    tables = [Table(into, f"sources[{number}]", source) for number, source in enumerate(sources if isinstance(sources, list) else [sources])]
+    tables = [
+        Table(into, f"sources[{number}]", source)
+        for number, source in enumerate(sources if isinstance(sources, list) else [sources])
+    ]
     failover = mode == "failover" or (not mode and len(tables) > 1)
     if failover:
         _candidates(into, tables, with_secrets, is_guessed=not mode)
@@ -136,7 +147,9 @@ def _app(app: Table) -> None:
     if address is not None:
         host, colon, port = str(address).rpartition(":")
         if colon and port.isdecimal():
-            app.into.values |= {"metrics.port": int(port)} | ({"metrics.address": host.strip("[]")} if host else {})
+            app.into.values |= {"metrics.port": int(port)} | (
+                {"metrics.address": host.strip("[]")} if host else {}
+            )
         else:
             app.note("metrics_server_addr", f"host:port or :port is expected, not {address!r}")
     app.end()
@@ -148,7 +161,10 @@ def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]
         for source, target in (table or {}).items() if isinstance(table, Mapping | None) else ():
             name, colon, partition = str(target).partition(":")
             if not isinstance(target, str) or not name or (colon and not partition.isdecimal()):
-                into.note(f"topics.{source}", f"destination or destination:partition is expected, not {target!r}")
+                into.note(
+                    f"topics.{source}",
+                    f"destination or destination:partition is expected, not {target!r}",
+                )
             else:
                 yield source, target
 
@@ -156,10 +172,22 @@ def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]
 def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
     """TLS and SASL settings of a cluster."""
     auth, tls = bool(table.take("enable_auth")), bool(table.take("enable_tls"))
-    names = {"sasl_mechanism": "sasl_mechanism", "username": "sasl_username", "password": "sasl_password"}
-    files = {"client_key_path": "ssl_key_file", "client_cert_path": "ssl_certificate_file", "ca_cert_path": "ssl_ca_file"}
+    names = {
+        "sasl_mechanism": "sasl_mechanism",
+        "username": "sasl_username",
+        "password": "sasl_password",
+    }
+    files = {
+        "client_key_path": "ssl_key_file",
+        "client_cert_path": "ssl_certificate_file",
+        "ca_cert_path": "ssl_ca_file",
+    }
     variable = BY_NAME[f"{side}.sasl_password"].environment[0]
-    access = {f"{side}.security_protocol": ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")}
+    access = {
+        f"{side}.security_protocol": (
+            ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")
+        )
+    }
     for is_used, switch, keys in ((auth, "enable_auth", names), (tls, "enable_tls", files)):
         for key, setting in keys.items():
             value = table.take(key)
@@ -168,8 +196,11 @@ def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
             if not is_used:
                 table.note(key, f"{switch} is not set, so kaf-relay does not use it either")
             elif key == "password" and not secret:
-                table.note(key, f"secrets are not printed: set {variable}, or name a file in {variable}_FILE; "
-                                "or import with --with-secrets")
+                table.note(
+                    key,
+                    f"secrets are not printed: set {variable}, or name a file in {variable}_FILE; "
+                    "or import with --with-secrets",
+                )
             elif key == "sasl_mechanism" and value not in MECHANISMS:
                 table.note(key, f"one of {', '.join(MECHANISMS)} is expected, not {value!r}")
             else:
@@ -182,21 +213,34 @@ def _servers(table: Table) -> str:
     return ",".join(map(str, servers if isinstance(servers, list) else [servers]))
 
 
-def _candidates(into: ImportedSettings, sources: list[Table], secret: bool, is_guessed: bool) -> None:
-    """All sources, each with its own settings and nothing in common: what one does not have it must not take over from the first."""
+def _candidates(
+    into: ImportedSettings, sources: list[Table], secret: bool, is_guessed: bool
+) -> None:
+    """All sources, each with its own settings and nothing in common: what one does not have it must
+    not take over from the first.
+    """
     if is_guessed:
-        into.note("sources", "kaf-relay copies from any of them with --mode failover, and from the first alone with --mode single: for that, import with "
-                             "--mode single")
+        into.note(
+            "sources",
+            "kaf-relay copies from any of them with --mode failover, and from the first alone with"
+            " --mode single: for that, import with --mode single",
+        )
     addresses = []
     for number, source in enumerate(sources, 1):
         if number > CANDIDATES_MAX:
-            into.note(source.path, f"not imported: at most {CANDIDATES_MAX} candidates have settings of their own")
+            into.note(
+                source.path,
+                f"not imported: at most {CANDIDATES_MAX} candidates have settings of their own",
+            )
             continue
         addresses.append(_source(source, f"source.{number}", secret))
         failovers = source.take("max_failovers")
         if failovers is not None and number == 1:
             into.values["source.max_failovers"] = failovers
-            source.note("max_failovers", f"{failovers}: counted for all candidates together, until the service ends")
+            source.note(
+                "max_failovers",
+                f"{failovers}: counted for all candidates together, until the service ends",
+            )
         elif failovers is not None:
             source.note("max_failovers", "the first candidate's counts, for all together")
         source.end()
@@ -220,17 +264,32 @@ def _source(source: Table, side: str, secret: bool) -> str:
 def _pool(pool: Table, failover: bool) -> None:
     pool.put("initial_offset", "source.start", lambda offset: OFFSETS[offset])
     if pool.take("backoff_enable") is False:
-        pool.drop("backoff_min backoff_max", "backoff_enable is not set, so kaf-relay does not use it either")
+        pool.drop(
+            "backoff_min backoff_max",
+            "backoff_enable is not set, so kaf-relay does not use it either",
+        )
     if failover:
         for key in ("healthcheck_interval", "request_timeout", "backoff_min", "backoff_max"):
-            pool.put(key, f"source.{key}_ms", partial(_duration_in_range, BY_NAME[f"source.{key}_ms"]))
+            pool.put(
+                key, f"source.{key}_ms", partial(_duration_in_range, BY_NAME[f"source.{key}_ms"])
+            )
         for key in ("offset_lag_threshold", "randomize_initial", "max_failovers"):
             pool.put(key, f"source.{key}")
-    pool.drop("healthcheck_interval offset_lag_threshold randomize_initial max_failovers", "used only with --mode failover")
-    pool.drop("request_timeout backoff_min backoff_max", "Kafka's own client retries when the source does not answer, and then a new run starts")
+    pool.drop(
+        "healthcheck_interval offset_lag_threshold randomize_initial max_failovers",
+        "used only with --mode failover",
+    )
+    pool.drop(
+        "request_timeout backoff_min backoff_max",
+        "Kafka's own client retries when the source does not answer, and then a new run starts",
+    )
     retries = pool.take("max_retries")
     if retries not in (None, -1):
-        pool.note("max_retries", f"{retries}: reo retries without limit once it runs; connect_timeout_s limits the start")
+        pool.note(
+            "max_retries",
+            f"{retries}: reo retries without limit once it runs; connect_timeout_s limits the"
+            " start",
+        )
     pool.end()
 
 
@@ -238,27 +297,53 @@ def _target(target: Table, secret: bool) -> None:
     into = target.into
     into.values["destination.bootstrap_servers"] = _servers(target)
     into.values |= _access(target, "destination", secret)
-    target.put("flush_frequency", "producer.linger_ms", lambda duration: min(1000, parse_duration_ms(duration)))
+    target.put(
+        "flush_frequency",
+        "producer.linger_ms",
+        lambda duration: min(1000, parse_duration_ms(duration)),
+    )
     target.put("compression", "producer.compression_type", str)
     if target.take("enable_idempotency") is False:
-        target.note("enable_idempotency", "false: producers are always idempotent, because exactly once needs it")
+        target.note(
+            "enable_idempotency",
+            "false: producers are always idempotent, because exactly once needs it",
+        )
     acks = target.take("commit_ack_type")
     if acks not in (None, "cluster", "default"):
-        target.note("commit_ack_type", f"{acks!r}: always cluster (acks=all); with less, an acknowledged record can be lost")
+        target.note(
+            "commit_ack_type",
+            f"{acks!r}: always cluster (acks=all); with less, an acknowledged record can be lost",
+        )
     retries = target.take("max_retries")
     if retries not in (None, -1):
         target.note("max_retries", f"{retries}: reo retries without limit once it runs")
     if target.take("enable_log"):
         target.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
     target.drop("name", "only a label")
-    target.drop("max_wait_time max_failovers", "nothing is consumed from the target, and there is one")
+    target.drop(
+        "max_wait_time max_failovers", "nothing is consumed from the target, and there is one"
+    )
     target.drop("max_message_bytes", "the topics' max.message.bytes decide")
-    target.drop("batch_size flush_batch_size buffer_size", "the clients decide batches and buffers; see deduplicator.transaction_records and the raw options")
-    target.drop("session_timeout request_timeout backoff_enable backoff_min backoff_max", "Kafka's own client retries within producer.delivery_timeout_ms")
+    target.drop(
+        "batch_size flush_batch_size buffer_size",
+        "the clients decide batches and buffers; see deduplicator.transaction_records and the raw"
+        " options",
+    )
+    target.drop(
+        "session_timeout request_timeout backoff_enable backoff_min backoff_max",
+        "Kafka's own client retries within producer.delivery_timeout_ms",
+    )
     target.end()
 
 
 def _filters(into: ImportedSettings, filters: object) -> None:
     for name, content in filters.items() if isinstance(filters, Mapping) else ():
         enabled = isinstance(content, Mapping) and content.get("enabled")
-        into.note(f"filters.{name}", "a plug-in in Go cannot be loaded: write its condition as a filter of reo" if enabled else "is not enabled")
+        into.note(
+            f"filters.{name}",
+            (
+                "a plug-in in Go cannot be loaded: write its condition as a filter of reo"
+                if enabled
+                else "is not enabled"
+            ),
+        )

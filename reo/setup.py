@@ -1,5 +1,5 @@
-"""`reo setup`: prepares once what an installed reo needs besides its Python packages: it finds Java,
-fetches the jars, and archives Spark's classes.
+"""`reo setup`: prepares once what an installed reo needs besides its Python packages: it finds
+Java, fetches the jars, and archives Spark's classes.
 
 It can be repeated at any time, and changes nothing that is already correct. `make setup` of a
 checkout and the build of the image call it too.
@@ -52,10 +52,14 @@ def find_java() -> str:
     version = next(iter(re.findall(r"^java\.base@(.*)$", modules, re.MULTILINE)), "")
     if version.split(".")[0] not in JAVA_VERSIONS or JAVA_MODULE not in modules:
         missing_module = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
-        description = f"the java on PATH is {version}{missing_module}" if version else "there is no java on PATH"
+        description = (
+            f"the java on PATH is {version}{missing_module}"
+            if version
+            else "there is no java on PATH"
+        )
         raise SettingsInvalid(
-            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {description}: install the package "
-            "openjdk-17-jre-headless, or put another one on PATH"
+            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {description}: install the"
+            " package openjdk-17-jre-headless, or put another one on PATH"
         )
     return version
 

@@ -1,11 +1,14 @@
-"""`reo verify`: is the copy complete and exact? Both topics are read in step, per partition, and compared record by record.
+"""`reo verify`: is the copy complete and exact? Both topics are read in step, per partition, and
+compared record by record.
 
-It does not use frontiers or epochs: it reads what any `read_committed` consumer reads, so its verdict does not depend on the
-service. Memory is bounded by the clients' fetch queues. The copy is compared with what the source has now: while the copy is
-still running, it is reported as incomplete, with the number of missing records. With `--resume` a comparison goes on where an
-earlier one ended. Where retention has deleted the first records of one side, it begins with the first ones that both sides
-have (`reo.compare.common_start`). Where compaction has removed records, the newest of each key are compared (`reo.compare.compacted`). The
-verdict is about what was compared, and lists what was not (`reo.compare.not_compared`).
+It does not use frontiers or epochs: it reads what any `read_committed` consumer reads, so its
+verdict does not depend on the service. Memory is bounded by the clients' fetch queues. The copy is
+compared with what the source has now: while the copy is still running, it is reported as
+incomplete, with the number of missing records. With `--resume` a comparison goes on where an
+earlier one ended. Where retention has deleted the first records of one side, it begins with the
+first ones that both sides have (`reo.compare.common_start`). Where compaction has removed records,
+the newest of each key are compared (`reo.compare.compacted`). The verdict is about what was
+compared, and lists what was not (`reo.compare.not_compared`).
 """
 
 from __future__ import annotations
@@ -44,8 +47,13 @@ class Verification:
         self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
         timeout_s = settings.connect_timeout_s
-        source_admin, destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
-        sources, self.not_comparable = select_comparable(settings, topics.describe_sources(settings, source_admin, timeout_s))
+        source_admin, destination_admin = (
+            admin(settings.source_cluster, settings),
+            admin(settings.destination_cluster, settings),
+        )
+        sources, self.not_comparable = select_comparable(
+            settings, topics.describe_sources(settings, source_admin, timeout_s)
+        )
         copies, partitions = _look_up_copies(settings, sources)
         self.not_compared = list(not_compared.list_of_topics(sources, partitions))
         """What no comparison of partitions covers."""
@@ -59,20 +67,45 @@ class Verification:
             is_compacted = topics.is_compacted(source_admin, settings.source_cluster, source.name)
             if copy is not None:
                 resume_file.check_topics(source, copy)
-                is_compacted = is_compacted or topics.is_compacted(destination_admin, settings.destination_cluster, copy.name)
-            left, right = ([side(partition) for partition in range(source.partitions)] for side in (route.source, route.destination))
-            source_begins, source_ends = (ask(source_admin, left) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
-            destination_begins = positions.list_beginning_offsets(destination_admin, right) if copy is not None else dict.fromkeys(right, 0)
+                is_compacted = is_compacted or topics.is_compacted(
+                    destination_admin, settings.destination_cluster, copy.name
+                )
+            left, right = (
+                [side(partition) for partition in range(source.partitions)]
+                for side in (route.source, route.destination)
+            )
+            source_begins, source_ends = (
+                ask(source_admin, left)
+                for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+            )
+            destination_begins = (
+                positions.list_beginning_offsets(destination_admin, right)
+                if copy is not None
+                else dict.fromkeys(right, 0)
+            )
             for place, output in zip(left, right, strict=True):
-                comparison = resume_file.start_comparison(place, source_begins[place], destination_begins[output])
+                comparison = resume_file.start_comparison(
+                    place, source_begins[place], destination_begins[output]
+                )
                 self._next_offsets[place] = max(comparison.source_next, source_begins[place])
                 self.total_offsets += source_ends[place] - self._next_offsets[place]
                 begins_later = not settings.start.from_beginning(place.partition, added=False)
-                self.pairs.append(PartitionPair(place, output, comparison, is_compacted, source_begins[place] > 0,
-                                                destination_begins[output] > 0 or begins_later))
+                self.pairs.append(
+                    PartitionPair(
+                        place,
+                        output,
+                        comparison,
+                        is_compacted,
+                        source_begins[place] > 0,
+                        destination_begins[output] > 0 or begins_later,
+                    )
+                )
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
-        """Compare everything; `progress` is called with the number of source offsets read since its last call."""
+        """Compare everything; `progress` is called with the number of source offsets read since its
+        last call.
+        """
+
         def on_progress(result: Comparison) -> None:
             new_offsets = result.source_next - self._next_offsets[result.place]
             if new_offsets > 0:
@@ -82,6 +115,7 @@ class Verification:
             if runtime.monotonic() > self._saved_at + SAVE_INTERVAL_S:
                 self._saved_at = runtime.monotonic()
                 self.resume_file.write()
+
         results = parallel.compare_pairs(self.settings, self.pairs, self.total_offsets, on_progress)
         for result in results:
             self.resume_file.remember(result)
@@ -89,35 +123,62 @@ class Verification:
         return results
 
 
-def _look_up_copies(settings: Settings, sources: Mapping[Route, Topic]) -> tuple[dict[Route, Topic], dict[str, int]]:
-    """The destination topics (none when the copies are tables), and how many partitions each has; TopicMissing when one does not exist or lacks partitions."""
+def _look_up_copies(
+    settings: Settings, sources: Mapping[Route, Topic]
+) -> tuple[dict[Route, Topic], dict[str, int]]:
+    """The destination topics (none when the copies are tables), and how many partitions each has;
+    TopicMissing when one does not exist or lacks partitions.
+    """
     names = {route.destination_topic for route in sources}
     if destination_settings.is_postgresql(settings):
         from reo.compare.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
-    destinations = topics.look_up(settings.destination_cluster, admin(settings.destination_cluster, settings), names, settings.connect_timeout_s)
+    destinations = topics.look_up(
+        settings.destination_cluster,
+        admin(settings.destination_cluster, settings),
+        names,
+        settings.connect_timeout_s,
+    )
     for route, source in sources.items():
-        if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
-            raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
-    return {route: destinations[route.destination_topic] for route in sources}, {name: topic.partitions for name, topic in destinations.items()}
+        if (
+            route.destination_topic not in destinations
+            or destinations[route.destination_topic].partitions < source.partitions
+        ):
+            raise TopicMissing(
+                f"the destination topic {route.destination_topic} does not exist or lacks"
+                " partitions: nothing was copied to it yet"
+            )
+    return {route: destinations[route.destination_topic] for route in sources}, {
+        name: topic.partitions for name, topic in destinations.items()
+    }
 
 
-def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
+def verify(
+    settings: Settings, progress: Callable[[int], None] = lambda _: None
+) -> list[Comparison]:
     """Compare all partitions of the routes that are one to one."""
     return Verification(settings, ResumeFile(None)).run(progress)
 
 
-def command(settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0) -> int:
-    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when something was compared and all of it is equal.
+def command(
+    settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0
+) -> int:
+    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when
+    something was compared and all of it is equal.
 
-    With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a difference.
+    With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a
+    difference.
     """
     console = Console(stderr=True)
     started_at, resume_file = runtime.monotonic(), ResumeFile(resume)
     try:
         if resume or not destination_settings.is_postgresql(settings):
-            destination_settings.refuse_command(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
+            destination_settings.refuse_command(
+                settings,
+                "reo verify --resume" if resume else "reo verify",
+                "a table is read from its beginning",
+            )
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         if wait_s:
@@ -125,8 +186,15 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
             started_at = runtime.monotonic()
         verification = Verification(settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
-        columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        columns = (
+            TextColumn("comparing"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as bar:
             task = bar.add_task("comparing", total=verification.total_offsets)
             results = verification.run(lambda number: bar.advance(task, number))
     except ReoError as error:
@@ -134,11 +202,31 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         return error.exit_code
     except KeyboardInterrupt:
         resume_file.write()
-        print(f"reo verify: interrupted{f'; {resume} notes up to where the partitions are equal' if resume else ''}", file=sys.stderr)
+        print(
+            "reo verify:"
+            f" interrupted{f'; {resume} notes up to where the partitions are equal' if resume else ''}",
+            file=sys.stderr,
+        )
         return 130
-    all_not_compared = [*verification.not_compared, *chain.from_iterable(map(not_compared.list_of_partition, results))]
-    verdict = Verdict(results, verification.not_comparable, all_not_compared, compared_before, runtime.monotonic() - started_at)
-    reasons = [*verification.not_comparable, *([not_compared.nothing_compared_error(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
+    all_not_compared = [
+        *verification.not_compared,
+        *chain.from_iterable(map(not_compared.list_of_partition, results)),
+    ]
+    verdict = Verdict(
+        results,
+        verification.not_comparable,
+        all_not_compared,
+        compared_before,
+        runtime.monotonic() - started_at,
+    )
+    reasons = [
+        *verification.not_comparable,
+        *(
+            [not_compared.nothing_compared_error(bool(results))]
+            if verdict.exit_code == NothingCompared.exit_code
+            else []
+        ),
+    ]
     for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)
     print(verdict.as_json() if as_json else verdict)
@@ -173,18 +261,52 @@ class Verdict(NamedTuple):
     def __str__(self) -> str:
         """For people."""
         differing = sum(bool(result.difference) for result in self.results)
-        verdict = (f"{differing} of {len(self.results)} partitions differ" if differing else "nothing is proved" if not self.records
-                   else "exact in what was compared" if self.not_compared else "exact")
-        before = f" ({self.compared_before} more were compared before)" if self.compared_before else ""
-        left_out = f"; {len(self.not_comparable)} routes cannot be compared" if self.not_comparable else ""
-        listed = ["not compared:", *(f"    {part}" for part in self.not_compared)] if self.not_compared else []
-        summary = f"{self.records - self.compared_before} records compared in {self.took_s:.1f} s{before}: {verdict}{left_out}"
+        verdict = (
+            f"{differing} of {len(self.results)} partitions differ"
+            if differing
+            else (
+                "nothing is proved"
+                if not self.records
+                else "exact in what was compared"
+                if self.not_compared
+                else "exact"
+            )
+        )
+        before = (
+            f" ({self.compared_before} more were compared before)" if self.compared_before else ""
+        )
+        left_out = (
+            f"; {len(self.not_comparable)} routes cannot be compared" if self.not_comparable else ""
+        )
+        listed = (
+            ["not compared:", *(f"    {part}" for part in self.not_compared)]
+            if self.not_compared
+            else []
+        )
+        summary = (
+            f"{self.records - self.compared_before} records compared in {self.took_s:.1f}"
+            f" s{before}: {verdict}{left_out}"
+        )
         return "\n".join([*map(str, self.results), *listed, summary])
 
     def as_json(self) -> str:
         """One object."""
-        verdict = "differs" if self.exit_code == CopyDiffers.exit_code else "exact" if self.records else "nothing compared"
-        return orjson.dumps({
-            "exit_code": self.exit_code, "verdict": verdict, "records": self.records, "compared_before": self.compared_before, "seconds": round(self.took_s, 3),
-            "partitions": [result.to_dict() for result in self.results], "not_compared": [part.to_dict() for part in self.not_compared],
-            "not_comparable": list(map(str, self.not_comparable))}).decode()
+        verdict = (
+            "differs"
+            if self.exit_code == CopyDiffers.exit_code
+            else "exact"
+            if self.records
+            else "nothing compared"
+        )
+        return orjson.dumps(
+            {
+                "exit_code": self.exit_code,
+                "verdict": verdict,
+                "records": self.records,
+                "compared_before": self.compared_before,
+                "seconds": round(self.took_s, 3),
+                "partitions": [result.to_dict() for result in self.results],
+                "not_compared": [part.to_dict() for part in self.not_compared],
+                "not_comparable": list(map(str, self.not_comparable)),
+            }
+        ).decode()

@@ -1,4 +1,5 @@
-"""Stage one: source topic → wrap → intermediate topic, by Spark Structured Streaming. The only place that imports pyspark.
+"""Stage one: source topic → wrap → intermediate topic, by Spark Structured Streaming. The only
+place that imports pyspark.
 
 In the order in which a record passes:
 
@@ -17,7 +18,8 @@ What runs these as one query:
     candidate_health.py    the other source candidates while a run lives
     watch.py               positions while a run lives, and the reasons to end it
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
-    session.py             the JVM; connector.py its jars; class_archive.py its class archive; jvm.py its options; memory.py its heap
+    session.py             the JVM; connector.py its jars; class_archive.py its class archive;
+                           jvm.py its options; memory.py its heap
     spark_master.py        where the tasks run; executor.py an executor in a pod
     stage.py               the process: plan, run, watch, repeat
 """

@@ -1,6 +1,7 @@
 """`python -m replicator`: the process of stage one, with the settings from the environment.
 
-It keeps the state that a restarted process needs beside the service's metrics, in a folder that is deleted when the service ends (`reo.service.supervisor`).
+It keeps the state that a restarted process needs beside the service's metrics, in a folder that is
+deleted when the service ends (`reo.service.supervisor`).
 """
 
 import os
@@ -12,4 +13,9 @@ from replicator import stage
 
 METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 STATE_FILE = Path(METRICS).parent / "source" if METRICS else None
-sys.exit(process.run("replicator", lambda settings, stopping: stage.run_stage(settings, stopping, state_file=STATE_FILE)))
+sys.exit(
+    process.run(
+        "replicator",
+        lambda settings, stopping: stage.run_stage(settings, stopping, state_file=STATE_FILE),
+    )
+)

@@ -11,15 +11,21 @@ from common.settings import Settings
 from replicator.read_up_to_writer import ReadUpToWriter
 
 SINGLE_RECORD_FETCH = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
-"""A reader here reads one record of each partition, often in the middle of millions. What it fetches beyond that is discarded, and cost 200 MB."""
+"""A reader here reads one record of each partition, often in the middle of millions. What it
+fetches beyond that is discarded, and cost 200 MB.
+"""
 
 
 class Clients:
-    """One client of each kind and side. A consumer has one assignment at a time, so each set of topics has a reader of its own."""
+    """One client of each kind and side. A consumer has one assignment at a time, so each set of
+    topics has a reader of its own.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination_cluster, settings)
-        self.frontier_reader: Consumer = commit_reader(settings.destination_cluster, settings, **SINGLE_RECORD_FETCH)
+        self.frontier_reader: Consumer = commit_reader(
+            settings.destination_cluster, settings, **SINGLE_RECORD_FETCH
+        )
         self.read_up_to_writer = ReadUpToWriter(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
@@ -30,4 +36,7 @@ class Clients:
         """Query this source from now on."""
         if self.source != settings.source_cluster.bootstrap_servers:
             self.source = settings.source_cluster.bootstrap_servers
-            self.source_admin, self.source_reader = admin(settings.source_cluster, settings), reader(settings.source_cluster, settings, **SINGLE_RECORD_FETCH)
+            self.source_admin, self.source_reader = (
+                admin(settings.source_cluster, settings),
+                reader(settings.source_cluster, settings, **SINGLE_RECORD_FETCH),
+            )

@@ -1,7 +1,8 @@
 """Stage one's side of the intermediate topic: write wrapped records to it, at least once.
 
-Spark's Kafka sink produces without transactions and learns late that a record failed. So holes and late records happen, and
-stage two's rule handles them. The options here make the producer prevent what it can.
+Spark's Kafka sink produces without transactions and learns late that a record failed. So holes and
+late records happen, and stage two's rule handles them. The options here make the producer prevent
+what it can.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from common.settings import Settings, client_options
 
 BUFFER_MIN, BUFFER_MAX = 8 * 2**20, 64 * 2**20
 COMPRESSED_MAX = 8
-"""How many times smaller compression may make a record: the topic's limit applies to the compressed batch."""
+"""How many times smaller compression may make a record: the topic's limit applies to the compressed
+batch.
+"""
 
 
 def buffer_bytes(batch_bytes_max: int) -> int:
-    """The producer's buffer.memory for topics with this limit on a batch: the largest record must fit in.
+    """The producer's buffer.memory for topics with this limit on a batch: the largest record must
+    fit in.
 
-    It is not larger, because it is full whenever stage one is faster than the cluster. For each record in it the client keeps objects that the garbage
-    collector copies again and again: with 64 MB that took a third of stage one's time.
+    It is not larger, because it is full whenever stage one is faster than the cluster. For each
+    record in it the client keeps objects that the garbage collector copies again and again: with 64
+    MB that took a third of stage one's time.
     """
-    return max(min(max(COMPRESSED_MAX * batch_bytes_max, BUFFER_MIN), BUFFER_MAX), batch_bytes_max + BUFFER_MIN)
+    return max(
+        min(max(COMPRESSED_MAX * batch_bytes_max, BUFFER_MIN), BUFFER_MAX),
+        batch_bytes_max + BUFFER_MIN,
+    )
 
 
 def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
@@ -35,9 +43,12 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.destination_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-intermediate",
         "kafka.acks": "all",
-        "kafka.enable.idempotence": "true",  # no duplicates and no reordering by the producer's own retries
-        "kafka.max.in.flight.requests.per.connection": "5",  # the most with which idempotence keeps order
-        "kafka.delivery.timeout.ms": str(settings.producer.delivery_timeout_ms),  # a record that is given up is a hole
+        # no duplicates and no reordering by the producer's own retries
+        "kafka.enable.idempotence": "true",
+        # the most with which idempotence keeps order
+        "kafka.max.in.flight.requests.per.connection": "5",
+        # a record that is given up is a hole
+        "kafka.delivery.timeout.ms": str(settings.producer.delivery_timeout_ms),
         "kafka.max.block.ms": "600000",
         "kafka.linger.ms": str(settings.producer.linger_ms),
         "kafka.batch.size": "131072",
@@ -51,6 +62,10 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
 
 
 def create_writer(wrapped: DataFrame, settings: Settings, batch_bytes_max: int) -> DataStreamWriter:
-    """The sink, with a checkpoint folder that no later run uses: a run begins at the frontier, never at Spark's own offsets."""
+    """The sink, with a checkpoint folder that no later run uses: a run begins at the frontier,
+    never at Spark's own offsets.
+    """
     checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
-    return wrapped.writeStream.format("kafka").options(**{"checkpointLocation": checkpoint} | options(settings, batch_bytes_max))
+    return wrapped.writeStream.format("kafka").options(
+        **{"checkpointLocation": checkpoint} | options(settings, batch_bytes_max)
+    )

@@ -1,7 +1,9 @@
-"""Where the next run begins, and whether it may begin: from the committed frontiers alone. Stage one keeps no state of its own.
+"""Where the next run begins, and whether it may begin: from the committed frontiers alone. Stage
+one keeps no state of its own.
 
-A run must not begin where it cannot be exact. So before every run the source is compared with the frontier (`replicator.candidates.source_selection`): it must
-still be the same topic, and still have everything after the frontier.
+A run must not begin where it cannot be exact. So before every run the source is compared with the
+frontier (`replicator.candidates.source_selection`): it must still be the same topic, and still have
+everything after the frontier.
 """
 
 from __future__ import annotations
@@ -33,8 +35,15 @@ RETRY_S = 2.0
 class Planner:
     """Makes plans; waits for stage two while the frontiers cannot be read yet."""
 
-    def __init__(self, settings: Settings, clients: Clients, selection: SourceSelection, pulse: Pulse, stopping: Stopping,
-                 clock: Callable[[], float] = runtime.time) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        selection: SourceSelection,
+        pulse: Pulse,
+        stopping: Stopping,
+        clock: Callable[[], float] = runtime.time,
+    ) -> None:
         self.settings = settings
         self.clients = clients
         self.selection = selection
@@ -49,7 +58,8 @@ class Planner:
         backoff_s = self.settings.source.backoff_min_ms / 1000
         while not self.stopping():
             settings = source_candidates.select_answering(self.settings)
-            permissions.check_permissions(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
+            # without it, a run without permission fails with Spark's message, which names no ACL
+            permissions.check_permissions(settings, "run replicator")
             prepared = self._prepare_sources(settings)
             commits = self._wait_for_frontiers(topics.list_intermediate_partitions(prepared))
             if commits is None:
@@ -65,20 +75,45 @@ class Planner:
 
     def _build_plan(self, snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
-        epoch = run_epochs.of_run(int(self.clock() * 1000), read, runtime.random_bits(run_epochs.RANDOM_BITS))
+        epoch = run_epochs.of_run(
+            int(self.clock() * 1000), read, runtime.random_bits(run_epochs.RANDOM_BITS)
+        )
         identities = {
             route: source_candidates.find_copied_identity(
-                self.settings, source, (frontier for place, frontier in frontiers.items() if place.topic == route.intermediate_topic))
-            for route, source in snapshot.sources.items()}
-        return Plan(epoch, snapshot.settings, snapshot.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
-                    self._batch_bytes_max(frontiers), tail_comparison.list_last_copied(snapshot.sources, frontiers))
+                self.settings,
+                source,
+                (
+                    frontier
+                    for place, frontier in frontiers.items()
+                    if place.topic == route.intermediate_topic
+                ),
+            )
+            for route, source in snapshot.sources.items()
+        }
+        return Plan(
+            epoch,
+            snapshot.settings,
+            snapshot.sources,
+            identities,
+            {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
+            self._batch_bytes_max(frontiers),
+            tail_comparison.list_last_copied(snapshot.sources, frontiers),
+        )
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
-        return max((topics.get_message_bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
+        return max(
+            (
+                topics.get_message_bytes_max(client, cluster, name)
+                for name in {place.topic for place in places}
+            ),
+            default=0,
+        )
 
     def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
-        """The source topics to copy now. While patterns match no topic it waits, unless `stop_at_end` is set."""
+        """The source topics to copy now. While patterns match no topic it waits, unless
+        `stop_at_end` is set.
+        """
         is_logged = False
         while True:
             self.pulse.wait("source")
@@ -88,12 +123,17 @@ class Planner:
                 self.last_sources = sources
                 return sources
             if not is_logged:
-                log.info("no source topic matches %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
+                log.info(
+                    "no source topic matches %s yet: waiting for one",
+                    ", ".join(rule.source for rule in self.settings.rules),
+                )
                 is_logged = True
             runtime.sleep(RETRY_S)
 
     def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, GroupCommit] | None:
-        """The frontier of every partition, after giving stage two `replicator.drain_s` to read the intermediate topics to the end."""
+        """The frontier of every partition, after giving stage two `replicator.drain_s` to read the
+        intermediate topics to the end.
+        """
         drain_deadline = runtime.monotonic() + self.settings.replicator.drain_s
         logged_at = 0.0
         while not self.stopping():
@@ -109,7 +149,9 @@ class Planner:
         return None
 
     def try_read_commits(self, places: Iterable[Place]) -> dict[Place, GroupCommit]:
-        """The commits, as of before any open transaction: stage two goes on while a run is planned, too. Empty while the cluster does not answer."""
+        """The commits, as of before any open transaction: stage two goes on while a run is planned,
+        too. Empty while the cluster does not answer.
+        """
         try:
             return positions.read_commits(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:

@@ -1,16 +1,19 @@
-"""Record on the intermediate topic how far the source has nothing to copy (`common.read_up_to`), so that a deletion there is no loss.
+"""Record on the intermediate topic how far the source has nothing to copy (`common.read_up_to`), so
+that a deletion there is no loss.
 
 A read-up-to record may be written for a partition only when
 
-1. stage two has committed everything that stage one has written: the frontier was read from the group, and it is at the end of
-   the intermediate partition;
-2. a `read_committed` consumer found no record in the source between that frontier and an offset at or below the last stable
-   offset; with `filter.sql`, Spark has read up to there in completed batches, and what passed is below the frontier;
-3. nothing in that range had been deleted before: after the read, the source still begins at or before the offset after the
-   frontier.
+1. stage two has committed everything that stage one has written: the frontier was read from the
+   group, and it is at the end of the intermediate partition;
+2. a `read_committed` consumer found no record in the source between that frontier and an offset at
+   or below the last stable offset; with `filter.sql`, Spark has read up to there in completed
+   batches, and what passed is below the frontier;
+3. nothing in that range had been deleted before: after the read, the source still begins at or
+   before the offset after the frontier.
 
-The record names the frontier that it follows. So it does nothing when it arrives late, twice, or after newer records. It is
-written while a partition is idle, once for each empty range: a busy source costs nothing.
+The record names the frontier that it follows. So it does nothing when it arrives late, twice, or
+after newer records. It is written while a partition is idle, once for each empty range: a busy
+source costs nothing.
 """
 
 from __future__ import annotations
@@ -48,18 +51,41 @@ class ReadUpToWriter:
         self.written: dict[Place, tuple[int, EmptyRange]] = {}
         """By intermediate partition, the last range, with the epoch of the run that wrote it."""
 
-    def write(self, epoch: int, identities: Mapping[Route, str], ranges: Mapping[Place, EmptyRange]) -> None:
-        """Write the ranges, by intermediate partition, for the run with this epoch. A later run repeats what is not delivered."""
+    def write(
+        self, epoch: int, identities: Mapping[Route, str], ranges: Mapping[Place, EmptyRange]
+    ) -> None:
+        """Write the ranges, by intermediate partition, for the run with this epoch. A later run
+        repeats what is not delivered.
+        """
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
         for place, empty_range in ranges.items():
-            if empty_range.end <= empty_range.frontier + 1 or self.written.get(place) == (epoch, empty_range):
+            if empty_range.end <= empty_range.frontier + 1 or self.written.get(place) == (
+                epoch,
+                empty_range,
+            ):
                 continue
             self.written[place] = epoch, empty_range
-            self.producer = self.producer or idempotent_producer(self.settings.destination_cluster, self.settings, "replicator-notes")
-            record = ReadUpTo(place.partition, empty_range.end - 1, empty_range.frontier, epoch, by_topic[place.topic], bool(self.settings.filter.sql))
-            log.debug("%s: nothing to copy after source offset %d up to %d", place, empty_range.frontier, empty_range.end - 1)
+            self.producer = self.producer or idempotent_producer(
+                self.settings.destination_cluster, self.settings, "replicator-notes"
+            )
+            record = ReadUpTo(
+                place.partition,
+                empty_range.end - 1,
+                empty_range.frontier,
+                epoch,
+                by_topic[place.topic],
+                bool(self.settings.filter.sql),
+            )
+            log.debug(
+                "%s: nothing to copy after source offset %d up to %d",
+                place,
+                empty_range.frontier,
+                empty_range.end - 1,
+            )
             try:
-                self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(record))])
+                self.producer.produce(
+                    place.topic, partition=place.partition, headers=[(HEADER, encode(record))]
+                )
             except (KafkaException, BufferError) as failed:
                 log.warning("%s: the read-up-to record cannot be written: %s", place, failed)
         if self.producer:

@@ -1,14 +1,17 @@
-"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of its states.
+"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of its
+states.
 
-There is one way to recover: a new run from the frontier. So every end of a run except two leads back to planning:
+There is one way to recover: a new run from the frontier. So every end of a run except two leads
+back to planning:
 
-    planned ──started──▶ running ──failed, superseded, hole, stalled, truncated, grown, lost, lagging──▶ planned
+    planned ──started──▶ running ──failed, superseded, hole, stalled, truncated, grown, lost,
+    lagging──▶ planned
                             ├──finished──▶ drained ──complete, behind──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
 
-`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read everything that was there, stage two catches up, and
-the next plan shows whether anything is left to copy.
+`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read everything that
+was there, stage two catches up, and the next plan shows whether anything is left to copy.
 """
 
 from __future__ import annotations
@@ -29,7 +32,21 @@ from replicator.source_history import LastCopied
 from replicator.sql_filter import apply_filter
 
 State = Literal["planned", "running", "drained", "done"]
-Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
+Event = Literal[
+    "started",
+    "failed",
+    "superseded",
+    "hole",
+    "stalled",
+    "truncated",
+    "grown",
+    "lost",
+    "lagging",
+    "finished",
+    "behind",
+    "complete",
+    "stopped",
+]
 NEXT: dict[tuple[State, Event], State] = {
     ("planned", "started"): "running",
     ("planned", "complete"): "done",
@@ -82,7 +99,9 @@ class Plan:
 
 
 class Query(Protocol):
-    """The part of `pyspark.sql.streaming.StreamingQuery` that stage one uses, with the same names and meanings."""
+    """The part of `pyspark.sql.streaming.StreamingQuery` that stage one uses, with the same names
+    and meanings.
+    """
 
     @property
     def isActive(self) -> bool:  # noqa: N802
@@ -90,25 +109,31 @@ class Query(Protocol):
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802
-        """The progress at the end of the last batch, or None: a mapping with `sources`, each with an `endOffset`."""
+        """The progress at the end of the last batch, or None: a mapping with `sources`, each with
+        an `endOffset`.
+        """
 
     def exception(self) -> Exception | None:
         """The error that ended it."""
 
     def awaitTermination(self, timeout: Any) -> Any:  # noqa: N802
-        """Wait so many seconds for its end; raises StreamingQueryException when it fails meanwhile."""
+        """Wait so many seconds for its end; raises StreamingQueryException when it fails
+        meanwhile.
+        """
 
     def stop(self) -> None:
         """End it."""
 
 
 class Engine(Protocol):
-    """What runs the queries of stage one: Spark (`replicator.spark.session.Spark`), or a simulator's replacement. The object exists while the engine still
-    starts.
+    """What runs the queries of stage one: Spark (`replicator.spark.session.Spark`), or a
+    simulator's replacement. The object exists while the engine still starts.
     """
 
     def slots(self) -> int | None:
-        """How many tasks can run at once now; None while it starts. Raises the error of its start, and StageFailed when it is gone."""
+        """How many tasks can run at once now; None while it starts. Raises the error of its start,
+        and StageFailed when it is gone.
+        """
 
     def start(self, plan: Plan) -> Query:
         """Start the query of a run; called only when there are slots."""
@@ -118,47 +143,79 @@ class Engine(Protocol):
 
 
 def start_query(spark: SparkSession, plan: Plan) -> Query:
-    """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
+    """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is
+    there and end.
+    """
     settings, at_source = plan.settings, plan.source_partitions()
-    records = source.read_records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrap_records(apply_filter(records, settings.filter.sql), plan.identities, plan.epoch)
+    records = source.read_records(
+        spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()}
+    )
+    wrapped = wrap.wrap_records(
+        apply_filter(records, settings.filter.sql), plan.identities, plan.epoch
+    )
     writer = intermediate.create_writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:
-        writer = writer.outputMode("update").trigger(realTime=f"{settings.replicator.batch_s} seconds")  # type: ignore[call-overload]  # newer than its stub
+        writer = writer.outputMode("update").trigger(
+            realTime=f"{settings.replicator.batch_s} seconds"
+        )  # type: ignore[call-overload]  # newer than its stub
     return writer.start()
 
 
 def find_end_event(query: Query) -> Event | None:
-    """The event with which the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
+    """The event with which the query ended, or None while it lives. RecordRefused when a new run
+    would meet the same record again.
+    """
     if query.isActive:
         return None
     failure = query.exception()
     if failure is None:
         return "finished"
     if "max.request.size" in str(failure):
-        raise RecordRefused("a record is larger than the buffer of stage one's producer: in intermediate.producer_options, set buffer.memory and "
-                            "max.request.size above its size; the record was not lost, stage one reads it again")
+        raise RecordRefused(
+            "a record is larger than the buffer of stage one's producer: in"
+            " intermediate.producer_options, set buffer.memory and max.request.size above its size;"
+            " the record was not lost, stage one reads it again"
+        )
     if "RecordTooLargeException" in str(failure):
-        raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
-                            "the record was not lost, stage one reads it again")
+        raise RecordRefused(
+            "the intermediate topic refused a record as too large: raise its max.message.bytes"
+            " above the source's by 4096; the record was not lost, stage one reads it again"
+        )
     if refused_record := wrap.find_refused_record(_full_text(failure)):
         raise refused_record
-    invalid_option = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _full_text(failure))
+    invalid_option = re.search(
+        r"ConfigException: Invalid value .* for configuration (.*)", _full_text(failure)
+    )
     if invalid_option:  # the value is not repeated: it may be a secret
-        raise SettingsInvalid(f"Kafka's client refuses the value of {invalid_option[1]}: check source.consumer_options and intermediate.producer_options")
-    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _full_text(failure))  # only the filter can raise one
+        raise SettingsInvalid(
+            f"Kafka's client refuses the value of {invalid_option[1]}: check"
+            " source.consumer_options and intermediate.producer_options"
+        )
+    # only the filter can raise one
+    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _full_text(failure))
     if data_exception:
-        raise FilterFailed(f"filter.sql fails at a record: {data_exception[0]}. Use functions that return NULL instead, like try_cast() and try_divide()")
+        raise FilterFailed(
+            f"filter.sql fails at a record: {data_exception[0]}. Use functions that return NULL"
+            " instead, like try_cast() and try_divide()"
+        )
     return "failed"
 
 
 def read_offsets(query: Query) -> dict[Place, int]:
-    """By source partition, the offset up to which completed batches have read; Spark reports it at the end of a batch (StreamingQueryProgress)."""
+    """By source partition, the offset up to which completed batches have read; Spark reports it at
+    the end of a batch (StreamingQueryProgress).
+    """
     progress = query.lastProgress
     ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
-    return {Place(topic, int(partition)): offset for end in ends if end for topic, offsets in end.items() for partition, offset in offsets.items()}
+    return {
+        Place(topic, int(partition)): offset
+        for end in ends
+        if end
+        for topic, offsets in end.items()
+        for partition, offset in offsets.items()
+    }
 
 
 def _full_text(failure: Exception | None) -> str:
@@ -166,7 +223,9 @@ def _full_text(failure: Exception | None) -> str:
 
 
 def describe_failure(failure: Exception | None) -> str:
-    """Why a query failed, in one line: Spark's message and the innermost cause, which is what to repair."""
+    """Why a query failed, in one line: Spark's message and the innermost cause, which is what to
+    repair.
+    """
     text = _full_text(failure)
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

@@ -1,7 +1,9 @@
-"""Read the source topics: committed records only, from explicit offsets, and with a failure when data is missing.
+"""Read the source topics: committed records only, from explicit offsets, and with a failure when
+data is missing.
 
-The options are those of the "Structured Streaming + Kafka Integration Guide". Every option that matters for safety is set, because
-the defaults are not safe: `latest`, for example, and `read_uncommitted`.
+The options are those of the "Structured Streaming + Kafka Integration Guide". Every option that
+matters for safety is set, because the defaults are not safe: `latest`, for example, and
+`read_uncommitted`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from replicator.spark import memory
 
 
 def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
-    """The options of Spark's Kafka source. `starts` has the first offset of every partition to read."""
+    """The options of Spark's Kafka source. `starts` has the first offset of every partition to
+    read.
+    """
     offsets: dict[str, dict[str, int]] = {}
     for place, offset in sorted(starts.items()):
         offsets.setdefault(place.topic, {})[str(place.partition)] = offset
@@ -27,7 +31,11 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "kafka.client.id": f"{settings.client_id}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not copied
         # not `subscribe`: only a new run adds partitions
-        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),
+        "assign": (
+            orjson.dumps(
+                {topic: list(map(int, partitions)) for topic, partitions in offsets.items()}
+            ).decode()
+        ),
         "startingOffsets": orjson.dumps(offsets).decode(),
         "failOnDataLoss": "true",  # missing data is a failure, never a warning
         "includeHeaders": "true",
@@ -36,8 +44,8 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "kafka.max.poll.records": "1000",
         "kafka.max.partition.fetch.bytes": str(memory.fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
-        # The sequence numbers need one Spark task per Kafka partition: minPartitions, maxRecordsPerPartition and speculation
-        # would split a partition and are not set anywhere.
+        # The sequence numbers need one Spark task per Kafka partition: minPartitions,
+        # maxRecordsPerPartition and speculation would split a partition and are not set anywhere.
         **client_options.to_spark_options(settings.source.consumer_options),
     }
 

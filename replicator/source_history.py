@@ -1,16 +1,20 @@
-"""Whether the source still has the history that was copied: its record at the last copied offset shows it.
+"""Whether the source still has the history that was copied: its record at the last copied offset
+shows it.
 
-A source can lose records (an unclean election, a power failure, a disk restored from an earlier snapshot) and then grow past
-the frontier. Its offsets alone show nothing: the topic is the same one, and it begins and ends where it may. But another
-record is now at the offset of the last copied record. The frontier keeps that record's offset and checksum, whatever filter or
-mapping it went through. So one record of each partition is read and compared: before each run, and during a run after every
-event that can lose records (`replicator.watch`).
+A source can lose records (an unclean election, a power failure, a disk restored from an earlier
+snapshot) and then grow past the frontier. Its offsets alone show nothing: the topic is the same
+one, and it begins and ends where it may. But another record is now at the offset of the last copied
+record. The frontier keeps that record's offset and checksum, whatever filter or mapping it went
+through. So one record of each partition is read and compared: before each run, and during a run
+after every event that can lose records (`replicator.watch`).
 
-Between that record and the frontier no record is visible (`common.read_up_to`); a visible record there is a loss too. Where
-`filter.sql` left records out, the frontier says so, and this is not checked.
+Between that record and the frontier no record is visible (`common.read_up_to`); a visible record
+there is a loss too. Where `filter.sql` left records out, the frontier says so, and this is not
+checked.
 
-If the record is gone, there is nothing to compare. Retention may have deleted it: then the partition begins behind it. In a
-compacted topic, compaction may have removed it. Anything else is a loss.
+If the record is gone, there is nothing to compare. Retention may have deleted it: then the
+partition begins behind it. In a compacted topic, compaction may have removed it. Anything else is a
+loss.
 """
 
 from __future__ import annotations
@@ -38,52 +42,99 @@ class LastCopied(NamedTuple):
     """No record was visible after the last record up to this source offset."""
 
 
-def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]) -> set[Place]:
-    """The source partitions whose last copied record is still there, the same one; the others no longer have theirs, legally.
+def check_history(
+    settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]
+) -> set[Place]:
+    """The source partitions whose last copied record is still there, the same one; the others no
+    longer have theirs, legally.
 
-    SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told now.
+    SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told
+    now.
     """
     offsets = {place: last.source_offset for place, (last, _) in copied.items()}
     records = positions.read_first_records(reader, offsets)
-    _check_stable(settings, client, {place: offset for place, offset in offsets.items() if place not in records})
-    missing = {place for place, (last, _) in copied.items() if not _is_at(records[place], last.source_offset)}
-    begins, ends = (ask(client, missing, timeout_s=request_timeout_s(settings)) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
+    _check_stable(
+        settings,
+        client,
+        {place: offset for place, offset in offsets.items() if place not in records},
+    )
+    missing = {
+        place
+        for place, (last, _) in copied.items()
+        if not _is_at(records[place], last.source_offset)
+    }
+    begins, ends = (
+        ask(client, missing, timeout_s=request_timeout_s(settings))
+        for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+    )
     for place, (last, _) in copied.items():
         if place not in missing:
             _check_same(place, last, records[place])
         elif begins[place] > last.source_offset:
             continue
-        elif ends[place] <= last.source_offset or not topics.is_compacted(client, settings.source_cluster, place.topic):
-            raise _lost_records(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
-    following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
-    _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to}, copied)
+        elif ends[place] <= last.source_offset or not topics.is_compacted(
+            client, settings.source_cluster, place.topic
+        ):
+            raise _lost_records(
+                place,
+                f"no record at offset {last.source_offset} any more, which was the last one copied",
+            )
+    following = {
+        place: max(last.source_offset + 1, begins.get(place, 0))
+        for place, (last, _) in copied.items()
+    }
+    _check_nothing_follows(
+        settings,
+        reader,
+        {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to},
+        copied,
+    )
     return set(copied) - missing
 
 
-def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, LastCopied]) -> None:
+def _check_nothing_follows(
+    settings: Settings,
+    reader: Consumer,
+    begins: Mapping[Place, int],
+    copied: Mapping[Place, LastCopied],
+) -> None:
     records = positions.read_first_records(reader, begins)
     for place, record in records.items():
         if record is not None and record.offset() <= copied[place].empty_up_to:
-            raise _lost_records(place, f"a record at offset {record.offset()}, where there was none when what is before it was copied")
+            raise _lost_records(
+                place,
+                f"a record at offset {record.offset()}, where there was none when what is before it"
+                " was copied",
+            )
     _check_answered(settings, begins.keys() - records.keys())
 
 
 def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place, int]) -> None:
-    """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset gets no record and no end of partition.
+    """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset
+    gets no record and no end of partition.
 
-    What was copied was below the last stable offset, which goes back only with a loss (of a transaction's marker, mostly).
+    What was copied was below the last stable offset, which goes back only with a loss (of a
+    transaction's marker, mostly).
     """
-    stable = positions.list_end_offsets(client, silent, committed_only=True, timeout_s=request_timeout_s(settings))
+    stable = positions.list_end_offsets(
+        client, silent, committed_only=True, timeout_s=request_timeout_s(settings)
+    )
     for place, offset in silent.items():
         if stable[place] <= offset:
-            raise _lost_records(place, f"an open transaction at offset {stable[place]}, before the last one copied, which was at {offset}")
+            raise _lost_records(
+                place,
+                f"an open transaction at offset {stable[place]}, before the last one copied, which"
+                f" was at {offset}",
+            )
     _check_answered(settings, silent.keys())
 
 
 def _check_answered(settings: Settings, silent: Collection[Place]) -> None:
     if silent:
-        raise ClusterUnreachable(f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the "
-                                 f"{settings.source_cluster.name} cluster: no answer")
+        raise ClusterUnreachable(
+            f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the "
+            f"{settings.source_cluster.name} cluster: no answer"
+        )
 
 
 def _is_at(record: Consumed | None, offset: int) -> bool:
@@ -97,10 +148,16 @@ def _check_same(place: Place, last: LastRecord, record: Consumed | None) -> None
     except RecordRefused:  # a header name that is never copied
         checksum = ""
     if checksum != last.checksum:
-        raise _lost_records(place, f"another record at offset {last.source_offset} than the one that was copied from there, which was the last one")
+        raise _lost_records(
+            place,
+            f"another record at offset {last.source_offset} than the one that was copied from"
+            " there, which was the last one",
+        )
 
 
 def _lost_records(place: Place, finding: str) -> SourceTruncated:
     return SourceTruncated(
-        f"{place} has {finding}: the source lost records (an unclean election, or a disk that was restored), and may have grown "
-        "again since. The copy has records that the source no longer has; copy to a new destination.topic")
+        f"{place} has {finding}: the source lost records (an unclean election, or a disk that was"
+        " restored), and may have grown again since. The copy has records that the source no"
+        " longer has; copy to a new destination.topic"
+    )

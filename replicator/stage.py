@@ -1,7 +1,9 @@
-"""The process of stage one: plan a run, start it, watch it, and repeat until asked to stop or, with `--stop-at-end`, until everything is copied.
+"""The process of stage one: plan a run, start it, watch it, and repeat until asked to stop or, with
+`--stop-at-end`, until everything is copied.
 
-The JVM starts immediately, in parallel with the planning, because each takes seconds. All runs use the same JVM. A failed
-query does not resume from Spark's checkpoint; a new run from the frontier replaces it.
+The JVM starts immediately, in parallel with the planning, because each takes seconds. All runs use
+the same JVM. A failed query does not resume from Spark's checkpoint; a new run from the frontier
+replaces it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from common import failpoints, runtime, source_candidates
-from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    SourceRecreated,
+    SourceTruncated,
+    StageFailed,
+    TopicMissing,
+)
 from common.kafka import permissions, positions, topics
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -35,14 +44,23 @@ from replicator.watch import Watch
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
 WRITTEN_DOWN_S = 10.0
-"""How long to wait for stage two at the end. What it has not committed by then, the next start checks again."""
+"""How long to wait for stage two at the end. What it has not committed by then, the next start
+checks again.
+"""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, state_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stopping: Stopping,
+        engine: Engine,
+        partitions: int,
+        state_file: Path | None = None,
+    ) -> None:
         self.settings = settings
         self.partitions = partitions
         """The number of source partitions when the engine was started."""
@@ -57,7 +75,9 @@ class Stage:
         """By intermediate partition, the source's end when the process started."""
         self.has_filter = bool(settings.filter.sql)
         self.last_run_wrote_nothing = False
-        """With a filter: whether the last run began at the frontier, read to the end, and wrote nothing."""
+        """With a filter: whether the last run began at the frontier, read to the end, and wrote
+        nothing.
+        """
         self.last_read_up_to: dict[Place, int] = {}
         """By intermediate partition, how far the last run that finished by itself has read."""
         self.state: State = "planned"
@@ -66,8 +86,10 @@ class Stage:
     def run(self) -> None:
         """Run after run, until `done`."""
         while self.state != "done":
-            can_plan_first = self.settings.stop_at_end and not self.has_filter  # the JVM must first check whether the filter is valid
-            can_plan = can_plan_first or self._wait_for_slots()  # a plan made before the JVM is up would be outdated when the run starts
+            # the JVM must first check whether the filter is valid
+            can_plan_first = self.settings.stop_at_end and not self.has_filter
+            # a plan made before the JVM is up would be outdated when the run starts
+            can_plan = can_plan_first or self._wait_for_slots()
             plan = self.planner.plan() if can_plan else None
             failpoints.hit("one: planned")
             if plan is None:
@@ -85,8 +107,14 @@ class Stage:
             return
         slots = spark_master.count_slots(self.partitions)
         if slots < len(plan.starts):
-            raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: stage one restarts with more slots")
-        log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})
+            raise StageFailed(
+                f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots:"
+                " stage one restarts with more slots"
+            )
+        log.info(
+            "run with epoch %(epoch)d begins at %(starts)s",
+            {"epoch": plan.epoch, "starts": plan.starts},
+        )
         EPOCH.set(plan.epoch)
         watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
         try:
@@ -95,20 +123,33 @@ class Stage:
             failpoints.hit("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
-            offsets, failure = (run.read_offsets(query), query.exception()) if event in ("finished", "failed") else ({}, None)
+            offsets, failure = (
+                (run.read_offsets(query), query.exception())
+                if event in ("finished", "failed")
+                else ({}, None)
+            )
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
-        except Py4JJavaError as failed:  # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
-            raise StageFailed(f"the JVM of stage one must be restarted: {run.describe_failure(failed)}") from None
+        # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
+        except Py4JJavaError as failed:
+            raise StageFailed(
+                f"the JVM of stage one must be restarted: {run.describe_failure(failed)}"
+            ) from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
-        log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
+        log.info(
+            "run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event}
+        )
         failpoints.hit("one: run ended")
         self._apply(event)
         if event == "finished":
             self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
-            self.last_read_up_to = {place: offsets[source_place] for place, source_place in watch.source_partitions.items() if source_place in offsets}
+            self.last_read_up_to = {
+                place: offsets[source_place]
+                for place, source_place in watch.source_partitions.items()
+                if source_place in offsets
+            }
             self._apply(self._drain(watch))
         if event == "failed":
             log.warning("the query failed: %s", run.describe_failure(failure))
@@ -129,7 +170,8 @@ class Stage:
             event = self._check_run(watch)
             if event is not None:
                 return event
-            with contextlib.suppress(StreamingQueryException):  # `run.find_end_event` handles a failed query
+            # `run.find_end_event` handles a failed query
+            with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(WATCH_S)
 
     def _check_run(self, watch: Watch) -> Event | None:
@@ -147,13 +189,19 @@ class Stage:
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
                 raise
-            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source_cluster.bootstrap_servers, failed)
+            log.error(
+                "the run on source candidate %s ends: %s",
+                watch.plan.settings.source_cluster.bootstrap_servers,
+                failed,
+            )
             return "lost"
         self._report_readiness(event, watch)
         return event
 
     def _report_readiness(self, event: Event | None, watch: Watch) -> None:
-        """Ready: both clusters have just answered, and every partition makes progress or has nothing to copy."""
+        """Ready: both clusters have just answered, and every partition makes progress or has
+        nothing to copy.
+        """
         if event is None and self.state == "running" and watch.is_progressing():
             self.pulse.ready()
         else:
@@ -161,9 +209,12 @@ class Stage:
 
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
-            return watch.find_event(watch.take_sample(self.planner.try_read_commits(watch.plan.starts)))
+            return watch.find_event(
+                watch.take_sample(self.planner.try_read_commits(watch.plan.starts))
+            )
         except (TopicMissing, SourceTruncated):
-            watch.check_sources()  # names a topic that was deleted or recreated while the sample was taken
+            # names a topic that was deleted or recreated while the sample was taken
+            watch.check_sources()
             raise
 
     def _drain(self, watch: Watch) -> Event:
@@ -172,7 +223,9 @@ class Stage:
             event = self._check_run(watch)
             commits = self.planner.try_read_commits(watch.plan.starts)
             ends = positions.list_end_offsets(self.clients.destination_admin, watch.plan.starts)
-            if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
+            if len(commits) == len(ends) and all(
+                commits[place].intermediate_offset >= end for place, end in ends.items()
+            ):
                 failpoints.hit("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):
@@ -181,33 +234,61 @@ class Stage:
         return "stopped"
 
     def _is_complete(self, plan: Plan) -> bool:
-        """Whether everything that the source had when the process started is below the frontier, except what the filter leaves out."""
+        """Whether everything that the source had when the process started is below the frontier,
+        except what the filter leaves out.
+        """
         if self.last_run_wrote_nothing:
             return True
         source_partitions = plan.source_partitions()
         if not self.end_offsets:
-            ends = positions.list_end_offsets(self.clients.source_admin, source_partitions.values(), committed_only=True)
-            self.end_offsets = {place: ends[source_place] for place, source_place in source_partitions.items()}
-        return all(positions.find_first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
-                   for place, end in self.end_offsets.items())
+            ends = positions.list_end_offsets(
+                self.clients.source_admin, source_partitions.values(), committed_only=True
+            )
+            self.end_offsets = {
+                place: ends[source_place] for place, source_place in source_partitions.items()
+            }
+        return all(
+            positions.find_first_visible(
+                self.clients.source_reader, source_partitions[place], plan.starts[place], end
+            )
+            is None
+            for place, end in self.end_offsets.items()
+        )
 
     def _write_read_up_to(self, plan: Plan) -> None:
-        """Everything is copied, so between the frontiers and the ends is nothing to copy: have stage two commit that."""
-        ends, source_partitions = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
-        begins = positions.list_beginning_offsets(self.clients.source_admin, source_partitions.values())
-        empty_ranges = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
-                        if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
+        """Everything is copied, so between the frontiers and the ends is nothing to copy: have
+        stage two commit that.
+        """
+        ends, source_partitions = (
+            self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
+            plan.source_partitions(),
+        )
+        begins = positions.list_beginning_offsets(
+            self.clients.source_admin, source_partitions.values()
+        )
+        empty_ranges = {
+            place: EmptyRange(start - 1, ends[place])
+            for place, start in plan.starts.items()
+            if ends.get(place, 0) > start
+            and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)
+        }
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
         self.clients.read_up_to_writer.flush()
         deadline = runtime.monotonic() + WRITTEN_DOWN_S
         while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
             commits = self.planner.try_read_commits(empty_ranges)
-            empty_ranges = {place: gap for place, gap in empty_ranges.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
+            empty_ranges = {
+                place: gap
+                for place, gap in empty_ranges.items()
+                if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1
+            }
             runtime.sleep(0.05)
 
     def _wait_for_slots(self) -> bool:
-        """Wait until the engine has a slot for each partition; False when asked to stop before. On a cluster, slots come and go with executors."""
+        """Wait until the engine has a slot for each partition; False when asked to stop before. On
+        a cluster, slots come and go with executors.
+        """
         logged_at = runtime.monotonic()
         while not self.stopping():
             self.pulse.wait("spark")
@@ -216,26 +297,42 @@ class Stage:
                 return True
             if slots is not None and runtime.monotonic() > logged_at + 10:
                 logged_at = runtime.monotonic()
-                log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
+                log.warning(
+                    "waiting for the cluster's executors: %d slots, %d are needed, one for each"
+                    " partition",
+                    slots,
+                    self.partitions,
+                )
             runtime.sleep(0.05)
         return False
 
     def _pause(self) -> None:
-        wait_unless_stopping(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
+        wait_unless_stopping(
+            BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark"
+        )
         self.failures += 1
 
     def _apply(self, event: Event) -> None:
         self.state = run.after(self.state, event)
 
 
-def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Settings, int], Engine] = session.Spark, state_file: Path | None = None) -> None:
-    """Run stage one from start to end. `start_engine` starts its engine for a number of partitions; the engine does not outlive this call.
+def run_stage(
+    settings: Settings,
+    stopping: Stopping,
+    start_engine: Callable[[Settings, int], Engine] = session.Spark,
+    state_file: Path | None = None,
+) -> None:
+    """Run stage one from start to end. `start_engine` starts its engine for a number of partitions;
+    the engine does not outlive this call.
 
     `state_file` is for `replicator.candidates.source_selection`.
     """
     failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):
-        partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
+        partitions = sum(
+            source.partitions
+            for source in topics.prepare(source_candidates.select_answering(settings)).values()
+        )
         engine = start_engine(settings, partitions)
         try:
             Stage(settings, stopping, engine, partitions, state_file).run()

@@ -1,6 +1,8 @@
-"""`python -m replicator.try_filter`: start Spark, let it check `filter.sql`, and end. `reo check` runs it.
+"""`python -m replicator.try_filter`: start Spark, let it check `filter.sql`, and end. `reo check`
+runs it.
 
-Exit code 0: a start of stage one would take the condition; else that of the error, whose message is printed.
+Exit code 0: a start of stage one would take the condition; else that of the error, whose message is
+printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs the service's own processes in one thread, on a virtual clock, against a simulated Kafka. One seed decides everything that happens.
+"""Runs the service's own processes in one thread, on a virtual clock, against a simulated Kafka.
+One seed decides everything that happens.
 
 In the order in which a schedule is made and judged:
 
@@ -6,12 +7,16 @@ In the order in which a schedule is made and judged:
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
     virtual_runtime.py  the clock, sleep, threads and random numbers that the service asks for
-    system.py          two clusters, the service's processes and their restarts, the writers at the source
+    system.py          two clusters, the service's processes and their restarts, the writers at the
+                       source
     candidates.py      several identical source clusters
-    query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their faults
-    kafka/             the clusters and confluent-kafka's clients (compared with real brokers: tests/broker/test_simulated_kafka.py)
+    query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their
+                       faults
+    kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
+                       tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into processes, requests and producer batches
-    cluster_faults.py  injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires
+    cluster_faults.py  injects faults into clusters and topics, and says which exit codes of the
+    service each fault allows or requires
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step
@@ -19,7 +24,9 @@ In the order in which a schedule is made and judged:
     logs.py            reads the logs of the clusters directly, without a request
     planted.py         known defects, put into the service to show that the simulator finds them
 
-These are not simulated, so the simulator finds no defect in them: commands other than `reo recover`, mappings, several topics, PostgreSQL, `source.start`
-with offsets or a time, the supervisor itself (its restarts are simulated), security, quotas. When the destination loses its newest records together with
-another fault, the service may go on: other records can take their offsets before the service checks.
+These are not simulated, so the simulator finds no defect in them: commands other than `reo
+recover`, mappings, several topics, PostgreSQL, `source.start` with offsets or a time, the
+supervisor itself (its restarts are simulated), security, quotas. When the destination loses its
+newest records together with another fault, the service may go on: other records can take their
+offsets before the service checks.
 """

@@ -1,6 +1,8 @@
-"""`make simulate` (SEED=, RUNS=, SHRINK=1): runs one schedule for each seed. The exit code is 1 when a schedule violates what must be true.
+"""`make simulate` (SEED=, RUNS=, SHRINK=1): runs one schedule for each seed. The exit code is 1
+when a schedule violates what must be true.
 
-A seed always gives the same schedule. With `--planted`, a known defect is put into the service first; then the simulator has to find a violation.
+A seed always gives the same schedule. With `--planted`, a known defect is put into the service
+first; then the simulator has to find a violation.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def shrink_seed(seed: int) -> str:
     return format_violation(seed, result.violation or "no violation", result.story, result.plan)
 
 
-def run_campaign(first_seed: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0) -> CampaignResult:
+def run_campaign(
+    first_seed: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0
+) -> CampaignResult:
     """Run all seeds in several processes. With `first_only`, end at the first violation."""
     total, started = CampaignResult(), time.monotonic()
     chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
@@ -92,13 +96,17 @@ def run_campaign(first_seed: int, runs: int, processes: int, name: str, first_on
         waiting: set[Future[CampaignResult]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
-                waiting.add(pool.submit(run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs)))
+                waiting.add(
+                    pool.submit(run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs))
+                )
             if not waiting:
                 return total
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 total.add(future.result())
-            if (first_only and total.violations) or (seconds and time.monotonic() > started + seconds):
+            if (first_only and total.violations) or (
+                seconds and time.monotonic() > started + seconds
+            ):
                 pool.shutdown(cancel_futures=True)
                 return total
 
@@ -108,23 +116,49 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=0, help="start no new schedules after this time")
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="start no new schedules after this time"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--shrink", action="store_true", help="reduce each schedule with a violation to the smallest one that still has it")
-    parser.add_argument("--planted", default="", help="put this known defect into the service, or `all` of them, one after the other")
-    parser.add_argument("--out", type=Path, help="append the results to this file, as a line of JSON")
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="reduce each schedule with a violation to the smallest one that still has it",
+    )
+    parser.add_argument(
+        "--planted",
+        default="",
+        help="put this known defect into the service, or `all` of them, one after the other",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="append the results to this file, as a line of JSON"
+    )
     arguments = parser.parse_args()
     if arguments.planted:
-        return planted.search_planted(arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out)
+        return planted.search_planted(
+            arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out
+        )
     started = time.monotonic()
-    total = run_campaign(arguments.seed, arguments.runs, arguments.processes, "", first_only=False, seconds=arguments.seconds)
+    total = run_campaign(
+        arguments.seed,
+        arguments.runs,
+        arguments.processes,
+        "",
+        first_only=False,
+        seconds=arguments.seconds,
+    )
     seconds = time.monotonic() - started
     _begin_worker("")
     for seed, violation, story in total.violations[:10]:
-        print(shrink_seed(seed) if arguments.shrink else format_violation(seed, violation, story, ""))
-    print(f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds, {total.compared:,} records compared, "
-          f"{total.steps:,} steps, {total.virtual_s / 3600:.0f} h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a minute); "
-          f"violations: {len(total.violations)}")
+        print(
+            shrink_seed(seed) if arguments.shrink else format_violation(seed, violation, story, "")
+        )
+    print(
+        f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds,"
+        f" {total.compared:,} records compared, {total.steps:,} steps, {total.virtual_s / 3600:.0f}"
+        f" h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a"
+        f" minute); violations: {len(total.violations)}"
+    )
     for kind, number in total.faults.most_common():
         print(f"  {number:>8,}  {kind}")
     for end, number in total.ends.most_common():
@@ -137,6 +171,11 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings depends on the hash seed
-        os.execve(sys.executable, [sys.executable, "-m", "simulator", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
+    # the order of a set of strings depends on the hash seed
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "simulator", *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )  # noqa: S606
     sys.exit(main())

@@ -1,7 +1,9 @@
-"""Source candidates: several clusters that get the same records in the same order, each with a delay of its own.
+"""Source candidates: several clusters that get the same records in the same order, each with a
+delay of its own.
 
-The judge compares the copy with a reference cluster that no client can reach (`System.source`) and that gets every write at once. A candidate that is
-down or paused gets the missed writes later, in order. A candidate whose topic was recreated with other records gets no more writes.
+The judge compares the copy with a reference cluster that no client can reach (`System.source`) and
+that gets every write at once. A candidate that is down or paused gets the missed writes later, in
+order. A candidate whose topic was recreated with other records gets no more writes.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class SourceClusters:
         self.candidates = [SourceCluster(cluster) for cluster in clusters]
         self.writes: list[Callable[[SourceCluster], None]] = []
         for candidate in self.candidates:
-            system.schedule.start(Process(f"feed of {candidate.cluster.name}"), partial(self._feed, candidate))
+            system.schedule.start(
+                Process(f"feed of {candidate.cluster.name}"), partial(self._feed, candidate)
+            )
 
     def write(self, operation: Callable[[SourceCluster], None]) -> None:
         """Send one write to every cluster."""
@@ -70,12 +74,21 @@ class SourceClusters:
     @property
     def is_every_candidate_caught_up(self) -> bool:
         """Whether every candidate has every write."""
-        return all(candidate.is_recreated or candidate.received_writes == len(self.writes) for candidate in self.candidates)
+        return all(
+            candidate.is_recreated or candidate.received_writes == len(self.writes)
+            for candidate in self.candidates
+        )
 
     def _feed(self, candidate: SourceCluster) -> None:
         schedule = self.system.schedule
-        while not candidate.is_recreated and not (self.system.is_written and candidate.received_writes == len(self.writes)):
-            if candidate.is_paused or candidate.cluster.is_down or candidate.received_writes == len(self.writes):
+        while not candidate.is_recreated and not (
+            self.system.is_written and candidate.received_writes == len(self.writes)
+        ):
+            if (
+                candidate.is_paused
+                or candidate.cluster.is_down
+                or candidate.received_writes == len(self.writes)
+            ):
                 schedule.sleep(PAUSE_S)
                 continue
             self.writes[candidate.received_writes](candidate)
@@ -83,12 +96,21 @@ class SourceClusters:
             schedule.sleep(schedule.random.uniform(*FEED_DELAY_S))
 
     def recreate(self, candidate: SourceCluster, topic: str) -> int:
-        """Recreate the topic of a candidate with at least as many other records. Returns how many it had."""
+        """Recreate the topic of a candidate with at least as many other records. Returns how many
+        it had.
+        """
         ends = [log.end for log in candidate.cluster.topics[topic].logs]
         candidate.is_recreated = True
         candidate.cluster.delete_topic(topic)
         candidate.cluster.create_topic(topic, len(ends))
         for partition, end in enumerate(ends):
             if end:
-                candidate.cluster.append(topic, partition, [(b"other", b"%d" % number, (), self.system.unix_ms()) for number in range(end + 5)])
+                candidate.cluster.append(
+                    topic,
+                    partition,
+                    [
+                        (b"other", b"%d" % number, (), self.system.unix_ms())
+                        for number in range(end + 5)
+                    ],
+                )
         return sum(ends)

@@ -1,4 +1,5 @@
-"""Injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires.
+"""Injects faults into clusters and topics, and says which exit codes of the service each fault
+allows or requires.
 
 Each function returns a description of what it did, or an empty string when there was nothing to do.
 """
@@ -9,7 +10,16 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceRefused, SourceTruncated, TopicMissing, TopicsUnfit
+from common.errors import (
+    DestinationTruncated,
+    FrontierLost,
+    HangingTransaction,
+    SourceRecreated,
+    SourceRefused,
+    SourceTruncated,
+    TopicMissing,
+    TopicsUnfit,
+)
 from common.routes import Place, Route
 from simulator import logs, operator
 from simulator.kafka import Cluster
@@ -21,7 +31,6 @@ if TYPE_CHECKING:
     from simulator.faults import FaultInjector
 
 
-
 def _make_unavailable(injector: FaultInjector, generator: random.Random, cluster: Cluster) -> str:
     seconds = generator.choice((0.3, 3.0, 15.0, 60.0)) * generator.uniform(0.5, 1.5)
     cluster.set_down(True)
@@ -29,12 +38,27 @@ def _make_unavailable(injector: FaultInjector, generator: random.Random, cluster
     return f"for {seconds:.1f} s"
 
 
-def _make_source_unavailable(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    return _make_unavailable(injector, generator, generator.choice(injector.system.candidates) if injector.system.candidates else injector.system.source)
+def _make_source_unavailable(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    return _make_unavailable(
+        injector,
+        generator,
+        (
+            generator.choice(injector.system.candidates)
+            if injector.system.candidates
+            else injector.system.source
+        ),
+    )
 
 
-def _pause_candidate_feed(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    candidate, seconds = generator.choice(injector.system.source_clusters.candidates), generator.uniform(1, 60)
+def _pause_candidate_feed(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    candidate, seconds = (
+        generator.choice(injector.system.source_clusters.candidates),
+        generator.uniform(1, 60),
+    )
     candidate.is_paused = True
     injector.schedule_end(seconds, lambda: setattr(candidate, "is_paused", False))
     return f"{candidate.cluster.name} for {seconds:.1f} s"
@@ -48,28 +72,53 @@ def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child 
 
 
 def _has_copied_every_partition(injector: FaultInjector) -> bool:
-    """Whether the copy has a record of every partition: candidates are compared with these records."""
-    return all(injector.judge.find_last_copied_offset(place) >= 0 for place in injector.system.list_source_partitions())
+    """Whether the copy has a record of every partition: candidates are compared with these
+    records.
+    """
+    return all(
+        injector.judge.find_last_copied_offset(place) >= 0
+        for place in injector.system.list_source_partitions()
+    )
 
 
 def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark reads before its next check."""
+    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark
+    reads before its next check.
+    """
     system = injector.system
-    clusters_read = [system.find_cluster(query.plan.settings.source_cluster) for query in system.queries if query.can_read]
-    other_candidates = [candidate for candidate in system.source_clusters.candidates if candidate.cluster not in clusters_read]
+    clusters_read = [
+        system.find_cluster(query.plan.settings.source_cluster)
+        for query in system.queries
+        if query.can_read
+    ]
+    other_candidates = [
+        candidate
+        for candidate in system.source_clusters.candidates
+        if candidate.cluster not in clusters_read
+    ]
     if not clusters_read or not other_candidates or not _has_copied_every_partition(injector):
         return ""
-    candidate, topic = generator.choice(other_candidates), system.choose_route(generator).source_topic
-    return f"{candidate.cluster.name}, {topic}: {system.source_clusters.recreate(candidate, topic)} other records"
+    candidate, topic = (
+        generator.choice(other_candidates),
+        system.choose_route(generator).source_topic,
+    )
+    return (
+        f"{candidate.cluster.name}, {topic}: {system.source_clusters.recreate(candidate, topic)}"
+        " other records"
+    )
 
 
-def _make_destination_unavailable(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _make_destination_unavailable(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     return _make_unavailable(injector, generator, injector.system.destination)
 
 
 def _choose_partition(injector: FaultInjector, generator: random.Random) -> tuple[Route, int]:
     route = injector.system.choose_route(generator)
-    return route, generator.randrange(logs.count_partitions(injector.system.source, route.source_topic))
+    return route, generator.randrange(
+        logs.count_partitions(injector.system.source, route.source_topic)
+    )
 
 
 def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> Place:
@@ -77,20 +126,28 @@ def _choose_source_partition(injector: FaultInjector, generator: random.Random) 
     return route.source(partition)
 
 
-def _choose_intermediate_partition(injector: FaultInjector, generator: random.Random) -> Place | None:
+def _choose_intermediate_partition(
+    injector: FaultInjector, generator: random.Random
+) -> Place | None:
     """A partition of an intermediate topic, if it exists."""
     route, partition = _choose_partition(injector, generator)
     place = route.intermediate(partition)
     return place if logs.has_partition(injector.system.destination, place) else None
 
 
-def _truncate_log(cluster: Cluster, place: Place, generator: random.Random, *, may_keep_epoch: bool = True) -> list[Record]:
+def _truncate_log(
+    cluster: Cluster, place: Place, generator: random.Random, *, may_keep_epoch: bool = True
+) -> list[Record]:
     """Remove some of a partition's newest offsets. Returns the lost records."""
     count = generator.randint(1, min(4, cluster.log(*place).end))
-    return cluster.truncate(*place, count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch)
+    return cluster.truncate(
+        *place, count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch
+    )
 
 
-def _delete_copied_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _delete_copied_source_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     source = _choose_source_partition(injector, generator)
     offset = injector.judge.find_last_copied_offset(source) + 1
     if offset > injector.system.source.log(*source).end:  # the source lost these records
@@ -103,7 +160,9 @@ def _compact_source(injector: FaultInjector, generator: random.Random, _: Child 
     source = _choose_source_partition(injector, generator)
     offsets_before = logs.list_data_offsets(injector.system.source, source)
     injector.system.source.compact(*source)
-    removed = frozenset(offsets_before) - frozenset(logs.list_data_offsets(injector.system.source, source))
+    removed = frozenset(offsets_before) - frozenset(
+        logs.list_data_offsets(injector.system.source, source)
+    )
     injector.judge.allow_missing(source, removed)
     return f"{source}: {sorted(removed)}"
 
@@ -120,23 +179,35 @@ def _add_partition(injector: FaultInjector, generator: random.Random, _: Child |
 def _add_topic(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
     route = injector.system.add_topic() if injector.system.plan.has_pattern else None
     if route and not _has_frontiers(injector):
-        injector.system.ends_at_start |= {place: 0 for place in injector.system.list_source_partitions() if place.topic == route.source_topic}
+        injector.system.ends_at_start |= {
+            place: 0
+            for place in injector.system.list_source_partitions()
+            if place.topic == route.source_topic
+        }
     return route.source_topic if route else ""
 
 
-def _delete_unread_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _delete_unread_source_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     source = _choose_source_partition(injector, generator)
     end = injector.system.source.log(*source).end
     offset = generator.randint(0, end)
     injector.judge.allow_missing(source, range(offset))
-    if offset > injector.judge.find_last_copied_offset(source) + 1:  # nobody can know whether records that were never read were visible
+    # nobody can know whether records that were never read were visible
+    if offset > injector.judge.find_last_copied_offset(source) + 1:
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     injector.system.source.delete_records(*source, offset)
-    return f"{source} begins at {offset} of {end}, copied to {injector.judge.find_last_copied_offset(source)}"
+    return (
+        f"{source} begins at {offset} of {end}, copied to"
+        f" {injector.judge.find_last_copied_offset(source)}"
+    )
 
 
 SAMPLED_S = 2.0
-"""Stage one compares what was copied as of its previous sample: a loss that is over between two samples, and took only what was copied since, it cannot see."""
+"""Stage one compares what was copied as of its previous sample: a loss that is over between two
+samples, and took only what was copied since, it cannot see.
+"""
 
 
 def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
@@ -145,14 +216,21 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     end_before = log.end
     if not end_before:
         return ""
-    copied, compared = (injector.judge.find_last_copied_offset(place, before_s) for before_s in (0.0, SAMPLED_S))
-    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place))
+    copied, compared = (
+        injector.judge.find_last_copied_offset(place, before_s) for before_s in (0.0, SAMPLED_S)
+    )
+    read_to = max(
+        injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place)
+    )
     _truncate_log(injector.system.source, place, generator)
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         is_certain = log.end <= compared and injector.is_calm
-        (injector.required_exit_codes if is_certain else injector.allowed_exit_codes).add(SourceTruncated.exit_code)
-    elif log.last_stable_offset < read_to:  # the marker of a transaction that was read is lost: whether it counts, nobody can say
+        (injector.required_exit_codes if is_certain else injector.allowed_exit_codes).add(
+            SourceTruncated.exit_code
+        )
+    # the marker of a transaction that was read is lost: whether it counts, nobody can say
+    elif log.last_stable_offset < read_to:
         injector.judge.is_source_history_lost = True
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
@@ -168,17 +246,29 @@ def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child
     injector.judge.is_source_history_lost = True
     injector.required_exit_codes = {SourceRecreated.exit_code, TopicMissing.exit_code}
     injector.system.source.delete_topic(topic)
-    injector.schedule_end(generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(topic, count))
+    injector.schedule_end(
+        generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(topic, count)
+    )
     return f"{topic}, {count} partitions"
 
 
 def _has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
-    """Whether a group has committed frontiers, which identify the source topic; without a topic, of any."""
-    intermediate_topic = injector.system.find_route(source_topic).intermediate_topic if source_topic else ""
-    return any(intermediate_topic in ("", topic) for group in injector.system.destination.groups.values() for topic, _ in group.offsets)
+    """Whether a group has committed frontiers, which identify the source topic; without a topic, of
+    any.
+    """
+    intermediate_topic = (
+        injector.system.find_route(source_topic).intermediate_topic if source_topic else ""
+    )
+    return any(
+        intermediate_topic in ("", topic)
+        for group in injector.system.destination.groups.values()
+        for topic, _ in group.offsets
+    )
 
 
-def _delete_intermediate_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _delete_intermediate_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     place = _choose_intermediate_partition(injector, generator)
     if place is None:
         return ""
@@ -187,15 +277,23 @@ def _delete_intermediate_records(injector: FaultInjector, generator: random.Rand
     return f"{place} begins at {offset}"
 
 
-def _truncate_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _truncate_intermediate_topic(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     place = _choose_intermediate_partition(injector, generator)
     if place is None or not injector.system.destination.log(*place).end:
         return ""
-    # under the same leader epoch (a single broker whose whole disk was set back), nobody could see it
-    return f"{place}: {len(_truncate_log(injector.system.destination, place, generator, may_keep_epoch=False))}"
+    # under the same leader epoch (a single broker whose whole disk was set back), nobody could see
+    # it
+    return (
+        f"{place}:"
+        f" {len(_truncate_log(injector.system.destination, place, generator, may_keep_epoch=False))}"
+    )
 
 
-def _compact_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _compact_intermediate_topic(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     place = _choose_intermediate_partition(injector, generator)
     if place is None:
         return ""
@@ -205,39 +303,56 @@ def _compact_intermediate_topic(injector: FaultInjector, generator: random.Rando
 
 
 FEW_OFFSETS = 4
-"""A late marker of a transaction can take the offset of its lost record in the new topic. Then only the topic id shows the loss, up to a second later."""
+"""A late marker of a transaction can take the offset of its lost record in the new topic. Then only
+the topic id shows the loss, up to a second later.
+"""
 
 
-def _recreate_destination(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _recreate_destination(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     route = injector.system.choose_route(generator)
     count = logs.count_partitions(injector.system.destination, route.destination_topic)
-    if not count or any(0 < log.end < FEW_OFFSETS for log in injector.system.destination.topics[route.destination_topic].logs):
+    if not count or any(
+        0 < log.end < FEW_OFFSETS
+        for log in injector.system.destination.topics[route.destination_topic].logs
+    ):
         return ""
     injector.system.destination.delete_topic(route.destination_topic)
     injector.system.destination.create_topic(route.destination_topic, count)
     injector.judge.reset_destination(route.source_topic)
-    # a worker that runs ends, and so does a worker that is assigned a partition from a running one; a start copies the topic from the beginning
+    # a worker that runs ends, and so does a worker that is assigned a partition from a running one;
+    # a start copies the topic from the beginning
     injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
     return f"{route.destination_topic}, {count} partitions"
 
 
-def _truncate_destination(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+def _truncate_destination(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
     route, partition = _choose_partition(injector, generator)
     place = route.destination(partition)
-    if not logs.has_partition(injector.system.destination, place) or not injector.system.destination.log(*place).end:
+    if (
+        not logs.has_partition(injector.system.destination, place)
+        or not injector.system.destination.log(*place).end
+    ):
         return ""
     injector.judge.is_destination_history_lost = True
     stable = injector.system.destination.log(*place).last_stable_offset
     lost_records = _truncate_log(injector.system.destination, place, generator)
-    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # when a marker is lost, its transaction stays open
+    # when a marker is lost, its transaction stays open
+    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         exit_codes.add(SourceRefused.exit_code)
     injector.allowed_exit_codes |= exit_codes
-    is_only_fault = len(injector.system.plan.faults) == 1  # with another fault, other records can take these offsets before the check
+    # with another fault, other records can take these offsets before the check
+    is_only_fault = len(injector.system.plan.faults) == 1
     # a marker can hide the loss of records of an open transaction
-    if is_only_fault and any(record.kind == DATA and record.offset < stable for record in lost_records):
+    if is_only_fault and any(
+        record.kind == DATA and record.offset < stable for record in lost_records
+    ):
         injector.required_exit_codes = exit_codes
     return f"{place}: {len(lost_records)}"
 

@@ -1,4 +1,6 @@
-"""Injects the faults of a plan when their call has come: into processes, requests and producer batches here, into topics in `simulator.cluster_faults`."""
+"""Injects the faults of a plan when their call has come: into processes, requests and producer
+batches here, into topics in `simulator.cluster_faults`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,16 @@ if TYPE_CHECKING:
     from simulator.query import Task
 
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
-OUTCOMES: dict[str, RequestOutcome] = {"answer lost": "answer lost", "request lost": "lost", "request late": "late"}
-PRODUCER_FAULTS = {"producer batch lost": "lose", "producer batch late": "straggle", "task repeated": "repeat"}
+OUTCOMES: dict[str, RequestOutcome] = {
+    "answer lost": "answer lost",
+    "request lost": "lost",
+    "request late": "late",
+}
+PRODUCER_FAULTS = {
+    "producer batch lost": "lose",
+    "producer batch late": "straggle",
+    "task repeated": "repeat",
+}
 CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults of the process whose call it is."""
@@ -67,7 +77,9 @@ class FaultInjector:
             return
         generator = random.Random(fault.seed)  # noqa: S311
         if fault.kind in OUTCOMES or fault.kind in PRODUCER_FAULTS:
-            (self.request_faults if fault.kind in OUTCOMES else self.producer_faults).append(fault.kind)
+            (self.request_faults if fault.kind in OUTCOMES else self.producer_faults).append(
+                fault.kind
+            )
             return
         description = self.INJECTORS[fault.kind](self, generator, child)
         if description:
@@ -122,7 +134,14 @@ class FaultInjector:
         self.system.schedule.freeze(process)
 
     def _find_jvm(self) -> Process | None:
-        return next((child.engine.process for child in self.system.children if child.engine and child.engine.process.is_alive), None)
+        return next(
+            (
+                child.engine.process
+                for child in self.system.children
+                if child.engine and child.engine.process.is_alive
+            ),
+            None,
+        )
 
     def _kill_jvm(self, _: random.Random, __: Child | None) -> str:
         jvm = self._find_jvm()
@@ -135,19 +154,35 @@ class FaultInjector:
         if jvm:
             self.system.schedule.freeze(jvm)
             self.schedule_end(generator.uniform(0.5, 30), lambda: self.system.schedule.thaw(jvm))
-            child = next(child for child in self.system.children if child.engine and child.engine.process is jvm)
+            child = next(
+                child
+                for child in self.system.children
+                if child.engine and child.engine.process is jvm
+            )
             if generator.random() < 0.5:
-                self.schedule_end(0.0, lambda: self.system.kill(child) if child.process and child.process.is_alive else None)
+                self.schedule_end(
+                    0.0,
+                    lambda: (
+                        self.system.kill(child)
+                        if child.process and child.process.is_alive
+                        else None
+                    ),
+                )
         return jvm.name if jvm else ""
 
     def _terminate_worker(self, generator: random.Random, _: Child | None) -> str:
-        child = generator.choice([child for child in self.system.children if child.name.startswith("worker")])
+        child = generator.choice(
+            [child for child in self.system.children if child.name.startswith("worker")]
+        )
         child.is_stop_requested = True
         return child.name
 
     def _second_stage_one(self, generator: random.Random, _: Child | None) -> str:
         self.system.add_stage_one()
-        self.schedule_end(generator.uniform(2, 40), lambda child=self.system.children[-1]: self._disable_child(child))  # type: ignore[misc]
+        self.schedule_end(
+            generator.uniform(2, 40),
+            lambda child=self.system.children[-1]: self._disable_child(child),
+        )  # type: ignore[misc]
         return self.system.children[-1].name
 
     def _add_worker(self, _: random.Random, __: Child | None) -> str:
@@ -156,7 +191,11 @@ class FaultInjector:
         return self.system.children[-1].name
 
     def _remove_worker(self, generator: random.Random, _: Child | None) -> str:
-        workers = [child for child in self.system.children if child.name.startswith("worker") and child.is_enabled]
+        workers = [
+            child
+            for child in self.system.children
+            if child.name.startswith("worker") and child.is_enabled
+        ]
         if len(workers) < 2:
             return ""
         child = generator.choice(workers)
@@ -169,7 +208,9 @@ class FaultInjector:
             self.system.kill(child)
 
     def on_unexpected_error(self, name: str, raised: BaseException) -> None:
-        """A process ended with an exception that is no error class of the service: a defect of the service or of the simulator."""
+        """A process ended with an exception that is no error class of the service: a defect of the
+        service or of the simulator.
+        """
         frames = "".join(traceback.format_exception(raised)[-6:])
         self.unexpected_error = self.unexpected_error or f"{name}: {frames}"
 

@@ -1,8 +1,11 @@
-"""What must be true of the copy after every step and at the end. The judge reads the logs of the clusters; it asks the service nothing.
+"""What must be true of the copy after every step and at the end. The judge reads the logs of the
+clusters; it asks the service nothing.
 
-For each partition, the records that a `read_committed` consumer of the destination sees are a prefix of the source's visible records: in the same order,
-each once, with the same key, value, headers and timestamp; no record of an aborted transaction, and no other record. Records that the source has deleted
-or compacted meanwhile may be missing. Otherwise the service has ended, with an error that the injected fault allows.
+For each partition, the records that a `read_committed` consumer of the destination sees are a
+prefix of the source's visible records: in the same order, each once, with the same key, value,
+headers and timestamp; no record of an aborted transaction, and no other record. Records that the
+source has deleted or compacted meanwhile may be missing. Otherwise the service has ended, with an
+error that the injected fault allows.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ class ExpectedRecord:
 
 @dataclass(slots=True)
 class PartitionCopy:
-    """One partition: the records that were visible at the source, and how many of them the destination has."""
+    """One partition: the records that were visible at the source, and how many of them the
+    destination has.
+    """
 
     expected: list[ExpectedRecord] = field(default_factory=list)
     source_read_to: int = 0
@@ -66,7 +71,9 @@ class Judge:
         """By source partition."""
         self.change_count = -1
         self.is_source_history_lost = False
-        """The source lost copied records: its later records cannot be compared, and the service must stop."""
+        """The source lost copied records: its later records cannot be compared, and the service
+        must stop.
+        """
         self.is_destination_history_lost = False
         self.violation = ""
 
@@ -100,27 +107,46 @@ class Judge:
                 self._compare_destination(route.destination(place.partition), copy)
 
     def _find_copy(self, source: Place) -> PartitionCopy:
-        return self.copies.setdefault(source, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest"))
+        return self.copies.setdefault(
+            source, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest")
+        )
 
     def _learn_first_offset(self, source: Place, intermediate: Place, copy: PartitionCopy) -> None:
-        """The first frontier is the end of the partition when it was chosen. A new partition is copied from its beginning."""
-        frontier = logs.load_frontier(self.system.destination, self.system.settings.application, intermediate)
+        """The first frontier is the end of the partition when it was chosen. A new partition is
+        copied from its beginning.
+        """
+        frontier = logs.load_frontier(
+            self.system.destination, self.system.settings.application, intermediate
+        )
         if frontier is None:
             return
         copy.first_offset, copy.is_first_offset_known = frontier + 1, True
-        end_at_start, now = self.system.ends_at_start.get(source), self.system.source.log(*source).end
+        end_at_start, now = (
+            self.system.ends_at_start.get(source),
+            self.system.source.log(*source).end,
+        )
         lowest, highest = (end_at_start, now) if end_at_start is not None else (0, 0)
         if not self.is_history_lost and not lowest <= copy.first_offset <= highest:
-            raise Violation(f"the copy of {source} begins at source offset {copy.first_offset}; expected an offset from {lowest} to {highest}")
-        copy.expected = [expected_record for expected_record in copy.expected if expected_record.offset >= copy.first_offset]
+            raise Violation(
+                f"the copy of {source} begins at source offset {copy.first_offset}; expected an"
+                f" offset from {lowest} to {highest}"
+            )
+        copy.expected = [
+            expected_record
+            for expected_record in copy.expected
+            if expected_record.offset >= copy.first_offset
+        ]
 
     def _read_source(self, place: Place, copy: PartitionCopy) -> None:
         begin = max(copy.source_read_to, self.system.source.log(*place).begin)
         read_result = logs.read_committed(self.system.source, place, begin)
         if read_result is not None and not self.is_source_history_lost:
             records, copy.source_read_to = read_result
-            copy.expected += [ExpectedRecord(offset, content, self.system.schedule.now) for offset, content in records
-                              if offset >= copy.first_offset and self.system.is_copied(content)]
+            copy.expected += [
+                ExpectedRecord(offset, content, self.system.schedule.now)
+                for offset, content in records
+                if offset >= copy.first_offset and self.system.is_copied(content)
+            ]
 
     def _compare_destination(self, place: Place, copy: PartitionCopy) -> None:
         read_result = logs.read_committed(self.system.destination, place, copy.destination_read_to)
@@ -130,51 +156,92 @@ class Judge:
         if records and not copy.is_first_offset_known:
             raise Violation(f"{place} has a record before the first frontier is committed")
         for offset, content in records:
-            while copy.next_index < len(copy.expected) and copy.expected[copy.next_index].is_optional and copy.expected[copy.next_index].content != content:
+            while (
+                copy.next_index < len(copy.expected)
+                and copy.expected[copy.next_index].is_optional
+                and copy.expected[copy.next_index].content != content
+            ):
                 copy.next_index += 1
             if copy.next_index == len(copy.expected):
-                raise Violation(f"{place} has a record at offset {offset} after the copies of all source records: "
-                                f"{content}{self._explain_mismatch(copy, content)}")
+                raise Violation(
+                    f"{place} has a record at offset {offset} after the copies of all source"
+                    f" records: {content}{self._explain_mismatch(copy, content)}"
+                )
             expected_record = copy.expected[copy.next_index]
             if expected_record.content != content:
-                raise Violation(f"{place} has {content} at offset {offset}{self._explain_mismatch(copy, content)}; "
-                                f"the next source record is {expected_record.content} at offset {expected_record.offset}")
+                raise Violation(
+                    f"{place} has {content} at offset"
+                    f" {offset}{self._explain_mismatch(copy, content)}; the next source record is"
+                    f" {expected_record.content} at offset {expected_record.offset}"
+                )
             expected_record.copied_at = self.system.schedule.now
             copy.next_index += 1
             copy.compared += 1
 
     @staticmethod
     def _explain_mismatch(copy: PartitionCopy, content: Content) -> str:
-        before = [expected_record.offset for expected_record in copy.expected[:copy.next_index] if expected_record.content == content]
-        after = [expected_record.offset for expected_record in copy.expected[copy.next_index:] if expected_record.content == content]
+        before = [
+            expected_record.offset
+            for expected_record in copy.expected[: copy.next_index]
+            if expected_record.content == content
+        ]
+        after = [
+            expected_record.offset
+            for expected_record in copy.expected[copy.next_index :]
+            if expected_record.content == content
+        ]
         if before:
             return f" (a duplicate of source offset {before[0]})"
-        return f" (of source offset {after[0]}: records before it are missing)" if after else " (unknown to the source)"
+        return (
+            f" (of source offset {after[0]}: records before it are missing)"
+            if after
+            else " (unknown to the source)"
+        )
 
     def is_complete(self) -> bool:
         """Whether the destination has every visible source record."""
         if not all(copy.is_first_offset_known for copy in self.copies.values()):
             self.change_count = -1  # a first frontier changes no log
         self.has_violation()
-        return all((copy.is_first_offset_known or not copy.expected) and all(expected_record.is_optional for expected_record in copy.expected[copy.next_index:])
-                   for copy in self.copies.values())
+        return all(
+            (copy.is_first_offset_known or not copy.expected)
+            and all(
+                expected_record.is_optional for expected_record in copy.expected[copy.next_index :]
+            )
+            for copy in self.copies.values()
+        )
 
     def measure_wait_s(self) -> float:
         """For how long the oldest record that is not copied has been visible."""
-        visible_times = [copy.expected[copy.next_index].visible_at for copy in self.copies.values()
-                 if copy.is_first_offset_known and copy.next_index < len(copy.expected) and not copy.expected[copy.next_index].is_optional]
+        visible_times = [
+            copy.expected[copy.next_index].visible_at
+            for copy in self.copies.values()
+            if copy.is_first_offset_known
+            and copy.next_index < len(copy.expected)
+            and not copy.expected[copy.next_index].is_optional
+        ]
         return self.system.schedule.now - min(visible_times) if visible_times else 0.0
 
     def describe_missing(self) -> str:
         """A text that says which records are not copied."""
-        return ", ".join(f"{source}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source offset "
-                         f"{copy.expected[copy.next_index].offset}" for source, copy in self.copies.items() if copy.next_index < len(copy.expected))
+        return ", ".join(
+            f"{source}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source"
+            f" offset {copy.expected[copy.next_index].offset}"
+            for source, copy in self.copies.items()
+            if copy.next_index < len(copy.expected)
+        )
 
     def allow_missing(self, source: Place, offsets: range | frozenset[int]) -> bool:
-        """The source deleted these offsets: they may be missing. Returns whether one of them was not copied yet."""
+        """The source deleted these offsets: they may be missing. Returns whether one of them was
+        not copied yet.
+        """
         self.has_violation()
         copy = self._find_copy(source)
-        missing_records = [expected_record for expected_record in copy.expected[copy.next_index:] if expected_record.offset in offsets]
+        missing_records = [
+            expected_record
+            for expected_record in copy.expected[copy.next_index :]
+            if expected_record.offset in offsets
+        ]
         for expected_record in missing_records:
             expected_record.is_optional = True
         return bool(missing_records)
@@ -182,12 +249,23 @@ class Judge:
     def find_last_copied_offset(self, source: Place, before_s: float = 0.0) -> int:
         """The source offset of the last record that was copied at least `before_s` ago, or -1."""
         copy = self._find_copy(source)
-        return max((record.offset for record in copy.expected[:copy.next_index] if record.copied_at <= self.system.schedule.now - before_s), default=-1)
+        return max(
+            (
+                record.offset
+                for record in copy.expected[: copy.next_index]
+                if record.copied_at <= self.system.schedule.now - before_s
+            ),
+            default=-1,
+        )
 
     def get_highest_first_offset(self, source: Place) -> int:
-        """The source offset at which the copy begins; while that is not known, the highest at which it can begin."""
+        """The source offset at which the copy begins; while that is not known, the highest at which
+        it can begin.
+        """
         copy = self._find_copy(source)
-        return copy.first_offset if copy.is_first_offset_known else self.system.source.log(*source).end
+        return (
+            copy.first_offset if copy.is_first_offset_known else self.system.source.log(*source).end
+        )
 
     def reset_destination(self, source_topic: str) -> None:
         """The destination topic of a source topic was recreated: compare it from its beginning."""
@@ -200,9 +278,13 @@ class Judge:
                 expected_record.is_optional = expected_record.offset not in source_offsets
 
     def reread_source(self, source: Place) -> None:
-        """The source lost offsets that nobody had read: read the records that are not copied again. (The loss of a marker hides records.)"""
+        """The source lost offsets that nobody had read: read the records that are not copied again.
+        (The loss of a marker hides records.)
+        """
         copy = self.copies[source]
-        copy.expected = copy.expected[:copy.next_index]
+        copy.expected = copy.expected[: copy.next_index]
         copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(source) + 1)
         if source in self.system.ends_at_start:
-            self.system.ends_at_start[source] = min(self.system.ends_at_start[source], self.system.source.log(*source).end)
+            self.system.ends_at_start[source] = min(
+                self.system.ends_at_start[source], self.system.source.log(*source).end
+            )

@@ -1,4 +1,6 @@
-"""Reads the log of a simulated cluster directly: at once, and without a request. No simulated process can do this."""
+"""Reads the log of a simulated cluster directly: at once, and without a request. No simulated
+process can do this.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,12 @@ def count_partitions(cluster: Cluster, topic: str) -> int:
     return len(found.logs) if found else 0
 
 
-def read_committed(cluster: Cluster, place: Place, begin: int, count: int = COUNT_MAX, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
-    """The visible records from `begin` on and below `end`, and the next offset to read; None when `begin` is out of range."""
+def read_committed(
+    cluster: Cluster, place: Place, begin: int, count: int = COUNT_MAX, end: int | None = None
+) -> tuple[list[tuple[int, Content]], int] | None:
+    """The visible records from `begin` on and below `end`, and the next offset to read; None when
+    `begin` is out of range.
+    """
     log = cluster.find_log(*place)
     if log is None:
         return None

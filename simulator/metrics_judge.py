@@ -1,6 +1,7 @@
 """What must be true of the service's metrics: readiness and lag, also while a cluster is down.
 
-A process is ready as /readyz defines it (`reo.service.health`): it reports that it is ready, and its last heartbeat is not too old. Limits are virtual seconds.
+A process is ready as /readyz defines it (`reo.service.health`): it reports that it is ready, and
+its last heartbeat is not too old. Limits are virtual seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 DETECTION_S = LATE_S + 15.0
 """When a cluster is down for longer than this, the processes that need it must not be ready."""
 UNREPORTED_WAIT_S = 120.0
-"""When a record waits for longer than this, some process must report lag, or must be not ready, at least for a moment. (When a worker is killed and does
-not come back, nobody reports the lag of its partitions until the session timeout of 45 s and a rebalance are over.)"""
+"""When a record waits for longer than this, some process must report lag, or must be not ready, at
+least for a moment. (When a worker is killed and does not come back, nobody reports the lag of its
+partitions until the session timeout of 45 s and a rebalance are over.)
+"""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -40,9 +43,17 @@ class MetricsJudge:
 
     def has_violation(self) -> bool:
         """Called after each step."""
-        if not self.violation and self.system.schedule.now >= self.next_check_at and self.system.service_exit_code is None:
+        if (
+            not self.violation
+            and self.system.schedule.now >= self.next_check_at
+            and self.system.service_exit_code is None
+        ):
             self.next_check_at = self.system.schedule.now + CHECK_INTERVAL_S
-            self.violation = self._check_readiness() or (self._check_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
+            self.violation = self._check_readiness() or (
+                self._check_lag()
+                if not self.judge.is_history_lost and not self.system.candidates
+                else ""
+            )
         return bool(self.violation)
 
     def _check_readiness(self) -> str:
@@ -52,18 +63,29 @@ class MetricsJudge:
                 awake_s = self.system.schedule.now - child.process.thawed_at
                 for cluster in (self.system.destination, *self._sources(child)):
                     if min(cluster.downtime_s(), awake_s) > DETECTION_S:
-                        return f"{child.name} is ready, but {cluster.name} has been down for {cluster.downtime_s():.0f} s"
+                        return (
+                            f"{child.name} is ready, but {cluster.name} has been down for"
+                            f" {cluster.downtime_s():.0f} s"
+                        )
         return ""
 
     def _check_lag(self) -> str:
         wait_s = self.judge.measure_wait_s()
         processes = self._list_reporting_processes()
-        if not wait_s or self.sum_reported_lag() > 0 or not processes or not all(map(self._is_ready, processes)):
+        if (
+            not wait_s
+            or self.sum_reported_lag() > 0
+            or not processes
+            or not all(map(self._is_ready, processes))
+        ):
             self.no_lag_since = None
         elif self.no_lag_since is None:
             self.no_lag_since = self.system.schedule.now
         elif min(wait_s, self.system.schedule.now - self.no_lag_since) > UNREPORTED_WAIT_S:
-            return f"every process is ready and reports no lag, but a record has waited for {wait_s:.0f} s: {self.judge.describe_missing()}"
+            return (
+                "every process is ready and reports no lag, but a record has waited for"
+                f" {wait_s:.0f} s: {self.judge.describe_missing()}"
+            )
         return ""
 
     def sum_reported_lag(self) -> float:
@@ -71,15 +93,34 @@ class MetricsJudge:
         return sum(sample.value for metric in LAG.collect() for sample in metric.samples)
 
     def _list_reporting_processes(self) -> list[Child]:
-        """The running processes, without stage one when there are two: both write the same metric."""
+        """The running processes, without stage one when there are two: both write the same
+        metric.
+        """
         stage_ones = [child for child in self.system.children if child.name.startswith("stage one")]
-        return [child for child in self.system.children if child.process and child.process.is_alive and (len(stage_ones) == 1 or child not in stage_ones)]
+        return [
+            child
+            for child in self.system.children
+            if child.process
+            and child.process.is_alive
+            and (len(stage_ones) == 1 or child not in stage_ones)
+        ]
 
     def _sources(self, child: Child) -> list[Cluster]:
-        return [self.system.source] if child.name.startswith("stage one") and not self.system.candidates else []
+        return (
+            [self.system.source]
+            if child.name.startswith("stage one") and not self.system.candidates
+            else []
+        )
 
     def _is_ready(self, child: Child) -> bool:
         assert child.process is not None
-        stage, number = ("replicator", "0") if child.name.startswith("stage one") else ("deduplicator", child.name.split()[1])
+        stage, number = (
+            ("replicator", "0")
+            if child.name.startswith("stage one")
+            else ("deduplicator", child.name.split()[1])
+        )
         host_time_s = START_UNIX_S + self.system.schedule.now + child.process.clock_offset_s
-        return bool(READY.labels(stage, number)._value.get()) and host_time_s - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
+        return (
+            bool(READY.labels(stage, number)._value.get())
+            and host_time_s - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
+        )

@@ -1,7 +1,8 @@
 """The operator deletes the committed offsets of the group while the service is stopped.
 
-When the service then ends because its frontiers are missing, the operator runs `reo recover --apply` and starts the service again. Kafka refuses to
-delete the offsets of a group that has members, so the operator deletes them between two runs of the service.
+When the service then ends because its frontiers are missing, the operator runs `reo recover
+--apply` and starts the service again. Kafka refuses to delete the offsets of a group that has
+members, so the operator deletes them between two runs of the service.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import contextlib
 import io
 from typing import TYPE_CHECKING
 
-from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, HangingTransaction, ServiceRuns
+from common.errors import (
+    ClusterUnreachable,
+    CopyDiffers,
+    FrontierLost,
+    HangingTransaction,
+    ServiceRuns,
+)
 from reo import recover as reo_recover
 
 if TYPE_CHECKING:
@@ -21,11 +28,17 @@ KILL_AFTER_S = 15.0
 RESTART_WITHIN_S = 120.0
 """By then, the service was stopped and started again."""
 ATTEMPTS_MAX, PAUSE_S = 30, (1.0, 10.0)
-RETRIED_EXIT_CODES = frozenset({ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1})
-"""After these exit codes, `reo recover` is run again. 1 is the error of a client that lost its connection."""
+RETRIED_EXIT_CODES = frozenset(
+    {ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1}
+)
+"""After these exit codes, `reo recover` is run again. 1 is the error of a client that lost its
+connection.
+"""
 
 UNCOMPARABLE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted"})
-"""Records that are no longer at the source cannot be compared: after these faults, `reo recover` may refuse for good."""
+"""Records that are no longer at the source cannot be compared: after these faults, `reo recover`
+may refuse for good.
+"""
 
 
 def delete_frontiers(system: System) -> None:
@@ -44,7 +57,10 @@ def run_recover(system: System) -> None:
     _wait_for_processes(system)
     for _ in range(ATTEMPTS_MAX):
         system.schedule.sleep(system.schedule.random.uniform(*PAUSE_S))
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as output:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()) as output,
+        ):
             exit_code = reo_recover.command(system.settings, apply=True, as_json=True)
         system.log_event(f"reo recover ends with {exit_code}: {output.getvalue()}")
         if exit_code not in RETRIED_EXIT_CODES:

@@ -1,6 +1,8 @@
-"""What a schedule is before it runs: the sizes of the system, its settings and the faults, all drawn from one seed.
+"""What a schedule is before it runs: the sizes of the system, its settings and the faults, all
+drawn from one seed.
 
-A plan can be reduced without changing its seed (`shrink`): the random numbers that decide who runs when stay those of the seed.
+A plan can be reduced without changing its seed (`shrink`): the random numbers that decide who runs
+when stay those of the seed.
 """
 
 from __future__ import annotations
@@ -43,20 +45,48 @@ FAULT_WEIGHTS: dict[str, int] = {
     "intermediate topic compacted": 1,
 }
 """Every kind of fault, with its weight when kinds are drawn."""
-SOURCE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted", "partition added", "unread source records deleted",
-                           "newest source records lost", "source recreated"})
-"""Not drawn with several candidates: after such a fault, a candidate has other records than the others."""
-CANDIDATE_FAULT_WEIGHTS = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
+SOURCE_FAULTS = frozenset(
+    {
+        "records committed at the source are deleted",
+        "source compacted",
+        "partition added",
+        "unread source records deleted",
+        "newest source records lost",
+        "source recreated",
+    }
+)
+"""Not drawn with several candidates: after such a fault, a candidate has other records than the
+others.
+"""
+CANDIDATE_FAULT_WEIGHTS = {
+    "candidate not fed": 3,
+    "leaders of a candidate changed": 3,
+    "candidate recreated": 2,
+}
 FRONTIERS_DELETED = "frontiers deleted"
 TOPIC_ADDED = "topic added"
-EXCLUSIVE_FAULTS = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
-                  "destination recreated", "intermediate topic compacted", "candidate recreated", FRONTIERS_DELETED})
-"""Faults that can end the service. A schedule has at most one of them; otherwise nobody could say which exit code is right."""
+EXCLUSIVE_FAULTS = frozenset(
+    {
+        "unread source records deleted",
+        "newest source records lost",
+        "source recreated",
+        "newest destination records lost",
+        "destination recreated",
+        "intermediate topic compacted",
+        "candidate recreated",
+        FRONTIERS_DELETED,
+    }
+)
+"""Faults that can end the service. A schedule has at most one of them; otherwise nobody could say
+which exit code is right.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault happens at a call of some process (a SIGKILL kills that process). `seed` decides its details."""
+    """A fault happens at a call of some process (a SIGKILL kills that process). `seed` decides its
+    details.
+    """
 
     at_call: int
     kind: str
@@ -72,7 +102,9 @@ class Plan:
     workers: int
     records: int
     transaction_share: float
-    """The share of the source's batches that are transactions; every third transaction is aborted."""
+    """The share of the source's batches that are transactions; every third transaction is
+    aborted.
+    """
     protocol: str
     stop_at_end: bool
     clock_offsets_s: tuple[float, ...]
@@ -85,7 +117,9 @@ class Plan:
     filter_setting: str = ""
     """The setting that filters records: `filter.sql`, `filter.function`, or none."""
     destination_record_delay_s: float = 0.0
-    """How long the destination takes for each record of a transaction. A full transaction takes longer than its timeout."""
+    """How long the destination takes for each record of a transaction. A full transaction takes
+    longer than its timeout.
+    """
     batch_s: int = 30
     """`replicator.batch_s`."""
     topics: int = 1
@@ -116,60 +150,126 @@ def _draw_extras(generator: random.Random, topics: int | None) -> _Extras:
     if generator.random() < 1 / 8 and extras.candidates == 1 and not extras.kinds:
         extras.start = "latest"
     if extras.candidates == 1 and not extras.kinds:
-        extras.filter_setting = generator.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
+        extras.filter_setting = generator.choice(
+            ("", "", "", "", "", "", "filter.sql", "filter.function")
+        )
     if generator.random() < 1 / 16:
         extras.destination_record_delay_s = generator.uniform(2.5, 8.0)
     extras.batch_s = generator.choice((5, 30, 30, 30))
     extras.topics = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
-    if topics is None and extras.candidates == 1 and generator.random() < 1 / 8:  # candidates are refused with a pattern
+    # candidates are refused with a pattern
+    if topics is None and extras.candidates == 1 and generator.random() < 1 / 8:
         extras.has_pattern = True
-        extras.kinds += generator.choice(((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ()))
+        extras.kinds += generator.choice(
+            ((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ())
+        )
     return extras
 
 
 def draw_plan(seed: int, candidates: int | None = None, topics: int | None = None) -> Plan:
     """The plan of a seed.
 
-    One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
-    one in four filters records; one in sixteen has a slow destination; one in four has short batches; one in four has several topics, and one in eight a
-    pattern. With `candidates`, the plan has that number and none of the others; with `topics`, that number and no pattern. These are drawn with a
-    generator of their own, so that the rest of the plan is the same with and without them.
+    One schedule in eight has two or three candidates; in one in eight, an operator deletes the
+    frontiers; one in eight starts at the latest offsets; one in four filters records; one in
+    sixteen has a slow destination; one in four has short batches; one in four has several topics,
+    and one in eight a pattern. With `candidates`, the plan has that number and none of the others;
+    with `topics`, that number and no pattern. These are drawn with a generator of their own, so
+    that the rest of the plan is the same with and without them.
     """
     generator = random.Random(seed)  # noqa: S311
-    extras = _draw_extras(random.Random(f"{seed} candidates"), topics) if candidates is None else _Extras(candidates)  # noqa: S311
+    extras = (
+        _draw_extras(random.Random(f"{seed} candidates"), topics)
+        if candidates is None
+        else _Extras(candidates)
+    )  # noqa: S311
     possible_weights = FAULT_WEIGHTS
     if extras.candidates > 1:
-        possible_weights = {kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS} | CANDIDATE_FAULT_WEIGHTS
+        possible_weights = {
+            kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS
+        } | CANDIDATE_FAULT_WEIGHTS
     possible_kinds, weights = list(possible_weights), list(possible_weights.values())
     kinds: list[str] = []
     for kind in generator.choices(possible_kinds, weights, k=generator.randint(0, FAULTS_MAX)):
         if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds):
             kinds.append(kind)
     if extras.start == "latest":
-        kinds = [kind for kind in kinds if kind != "destination recreated"]  # nobody could say at which offset the new copy has to begin
-    kinds += [kind for kind in extras.kinds if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)]
-    faults = tuple(sorted((Fault(generator.randrange(FAULT_CALLS_MAX) if generator.random() < 0.7 else generator.randrange(FAULT_CALLS_MAX // 10),
-                                 kind, generator.getrandbits(32)) for kind in kinds), key=lambda fault: fault.at_call))
+        # nobody could say at which offset the new copy has to begin
+        kinds = [kind for kind in kinds if kind != "destination recreated"]
+    kinds += [
+        kind
+        for kind in extras.kinds
+        if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)
+    ]
+    faults = tuple(
+        sorted(
+            (
+                Fault(
+                    (
+                        generator.randrange(FAULT_CALLS_MAX)
+                        if generator.random() < 0.7
+                        else generator.randrange(FAULT_CALLS_MAX // 10)
+                    ),
+                    kind,
+                    generator.getrandbits(32),
+                )
+                for kind in kinds
+            ),
+            key=lambda fault: fault.at_call,
+        )
+    )
     return Plan(
-        seed, generator.choice((1, 1, 2, 3)), generator.choice((1, 1, 2, 3)), generator.randint(3, 40), generator.choice((0.0, 0.3, 0.7)),
-        generator.choice(("classic", "classic", "consumer")), generator.random() < 0.15,
-        tuple(generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900))) for _ in range(4)), faults, extras.candidates, extras.start,
-        extras.filter_setting, extras.destination_record_delay_s, extras.batch_s, extras.topics, extras.has_pattern)
+        seed,
+        generator.choice((1, 1, 2, 3)),
+        generator.choice((1, 1, 2, 3)),
+        generator.randint(3, 40),
+        generator.choice((0.0, 0.3, 0.7)),
+        generator.choice(("classic", "classic", "consumer")),
+        generator.random() < 0.15,
+        tuple(
+            generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900)))
+            for _ in range(4)
+        ),
+        faults,
+        extras.candidates,
+        extras.start,
+        extras.filter_setting,
+        extras.destination_record_delay_s,
+        extras.batch_s,
+        extras.topics,
+        extras.has_pattern,
+    )
 
 
 SIMPLEST: dict[str, Any] = {
-    "workers": 1, "topics": 1, "has_pattern": False, "partitions": 1, "clock_offsets_s": (0.0,) * 4, "start": "earliest", "filter_setting": "",
-    "destination_record_delay_s": 0.0, "transaction_share": 0.0,
+    "workers": 1,
+    "topics": 1,
+    "has_pattern": False,
+    "partitions": 1,
+    "clock_offsets_s": (0.0,) * 4,
+    "start": "earliest",
+    "filter_setting": "",
+    "destination_record_delay_s": 0.0,
+    "transaction_share": 0.0,
 }
 """The simplest value of the fields of a plan."""
 
 
 def list_smaller_plans(plan: Plan) -> list[Plan]:
     """Plans that leave out one thing, the largest steps first."""
-    smaller_plans = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
-    smaller_plans += [replace(plan, **{name: value}) for name, value in SIMPLEST.items() if getattr(plan, name) != value]
+    smaller_plans = [
+        replace(plan, faults=plan.faults[:number] + plan.faults[number + 1 :])
+        for number in range(len(plan.faults))
+    ]
+    smaller_plans += [
+        replace(plan, **{name: value})
+        for name, value in SIMPLEST.items()
+        if getattr(plan, name) != value
+    ]
     if plan.candidates > 2:
         smaller_plans.append(replace(plan, candidates=2))
     if plan.records > 3:
-        smaller_plans += [replace(plan, records=max(3, records)) for records in (plan.records // 2, plan.records - 1)]
+        smaller_plans += [
+            replace(plan, records=max(3, records))
+            for records in (plan.records // 2, plan.records - 1)
+        ]
     return smaller_plans

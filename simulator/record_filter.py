@@ -1,4 +1,6 @@
-"""Which records a filtered copy has: a rule on the numbers that `System._create_record` gives to the records."""
+"""Which records a filtered copy has: a rule on the numbers that `System._create_record` gives to
+the records.
+"""
 
 from __future__ import annotations
 

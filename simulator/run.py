@@ -55,7 +55,9 @@ def run_plan(plan: Plan) -> Result:
     judge = Judge(system)
     metrics_judge = MetricsJudge(system, judge)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
-    real_clients = kafka_clients.use_clients(kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False))
+    real_clients = kafka_clients.use_clients(
+        kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False)
+    )
     try:
         system.start_all()
         result.violation = _run_schedule(schedule, system, judge, injector, metrics_judge)
@@ -71,33 +73,59 @@ def run_plan(plan: Plan) -> Result:
     return result
 
 
-def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector, metrics_judge: MetricsJudge) -> str:
+def _run_schedule(
+    schedule: Schedule,
+    system: System,
+    judge: Judge,
+    injector: FaultInjector,
+    metrics_judge: MetricsJudge,
+) -> str:
     """The violation, or an empty string."""
+
     def has_violation() -> bool:
-        return judge.has_violation() or metrics_judge.has_violation() or bool(injector.unexpected_error) or schedule.steps > STEPS_MAX
+        return (
+            judge.has_violation()
+            or metrics_judge.has_violation()
+            or bool(injector.unexpected_error)
+            or schedule.steps > STEPS_MAX
+        )
 
     def is_over() -> bool:
-        return has_violation() or system.service_exit_code is not None or (not injector.pending and not system.is_loading and schedule.now > injector.ends_at)
+        return (
+            has_violation()
+            or system.service_exit_code is not None
+            or (not injector.pending and not system.is_loading and schedule.now > injector.ends_at)
+        )
 
     def is_complete() -> bool:
         if has_violation() or system.service_exit_code is not None:
             return True
-        return not injector.required_exit_codes and not judge.is_history_lost and judge.is_complete()
+        return (
+            not injector.required_exit_codes and not judge.is_history_lost and judge.is_complete()
+        )
 
     schedule.run(FAULTS_END_S, is_over)
     injector.pending.clear()
     until = max(schedule.now, injector.ends_at) + COMPLETE_WITHIN_S
     schedule.run(until, is_complete)
     if system.service_exit_code is None and not has_violation() and is_complete():
-        schedule.run(schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None)  # no record may follow
+        # no record may follow
+        schedule.run(
+            schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None
+        )
     if system.service_exit_code == 0:
         schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, has_violation)
     return metrics_judge.violation or _find_violation(schedule, system, judge, injector)
 
 
-def _find_violation(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector) -> str:
+def _find_violation(
+    schedule: Schedule, system: System, judge: Judge, injector: FaultInjector
+) -> str:
     if judge.violation or injector.unexpected_error:
-        return judge.violation or f"an exception that is no error of the service: {injector.unexpected_error}"
+        return (
+            judge.violation
+            or f"an exception that is no error of the service: {injector.unexpected_error}"
+        )
     if schedule.steps > STEPS_MAX:
         return f"no end after {schedule.steps} steps"
     if system.service_exit_code is not None:
@@ -106,19 +134,30 @@ def _find_violation(schedule: Schedule, system: System, judge: Judge, injector: 
             is_end_possible = bool(injector.required_exit_codes | injector.allowed_exit_codes)
             if is_end_possible or judge.is_complete():
                 return ""
-            return f"the service ended as complete, but these records are not copied: {judge.describe_missing()}"
+            return (
+                "the service ended as complete, but these records are not copied:"
+                f" {judge.describe_missing()}"
+            )
         if system.service_exit_code in injector.required_exit_codes | injector.allowed_exit_codes:
             return ""
         return f"the service ended, but no fault allows this end: {system.end_reason}"
     if injector.required_exit_codes:
-        return f"the service goes on, but it must end with one of the exit codes {sorted(injector.required_exit_codes)}"
+        return (
+            "the service goes on, but it must end with one of the exit codes"
+            f" {sorted(injector.required_exit_codes)}"
+        )
     if not judge.is_history_lost and not judge.is_complete():
-        return f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault: {judge.describe_missing()}"
+        return (
+            f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault:"
+            f" {judge.describe_missing()}"
+        )
     return ""
 
 
 def shrink(result: Result) -> Result:
-    """Leave out one thing after the other, as long as the plan still has a violation. Returns the result of the smallest such plan."""
+    """Leave out one thing after the other, as long as the plan still has a violation. Returns the
+    result of the smallest such plan.
+    """
     while True:
         for plan in list_smaller_plans(result.plan):
             smaller_result = run_plan(plan)

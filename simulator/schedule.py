@@ -1,11 +1,13 @@
-"""One thread, one virtual clock, many processes. Times decide which task runs next; where times are equal, the seed decides.
+"""One thread, one virtual clock, many processes. Times decide which task runs next; where times are
+equal, the seed decides.
 
-Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks (on a sleep, an event, or the answer to a request) gives
-control back here, and goes on when its virtual time has come. Nothing else gives control back, so the code between two such calls is one step. The same
-seed gives the same steps.
+Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks (on a
+sleep, an event, or the answer to a request) gives control back here, and goes on when its virtual
+time has come. Nothing else gives control back, so the code between two such calls is one step. The
+same seed gives the same steps.
 
-A killed process is never resumed: none of its `finally` blocks runs. A frozen process (SIGSTOP) is resumed after SIGCONT, however much has happened
-meanwhile.
+A killed process is never resumed: none of its `finally` blocks runs. A frozen process (SIGSTOP) is
+resumed after SIGCONT, however much has happened meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ START_UNIX_S = 1_700_000_000.0
 
 @dataclass(eq=False)
 class Process:
-    """A process of the operating system. `clock_offset_s` is how far the clock of its host is from the true time."""
+    """A process of the operating system. `clock_offset_s` is how far the clock of its host is from
+    the true time.
+    """
 
     name: str
     clock_offset_s: float = 0.0
@@ -34,7 +38,9 @@ class Process:
     """The tasks of a frozen process whose time came meanwhile."""
     thawed_at: float = 0.0
     on_end: Callable[[BaseException | None], None] | None = None
-    """Called with the exception, or None, when the main task ends by itself; not when the process is killed."""
+    """Called with the exception, or None, when the main task ends by itself; not when the process
+    is killed.
+    """
 
 
 class Task:
@@ -46,7 +52,9 @@ class Task:
         self.work = work
         self.greenlet: greenlet | None = None
         self.ticket = 0
-        """Grows each time the task is resumed. Entries of the queue with an older ticket are ignored."""
+        """Grows each time the task is resumed. Entries of the queue with an older ticket are
+        ignored.
+        """
         self.signalled = False
 
 
@@ -100,7 +108,9 @@ class Schedule:
         self.push(self.now + seconds, call)
 
     def start(self, process: Process, work: Callable[[], object], name: str = "main") -> Task:
-        """Start a thread of a process. The first one is the main thread; the process ends with it."""
+        """Start a thread of a process. The first one is the main thread; the process ends with
+        it.
+        """
         task = Task(process, name, work)
         process.tasks.append(task)
         self.all_tasks.append(task)
@@ -112,7 +122,9 @@ class Schedule:
         self._pause(self.now + max(0.0, seconds))
 
     def wait(self, signal: Signal, seconds: float) -> bool:
-        """Suspend the running task until the signal or the timeout. Returns whether the signal came."""
+        """Suspend the running task until the signal or the timeout. Returns whether the signal
+        came.
+        """
         task = self._require_task()
         task.signalled = False
         signal.waiting.append((task, task.ticket))
@@ -151,7 +163,9 @@ class Schedule:
         process.deferred_tasks.clear()
 
     def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Run until this time, until nothing is left to do, or until `stop()`, which is called after each step, is true."""
+        """Run until this time, until nothing is left to do, or until `stop()`, which is called
+        after each step, is true.
+        """
         while self.queue and self.queue[0][0] <= until and not stop():
             at_s, _, _, ticket, action = heapq.heappop(self.queue)
             if not isinstance(action, Task):
@@ -193,17 +207,27 @@ class Schedule:
         """For each task of a live process, the calls in which it waits, innermost call first."""
         stacks = []
         for task in self.all_tasks:
-            frame = task.greenlet.gr_frame if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive else None
+            frame = (
+                task.greenlet.gr_frame
+                if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive
+                else None
+            )
             names = []
             while frame is not None:
                 names.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
                 frame = frame.f_back
             if names:
-                stacks.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
+                stacks.append(
+                    f"{task.process.name},"
+                    f" {task.name}{' (frozen)' if task.process.is_frozen else ''}:"
+                    f" {' < '.join(names[2:9])}"
+                )
         return stacks
 
     def close(self) -> None:
-        """Unwind the stacks of all tasks. A call that a `finally` block makes raises GreenletExit."""
+        """Unwind the stacks of all tasks. A call that a `finally` block makes raises
+        GreenletExit.
+        """
         self.is_closing = True
         for task in self.all_tasks:
             if task.greenlet is not None and not task.greenlet.dead:

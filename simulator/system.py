@@ -1,6 +1,8 @@
-"""One system: two clusters, the service's processes with their restarts, and the writers at the source.
+"""One system: two clusters, the service's processes with their restarts, and the writers at the
+source.
 
-The processes run the service's own code; `reo.service.supervisor` decides what follows an exit code.
+The processes run the service's own code; `reo.service.supervisor` decides what follows an exit
+code.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from simulator.schedule import START_UNIX_S, Process, Schedule
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
 
-ROUTES = tuple(Route(f"orders{suffix}", f"copy{suffix}", f"copy{suffix}-proxy") for suffix in ("", "-1", "-2", "-3"))
+ROUTES = tuple(
+    Route(f"orders{suffix}", f"copy{suffix}", f"copy{suffix}-proxy")
+    for suffix in ("", "-1", "-2", "-3")
+)
 """The topics of a plan are the first ones; a topic that appears later is the next one."""
 PATTERN = r"^orders(.*)=copy\1"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
@@ -62,11 +67,19 @@ class System:
         self.log_event = log_event
         self.network = Network(schedule)
         self.source = Cluster(schedule, "source", cluster_id="source-cluster")
-        """The source that is copied. With several candidates: a reference cluster with all writes, which no client can reach."""
+        """The source that is copied. With several candidates: a reference cluster with all writes,
+        which no client can reach.
+        """
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
         self.destination.record_delay_s = plan.destination_record_delay_s
-        self.candidates = [Cluster(schedule, f"source{number}") for number in range(plan.candidates)] if plan.candidates > 1 else []
-        reachable_clusters = {f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]}
+        self.candidates = (
+            [Cluster(schedule, f"source{number}") for number in range(plan.candidates)]
+            if plan.candidates > 1
+            else []
+        )
+        reachable_clusters = {
+            f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]
+        }
         self.network.clusters = reachable_clusters | {"destination:9092": self.destination}
         self.source_clusters: SourceClusters
         self.queries: list[Query] = []
@@ -76,14 +89,16 @@ class System:
         self.service_exit_code: int | None = None
         """The exit code of the service."""
         self.recovered_exit_codes: set[int] = set()
-        """After these exit codes, an operator recovers the frontiers and starts the service again."""
+        """After these exit codes, an operator recovers the frontiers and starts the service
+        again.
+        """
         self.is_stopped_by_operator = False
         """Whether an operator has stopped the service: no process is started."""
         self.end_reason = ""
         self.spark_read_to: dict[Place, int] = {}
         """For each source partition, up to which offset a query has read."""
         self.records_written = 0
-        self.routes = list(ROUTES[:plan.topics])
+        self.routes = list(ROUTES[: plan.topics])
         self.ends_at_start: dict[Place, int] = {}
         """For each source partition, its end when the service was started."""
         self.is_written = False
@@ -92,22 +107,43 @@ class System:
 
     def _settings(self) -> Settings:
         environment = {
-            "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092", "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
-            "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
-            "REO_SOURCE_START": self.plan.start, "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
-            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": str(self.plan.batch_s),
-            "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
+            "REO_APPLICATION": "reo",
+            "REO_INSTANCE": "host",
+            "REO_SOURCE_START": self.plan.start,
+            "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
+            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(),
+            "REO_REPLICATOR_BATCH_S": str(self.plan.batch_s),
+            "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000",
+            "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10",
+            "REO_METRICS_PORT": "0",
         }
         if self.plan.has_pattern or self.plan.topics > 1:
-            environment["REO_TOPICS"] = PATTERN if self.plan.has_pattern else ",".join(f"{route.source_topic}={route.destination_topic}"
-                                                                                        for route in self.routes)
+            environment["REO_TOPICS"] = (
+                PATTERN
+                if self.plan.has_pattern
+                else ",".join(
+                    f"{route.source_topic}={route.destination_topic}" for route in self.routes
+                )
+            )
         else:
-            environment |= {"REO_SOURCE_TOPIC": self.routes[0].source_topic, "REO_DESTINATION_TOPIC": self.routes[0].destination_topic}
+            environment |= {
+                "REO_SOURCE_TOPIC": self.routes[0].source_topic,
+                "REO_DESTINATION_TOPIC": self.routes[0].destination_topic,
+            }
         if self.candidates:
-            environment |= {"REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(f"{cluster.name}:9092" for cluster in self.candidates),
-                            "REO_SOURCE_MODE": "failover", "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20"}
+            environment |= {
+                "REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(
+                    f"{cluster.name}:9092" for cluster in self.candidates
+                ),
+                "REO_SOURCE_MODE": "failover",
+                "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20",
+            }
         if self.plan.filter_setting:
-            environment["REO_" + self.plan.filter_setting.upper().replace(".", "_")] = FILTERS[self.plan.filter_setting]
+            environment["REO_" + self.plan.filter_setting.upper().replace(".", "_")] = FILTERS[
+                self.plan.filter_setting
+            ]
         return settings_module.load(environment)
 
     def is_copied(self, content: logs.Content) -> bool:
@@ -128,7 +164,9 @@ class System:
         self.schedule.start(writer, self._write)
         if self.plan.stop_at_end:
             self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
-        self.ends_at_start = {place: self.source.log(*place).end for place in self.list_source_partitions()}
+        self.ends_at_start = {
+            place: self.source.log(*place).end for place in self.list_source_partitions()
+        }
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
@@ -146,10 +184,16 @@ class System:
     def _create_source_topic(self, route: Route) -> None:
         is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
         for cluster in (self.source, *self.candidates):
-            cluster.create_topic(route.source_topic, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+            cluster.create_topic(
+                route.source_topic,
+                self.plan.partitions,
+                {"cleanup.policy": "compact"} if is_compacted else {},
+            )
 
     def add_topic(self) -> Route | None:
-        """Create one source topic more, which the pattern matches. None when there are no more names."""
+        """Create one source topic more, which the pattern matches. None when there are no more
+        names.
+        """
         if len(self.routes) == len(ROUTES):
             return None
         route = ROUTES[len(self.routes)]
@@ -163,12 +207,18 @@ class System:
 
     def list_source_partitions(self) -> list[Place]:
         """The partitions of all source topics that exist."""
-        return [route.source(partition) for route in self.routes for partition in range(logs.count_partitions(self.source, route.source_topic))]
+        return [
+            route.source(partition)
+            for route in self.routes
+            for partition in range(logs.count_partitions(self.source, route.source_topic))
+        ]
 
     @property
     def is_source_topic_missing(self) -> bool:
         """Whether a source topic is deleted and not recreated yet."""
-        return not all(logs.count_partitions(self.source, route.source_topic) for route in self.routes)
+        return not all(
+            logs.count_partitions(self.source, route.source_topic) for route in self.routes
+        )
 
     def choose_route(self, generator: random.Random) -> Route:
         """A route at random."""
@@ -178,10 +228,20 @@ class System:
 
     def add_worker(self, number: int) -> None:
         """Add a worker process of stage two."""
-        self._add(Child(f"worker {number}", lambda child: lambda: worker.run(self.settings, number, lambda: child.is_stop_requested), number % 4))
+        self._add(
+            Child(
+                f"worker {number}",
+                lambda child: (
+                    lambda: worker.run(self.settings, number, lambda: child.is_stop_requested)
+                ),
+                number % 4,
+            )
+        )
 
     def add_stage_one(self) -> None:
-        """Add a process of stage one. A second one is a mistake of an operator or of a scheduler."""
+        """Add a process of stage one. A second one is a mistake of an operator or of a
+        scheduler.
+        """
         number = sum(child.name.startswith("stage one") for child in self.children)
         self._add(Child(f"stage one {number}", self._stage_one, 3 - number % 4))
 
@@ -190,7 +250,10 @@ class System:
             assert child.process is not None
             child.engine = Engine(self, child.process)
             return child.engine
-        return lambda: stage.run_stage(self.settings, lambda: child.is_stop_requested, create_engine)
+
+        return lambda: stage.run_stage(
+            self.settings, lambda: child.is_stop_requested, create_engine
+        )
 
     def _add(self, child: Child) -> None:
         self.children.append(child)
@@ -198,7 +261,12 @@ class System:
 
     def start(self, child: Child) -> None:
         """Start a new process, unless one is running or none may run."""
-        if self.service_exit_code is not None or self.is_stopped_by_operator or not child.is_enabled or (child.process and child.process.is_alive):
+        if (
+            self.service_exit_code is not None
+            or self.is_stopped_by_operator
+            or not child.is_enabled
+            or (child.process and child.process.is_alive)
+        ):
             return
         child.is_stop_requested = False
         child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
@@ -226,7 +294,9 @@ class System:
             self.faults.on_unexpected_error(child.name, raised)
         if exit_code in self.recovered_exit_codes and not self.is_stopped_by_operator:
             self.stop_for_operator(operator.run_recover)
-        elif not self.is_stopped_by_operator and ends_service(exit_code, self.plan.stop_at_end and not child.is_stop_requested):
+        elif not self.is_stopped_by_operator and ends_service(
+            exit_code, self.plan.stop_at_end and not child.is_stop_requested
+        ):
             self.end(exit_code, message)
         else:
             self._restart_later(child)
@@ -259,12 +329,18 @@ class System:
 
     def find_child(self, process: Process | None) -> Child | None:
         """The child to which a process belongs."""
-        return next((child for child in self.children if child.process is process), None) if process else None
+        return (
+            next((child for child in self.children if child.process is process), None)
+            if process
+            else None
+        )
 
     # ---- the source's writers
 
     def _write(self) -> None:
-        """Write records for about `LOAD_S`: single records and transactions. Every third transaction is aborted."""
+        """Write records for about `LOAD_S`: single records and transactions. Every third
+        transaction is aborted.
+        """
         generator = self.schedule.random
         number = 0
         while self.records_written < self.plan.records:
@@ -272,19 +348,44 @@ class System:
             if self.source.is_down or self.is_source_topic_missing:
                 continue
             topic = self.choose_route(generator).source_topic
-            partition, count = generator.randrange(logs.count_partitions(self.source, topic)), generator.randint(1, 4)
+            partition, count = (
+                generator.randrange(logs.count_partitions(self.source, topic)),
+                generator.randint(1, 4),
+            )
             records = [self._create_record(topic, partition) for _ in range(count)]
             if generator.random() < self.plan.transaction_share:
                 number += 1
-                self.source_clusters.write(partial(SourceCluster.begin_transaction, topic=topic, partition=partition, records=records))
+                self.source_clusters.write(
+                    partial(
+                        SourceCluster.begin_transaction,
+                        topic=topic,
+                        partition=partition,
+                        records=records,
+                    )
+                )
                 self.schedule.sleep(generator.choice((0.0, 0.0, 0.5, 5.0)))
-                self.source_clusters.write(partial(SourceCluster.end_transaction, is_commit=number % 3 != 0))
+                self.source_clusters.write(
+                    partial(SourceCluster.end_transaction, is_commit=number % 3 != 0)
+                )
             else:
-                self.source_clusters.write(partial(SourceCluster.append, topic=topic, partition=partition, records=records))
+                self.source_clusters.write(
+                    partial(SourceCluster.append, topic=topic, partition=partition, records=records)
+                )
         self.is_written = True
 
     def _create_record(self, topic: str, partition: int) -> tuple[Any, ...]:
         self.records_written += 1
-        key = None if self.records_written % 5 == 0 and not self.source.topics[topic].overrides else b"key-%d" % (self.records_written % 7)
-        value = None if self.records_written % 11 == 0 else b"%d-%d" % (partition, self.records_written)
-        return key, value, (("n", b"%d" % self.records_written),), self.unix_ms() - self.records_written
+        key = (
+            None
+            if self.records_written % 5 == 0 and not self.source.topics[topic].overrides
+            else b"key-%d" % (self.records_written % 7)
+        )
+        value = (
+            None if self.records_written % 11 == 0 else b"%d-%d" % (partition, self.records_written)
+        )
+        return (
+            key,
+            value,
+            (("n", b"%d" % self.records_written),),
+            self.unix_ms() - self.records_written,
+        )

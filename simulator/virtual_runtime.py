@@ -1,4 +1,6 @@
-"""What a simulated process gets as its runtime: the clock of its host, sleep, threads, and random numbers from the seed."""
+"""What a simulated process gets as its runtime: the clock of its host, sleep, threads, and random
+numbers from the seed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Answer = TypeVar("Answer")
 
 
 class VirtualRuntime:
-    """Replaces `common.runtime` for all processes of a schedule. The running task tells which process asks."""
+    """Replaces `common.runtime` for all processes of a schedule. The running task tells which
+    process asks.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -44,7 +48,9 @@ class VirtualRuntime:
         assert self.schedule.process is not None
         self.schedule.start(self.schedule.process, work, name)
 
-    def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+    def all_at_once(
+        self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
+    ) -> list[Answer]:
         """One after the other: the order does not change the results."""
         return [work(argument) for argument in arguments]
 

@@ -1,4 +1,5 @@
-"""The tests, sorted by what they need. Those that need a cluster use two real single-node brokers (`tests.conftest`), never a fake.
+"""The tests, sorted by what they need. Those that need a cluster use two real single-node brokers
+(`tests.conftest`), never a fake.
 
 unit/         nothing but Python
 simulation/   the simulator's own tests

@@ -1,7 +1,9 @@
-"""Fixtures for tests with real clusters: two brokers (and a database) for the whole session, a topic name, and services that are killed at the end.
+"""Fixtures for tests with real clusters: two brokers (and a database) for the whole session, a
+topic name, and services that are killed at the end.
 
-The destination's broker deletes records that are older than a minute, unless the topic has its own retention, and checks every second:
-a copy that does not keep the source's retention loses records with old timestamps during the test.
+The destination's broker deletes records that are older than a minute, unless the topic has its own
+retention, and checks every second: a copy that does not keep the source's retention loses records
+with old timestamps during the test.
 """
 
 from __future__ import annotations
@@ -23,27 +25,70 @@ from tests.harness.kafka import ROOT, Cluster, Clusters, speed_up_jvms
 from tests.harness.postgresql import Server
 from tests.harness.service import Service, build_environment
 
-EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
+EAGER_RETENTION = {
+    "log.retention.ms": "60000",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+}
 SHORT_QUOTAS = {"quota.window.num": "3"}
 """Quotas are measured over 3 s instead of 11 s: a test of a quota is shorter."""
 
 
 LONGEST_FIRST = (
-    "test_failover", "test_recover", "test_cutover", "test_offsets_sync", "test_older_kafka", "test_permissions", "test_bad_input",
-    "test_security", "test_mapping", "test_throttling", "test_offsets", "test_crash_points",
-    "test_faults", "test_postgresql_check", "test_filter_sql", "test_status", "test_follow",
-    "test_dry_run", "test_start", "test_comparison", "test_many_topics", "test_postgresql",
-    "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
-    "test_postgresql_copy", "test_sigterm", "test_filter_function", "test_own_destination",
-    "test_history", "test_spark_cluster", "test_client_options_service", "test_verify", "test_late_endtxn")
-"""The slowest files, as `make test` reports at its end: they start first, because one that starts last runs alone at the end."""
+    "test_failover",
+    "test_recover",
+    "test_cutover",
+    "test_offsets_sync",
+    "test_older_kafka",
+    "test_permissions",
+    "test_bad_input",
+    "test_security",
+    "test_mapping",
+    "test_throttling",
+    "test_offsets",
+    "test_crash_points",
+    "test_faults",
+    "test_postgresql_check",
+    "test_filter_sql",
+    "test_status",
+    "test_follow",
+    "test_dry_run",
+    "test_start",
+    "test_comparison",
+    "test_many_topics",
+    "test_postgresql",
+    "test_header_names",
+    "test_hanging",
+    "test_service",
+    "test_postgresql_mirror",
+    "test_postgresql_copy",
+    "test_sigterm",
+    "test_filter_function",
+    "test_own_destination",
+    "test_history",
+    "test_spark_cluster",
+    "test_client_options_service",
+    "test_verify",
+    "test_late_endtxn",
+)
+"""The slowest files, as `make test` reports at its end: they start first, because one that starts
+last runs alone at the end.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first; with REO_TEST_ORDER=<seed> files, and tests in them, in an order that the seed decides: no test may depend on another."""
+    """Slow files first; with REO_TEST_ORDER=<seed> files, and tests in them, in an order that the
+    seed decides: no test may depend on another.
+    """
     seed = os.environ.get("REO_TEST_ORDER")
     if seed is None:
-        items.sort(key=lambda item: LONGEST_FIRST.index(item.path.stem) if item.path.stem in LONGEST_FIRST else len(LONGEST_FIRST))
+        items.sort(
+            key=lambda item: (
+                LONGEST_FIRST.index(item.path.stem)
+                if item.path.stem in LONGEST_FIRST
+                else len(LONGEST_FIRST)
+            )
+        )
         return
     rng = random.Random(seed)
     files = list(dict.fromkeys(item.path for item in items))
@@ -55,14 +100,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure() -> None:
     """Before anything is started."""
     speed_up_jvms()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so; children would inherit it and ignore Ctrl-C
+    # a shell starts background jobs so; children would inherit it and ignore Ctrl-C
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Start(Protocol):
-    """Starts a service that copies `topic`; keyword arguments are settings. `environment` replaces all defaults."""
+    """Starts a service that copies `topic`; keyword arguments are settings. `environment` replaces
+    all defaults.
+    """
 
-    def __call__(self, topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
+    def __call__(
+        self, topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str
+    ) -> Service:
         """Start it."""
 
 
@@ -98,8 +148,12 @@ def make_topic_name(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
-    """A broker of the module's own, which the cluster asks directly, and the proxy in front of it."""
-    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
+    """A broker of the module's own, which the cluster asks directly, and the proxy in front of
+    it.
+    """
+    broker, proxy = make_proxied_broker(
+        tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker"
+    )
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy
@@ -114,26 +168,37 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def start_for_module(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+def start_for_module(
+    clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Start]:
     """`start` for fixtures that several tests share."""
     yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
 @pytest.fixture
 def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Starts services; those that still run at the end of the test are killed, and the logs are printed for a failed test."""
+    """Starts services; those that still run at the end of the test are killed, and the logs are
+    printed for a failed test.
+    """
     yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
 def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Start]:
     started: list[Service] = []
 
-    def begin(topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
-        service = Service(folder() / "tmp", environment or build_environment(clusters, topic, more), arguments)  # type: ignore[operator]
+    def begin(
+        topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str
+    ) -> Service:
+        service = Service(
+            folder() / "tmp", environment or build_environment(clusters, topic, more), arguments
+        )  # type: ignore[operator]
         started.append(service)
         return service.start()
 
     yield begin
     for number, service in enumerate(started):
         service.kill_all()
-        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.read_log_tail()}")
+        print(
+            f"--- service {number}: reo run {' '.join(service.arguments)}, exit code"
+            f" {service.process.returncode}\n{service.read_log_tail()}"
+        )

@@ -1,10 +1,11 @@
-"""The confluent-kafka clients, each with its safety options and why; and the one place where their errors are translated.
+"""The confluent-kafka clients, each with its safety options and why; and the one place where their
+errors are translated.
 
-librdkafka's defaults favour throughput and convenience: a consumer starts at the end, commits automatically, and clients give up after a while. Every option
-that matters for safety is set here.
+librdkafka's defaults favour throughput and convenience: a consumer starts at the end, commits
+automatically, and clients give up after a while. Every option that matters for safety is set here.
 
-No client is created elsewhere. `use_clients` replaces the client classes for the whole interpreter, so a simulator can run the service's own processes on a
-Kafka of its own.
+No client is created elsewhere. `use_clients` replaces the client classes for the whole interpreter,
+so a simulator can run the service's own processes on a Kafka of its own.
 """
 
 from __future__ import annotations
@@ -44,45 +45,108 @@ BATCH_OVERHEAD_BYTES = 512
 
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
-REFUSED = frozenset({
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION,
-})
-SILENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE, KafkaError.REQUEST_TIMED_OUT,
-                    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
-                    KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NETWORK_EXCEPTION,
-                    KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE,
-                    KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_CONTROLLER})
+REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+)
+SILENT = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.NOT_CONTROLLER,
+    }
+)
 """No answer yet: for a moment, a new topic or a restarted broker has no leaders."""
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
-REPLACED = frozenset({KafkaError._FENCED, KafkaError.FENCED_INSTANCE_ID, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
-MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID,
-                     KafkaError._NOENT})
+TOO_LARGE = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+    }
+)
+REPLACED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+MISSING = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._NOENT,
+    }
+)
 
 
 def translate(error: KafkaError, doing: str) -> ReoError:
-    """The typed error for a client's error. `doing` says what failed, and on which cluster or topic."""
+    """The typed error for a client's error. `doing` says what failed, and on which cluster or
+    topic.
+    """
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
     if code in REFUSED:
         return AccessRefused(text, "Check the credentials and the permissions of this principal")
     if code in MISSING:
         return TopicMissing(text, "Create the topic, or correct its name in the settings")
     if code in TOO_LARGE:
-        return RecordRefused(f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and .after.max.ms, of the topic")
+        return RecordRefused(
+            f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and"
+            " .after.max.ms, of the topic"
+        )
     if code in REPLACED:
-        return Fenced(f"{text}. A newer instance has taken over; if none should run, look for one with the same application and instance name")
+        return Fenced(
+            f"{text}. A newer instance has taken over; if none should run, look for one with the"
+            " same application and instance name"
+        )
     if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
-        return HangingTransaction(f"{text}. `reo recover` names the command that aborts the transaction, then finds the frontier from the data")
+        return HangingTransaction(
+            f"{text}. `reo recover` names the command that aborts the transaction, then finds the"
+            " frontier from the data"
+        )
     if code in SILENT:
-        return ClusterUnreachable(text, "Check the address and that the brokers run and can be reached from here")
+        return ClusterUnreachable(
+            text, "Check the address and that the brokers run and can be reached from here"
+        )
     return StageFailed(text)
 
 
-def ask_cluster(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """Ask until a broker of the cluster answers; see `ask_with_retries`. AccessRefused, with the reason, when the TLS or SASL handshake failed."""
+def ask_cluster(
+    cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]
+) -> Result:
+    """Ask until a broker of the cluster answers; see `ask_with_retries`. AccessRefused, with the
+    reason, when the TLS or SASL handshake failed.
+    """
     cluster.handshake_error = cluster.connection_error = ""
     try:
-        answer = ask_with_retries(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+        answer = ask_with_retries(
+            f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask
+        )
     except ClusterUnreachable as silent:
         client.poll(0)  # calls `_on_error`
         raise _explain_silence(cluster, silent) from None
@@ -92,37 +156,72 @@ def ask_cluster(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Ca
 
 def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
     """Why a cluster does not answer, as far as it is known, and what to do about it."""
-    which, connection_error, handshake_error = f"the {cluster.name} cluster at {cluster.bootstrap_servers}", cluster.connection_error, cluster.handshake_error
+    which, connection_error, handshake_error = (
+        f"the {cluster.name} cluster at {cluster.bootstrap_servers}",
+        cluster.connection_error,
+        cluster.handshake_error,
+    )
     if handshake_error:
-        why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in handshake_error else ""
+        why = (
+            cluster.security.why_not_verified(cluster.bootstrap_servers)
+            if "certificate verify failed" in handshake_error
+            else ""
+        )
         if PLAIN_TEXT.search(handshake_error):
-            why = f"its listener does not speak TLS ({handshake_error}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
-        return AccessRefused(f"{which}: the TLS or SASL handshake failed: {why or handshake_error}",
-                             f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…")
+            why = (
+                f"its listener does not speak TLS ({handshake_error}): use the address of a TLS"
+                f" listener, or {cluster.name}.security_protocol=PLAINTEXT"
+            )
+        return AccessRefused(
+            f"{which}: the TLS or SASL handshake failed: {why or handshake_error}",
+            f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and"
+            f" {cluster.name}.ssl_…",
+        )
     if "Failed to resolve" in connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}",
-                                  f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)")
+        return ClusterUnreachable(
+            f"{which} cannot be reached: {connection_error}",
+            f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here"
+            " (DNS)",
+        )
     if "Connection refused" in connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}",
-                                  f"Nothing listens there: start the broker, or correct the port in {cluster.name}.bootstrap_servers")
+        return ClusterUnreachable(
+            f"{which} cannot be reached: {connection_error}",
+            "Nothing listens there: start the broker, or correct the port in"
+            f" {cluster.name}.bootstrap_servers",
+        )
     if connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}", "Check the address and that the brokers run and can be reached from here")
+        return ClusterUnreachable(
+            f"{which} cannot be reached: {connection_error}",
+            "Check the address and that the brokers run and can be reached from here",
+        )
     if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
-        return ClusterUnreachable(f"{which} does not answer: its listener speaks TLS, and {cluster.name}.security_protocol is "
-                                  f"{cluster.security.security_protocol}", "Set it to SSL or SASL_SSL, or use the address of a plain-text listener")
+        return ClusterUnreachable(
+            f"{which} does not answer: its listener speaks TLS, and"
+            f" {cluster.name}.security_protocol is {cluster.security.security_protocol}",
+            "Set it to SSL or SASL_SSL, or use the address of a plain-text listener",
+        )
     return silent
 
 
 def _waits_for_tls(bootstrap_servers: str) -> bool:
-    """Whether a silent cluster waits for a TLS handshake: tried once per process, because a frozen broker makes it wait, and never after an answer."""
+    """Whether a silent cluster waits for a TLS handshake: tried once per process, because a frozen
+    broker makes it wait, and never after an answer.
+    """
     if bootstrap_servers in _known_addresses:
         return False
     _known_addresses.add(bootstrap_servers)
     return _factories.speaks_tls(bootstrap_servers)
 
 
-def ask_with_retries(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
-    """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all others are translated and raised at once."""
+def ask_with_retries(
+    doing: str,
+    timeout_s: float,
+    ask: Callable[[], Result],
+    later: tuple[type[ReoError], ...] = (ClusterUnreachable,),
+) -> Result:
+    """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all
+    others are translated and raised at once.
+    """
     deadline = runtime.monotonic() + timeout_s
     while True:
         try:
@@ -150,17 +249,20 @@ _known_addresses: set[str] = set()
 
 
 def use_clients(clients: ClientFactories) -> ClientFactories:
-    """Create all clients of this interpreter with these factories from now on; returns the previous factories."""
+    """Create all clients of this interpreter with these factories from now on; returns the previous
+    factories.
+    """
     global _factories
     before, _factories = _factories, clients
     return before
 
 
 class LossCounter:
-    """A client's logger that counts what the client lost: connections, and requests without an answer in time.
+    """A client's logger that counts what the client lost: connections, and requests without an
+    answer in time.
 
-    librdkafka resends such requests by itself and reports that only in its log, at INFO. It logs the line before it resends the request, so the loss is
-    counted before the call returns.
+    librdkafka resends such requests by itself and reports that only in its log, at INFO. It logs
+    the line before it resends the request, so the loss is counted before the call returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -169,7 +271,8 @@ class LossCounter:
 
     def count_losses(self, client: Producer) -> int:
         """How many losses so far. The client's queued log lines are read first."""
-        with suppress(KafkaException):  # a fatal error: the next call meets it too and translates it
+        # a fatal error: the next call meets it too and translates it
+        with suppress(KafkaException):
             client.poll(0)
         return self.count
 
@@ -182,9 +285,15 @@ class LossCounter:
 
 
 def _on_error(cluster: Cluster, error: KafkaError) -> None:
-    """Called by confluent-kafka for errors that no request reports: when a connection is refused, the request itself only times out."""
+    """Called by confluent-kafka for errors that no request reports: when a connection is refused,
+    the request itself only times out.
+    """
     CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str() or PLAIN_TEXT.search(error.str()):
+    if (
+        error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+        or ":SSL routines:" in error.str()
+        or PLAIN_TEXT.search(error.str())
+    ):
         cluster.handshake_error = error.str()
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
         cluster.connection_error = AFTER.sub("", error.str())
@@ -198,7 +307,8 @@ def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, 
         "client.id": f"{settings.client_id}-{role}",  # for the brokers' logs and quotas
         "log_level": 3,  # errors only: disconnects are normal, and the metrics count them
         "logger": logging.getLogger(f"librdkafka.{role}"),
-        "reconnect.backoff.max.ms": 1000,  # with the default, 10 s, a restarted broker would wait that long for us
+        # with the default, 10 s, a restarted broker would wait that long for us
+        "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
         "topic.metadata.refresh.interval.ms": 10_000,  # how soon an added partition is noticed
     }
@@ -206,39 +316,66 @@ def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, 
 
 def admin(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
-    return _factories.admin(_base_options(cluster, settings, "admin") | {"log_level": 0} | more)  # errors are in the answers, or in `Cluster.handshake_error`
+    # errors are in the answers, or in `Cluster.handshake_error`
+    return _factories.admin(_base_options(cluster, settings, "admin") | {"log_level": 0} | more)
 
 
 def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
-    """A consumer outside the group: assigned manually, read_committed, and it stops at an offset that does not exist."""
-    return _factories.consumer(_base_options(cluster, settings, "reader") | {
-        "group.id": settings.application,  # never joined: only `committed` asks for it
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "error",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,  # the only sign that no visible record follows: offsets also count markers and aborted records
-        "fetch.message.max.bytes": 1_048_576,  # mostly one record is wanted, and a slow network also carries what follows it
-        "fetch.wait.max.ms": 20,  # the records exist already; only at the end of a partition does a fetch wait
-        **more,
-    })
+    """A consumer outside the group: assigned manually, read_committed, and it stops at an offset
+    that does not exist.
+    """
+    return _factories.consumer(
+        _base_options(cluster, settings, "reader")
+        | {
+            "group.id": settings.application,  # never joined: only `committed` asks for it
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            # the only sign that no visible record follows: offsets also count markers and aborted
+            # records
+            "enable.partition.eof": True,
+            # mostly one record is wanted, and a slow network also carries what follows it
+            "fetch.message.max.bytes": 1_048_576,
+            # the records exist already; only at the end of a partition does a fetch wait
+            "fetch.wait.max.ms": 20,
+            **more,
+        }
+    )
 
 
 def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
     """A producer for occasional records outside transactions."""
-    return _factories.producer(_base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
+    return _factories.producer(
+        _base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"}
+    )
 
 
-def _create_with_options(kind: Callable[[dict[str, Any]], Result], name: str, raw_options: dict[str, str], ours: dict[str, Any]) -> Result:
-    """A client with our options and, over them, the raw options of one setting; SettingsInvalid when the client refuses them."""
+def _create_with_options(
+    kind: Callable[[dict[str, Any]], Result],
+    name: str,
+    raw_options: dict[str, str],
+    ours: dict[str, Any],
+) -> Result:
+    """A client with our options and, over them, the raw options of one setting; SettingsInvalid
+    when the client refuses them.
+    """
     try:
         return kind(ours | raw_options)
     except (KafkaException, TypeError, ValueError) as failed:
         if not raw_options:
             raise
-        reason = " ".join((failed.args[0].str() if isinstance(failed, KafkaException) else str(failed)).split())
-        shows_secret = any(client_options.SECRET.search(option) and value in reason for option, value in raw_options.items())
-        raise SettingsInvalid(f"{name} ({', '.join(sorted(raw_options))}): the client refuses these options{'' if shows_secret else f': {reason}'}") from None
+        reason = " ".join(
+            (failed.args[0].str() if isinstance(failed, KafkaException) else str(failed)).split()
+        )
+        shows_secret = any(
+            client_options.SECRET.search(option) and value in reason
+            for option, value in raw_options.items()
+        )
+        raise SettingsInvalid(
+            f"{name} ({', '.join(sorted(raw_options))}): the client refuses these"
+            f" options{'' if shows_secret else f': {reason}'}"
+        ) from None
 
 
 def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
@@ -246,54 +383,78 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     classic = settings.deduplicator.group_protocol == "classic"
     session_ms = settings.deduplicator.session_timeout_ms
     classic_options = {
-        # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With group.protocol=consumer the broker
-        # refuses the new one until the old one's session has ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
+        # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With
+        # group.protocol=consumer the broker refuses the new one until the old one's session has
+        # ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
         "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",
-        "partition.assignment.strategy": "roundrobin",  # "range" gives the first partition of every topic to the same worker
+        # "range" gives the first partition of every topic to the same worker
+        "partition.assignment.strategy": "roundrobin",
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
     base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}")
-    return _create_with_options(_factories.consumer, "intermediate.consumer_options", settings.intermediate.consumer_options, base | {
-        "group.id": settings.application,
-        "group.protocol": "classic" if classic else "consumer",
-        **(classic_options if classic else {}),
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "error",  # an offset that is gone is examined (`deduplicator.intermediate`), never skipped
-        "enable.auto.commit": False,  # offsets are committed in the transaction
-        "enable.auto.offset.store": False,
-        "fetch.wait.max.ms": 100,
-        "fetch.message.max.bytes": 1_048_576,
-        "queued.min.messages": 50_000,  # per partition: the fetcher runs ahead while a transaction commits
-        "fetch.queue.backoff.ms": 10,  # when a full queue is checked again; with the default, 1 s, stage two waited a third of its time (measured)
-        "queued.max.messages.kbytes": 131_072,  # bounds the memory, per worker
-        "max.poll.interval.ms": 600_000,
-        "check.crcs": True,
-    })
+    return _create_with_options(
+        _factories.consumer,
+        "intermediate.consumer_options",
+        settings.intermediate.consumer_options,
+        base
+        | {
+            "group.id": settings.application,
+            "group.protocol": "classic" if classic else "consumer",
+            **(classic_options if classic else {}),
+            "isolation.level": "read_committed",
+            # an offset that is gone is examined (`deduplicator.intermediate`), never skipped
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,  # offsets are committed in the transaction
+            "enable.auto.offset.store": False,
+            "fetch.wait.max.ms": 100,
+            "fetch.message.max.bytes": 1_048_576,
+            # per partition: the fetcher runs ahead while a transaction commits
+            "queued.min.messages": 50_000,
+            # when a full queue is checked again; with the default, 1 s, stage two waited a third of
+            # its time (measured)
+            "fetch.queue.backoff.ms": 10,
+            "queued.max.messages.kbytes": 131_072,  # bounds the memory, per worker
+            "max.poll.interval.ms": 600_000,
+            "check.crcs": True,
+        },
+    )
 
 
-def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter) -> Producer:
+def transactional_producer(
+    settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter
+) -> Producer:
     """One of the two producers that a worker uses in turn (`deduplicator.transaction`).
 
-    `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a record; librdkafka does not
-    split a batch that the broker refuses.
+    `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a
+    record; librdkafka does not split a batch that the broker refuses.
     """
     timeout_ms = settings.deduplicator.transaction_timeout_ms
     base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}-{letter}")
-    return _create_with_options(_factories.producer, "destination.producer_options", settings.destination.producer_options, base | {
-        "logger": loss_counter,
-        "log_level": 6,  # `LossCounter` needs INFO
-        "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
-        "transaction.timeout.ms": timeout_ms,
-        "enable.idempotence": True,
-        "acks": "all",
-        "message.timeout.ms": timeout_ms,  # not longer than the transaction: what is not delivered by then is aborted and repeated
-        "linger.ms": 5,  # the end of a transaction does not wait for it: flush() sends at once
-        "batch.num.messages": 100_000,
-        "batch.size": max(1, min(1_000_000, batch_bytes_max - BATCH_OVERHEAD_BYTES)),
-        "message.max.bytes": 100_000_000,  # the broker's limit decides (RecordRefused), not the client's
-        "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 262_144,
-        "compression.type": settings.producer.compression_type,
-        "partitioner": "murmur2",  # the Java client's; asked for records with a key on a route that maps by key only (`deduplicator.partitioner`)
-    })
+    return _create_with_options(
+        _factories.producer,
+        "destination.producer_options",
+        settings.destination.producer_options,
+        base
+        | {
+            "logger": loss_counter,
+            "log_level": 6,  # `LossCounter` needs INFO
+            "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
+            "transaction.timeout.ms": timeout_ms,
+            "enable.idempotence": True,
+            "acks": "all",
+            # not longer than the transaction: what is not delivered by then is aborted and repeated
+            "message.timeout.ms": timeout_ms,
+            "linger.ms": 5,  # the end of a transaction does not wait for it: flush() sends at once
+            "batch.num.messages": 100_000,
+            "batch.size": max(1, min(1_000_000, batch_bytes_max - BATCH_OVERHEAD_BYTES)),
+            # the broker's limit decides (RecordRefused), not the client's
+            "message.max.bytes": 100_000_000,
+            "queue.buffering.max.messages": 100_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "compression.type": settings.producer.compression_type,
+            # the Java client's; asked for records with a key on a route that maps by key only
+            # (`deduplicator.partitioner`)
+            "partitioner": "murmur2",
+        },
+    )

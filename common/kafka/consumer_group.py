@@ -1,9 +1,11 @@
 """The consumer group, seen by the admin client: its commits, its members, and a commit for it.
 
-The stages read frontiers with a consumer (`positions.read_commits`). It waits silently for offsets of an open transaction and ends with a plain time-out. The
-admin client answers at once that offsets are unstable, also returns commits that reo did not write, and can commit metadata. Its commit is an OffsetCommit
-without a member. A broker accepts that only for a group without members, in both protocols, so it refuses it while stage two runs. (All measured; an
-offset in a transaction without a member is not refused.)
+The stages read frontiers with a consumer (`positions.read_commits`). It waits silently for offsets
+of an open transaction and ends with a plain time-out. The admin client answers at once that offsets
+are unstable, also returns commits that reo did not write, and can commit metadata. Its commit is an
+OffsetCommit without a member. A broker accepts that only for a group without members, in both
+protocols, so it refuses it while stage two runs. (All measured; an offset in a transaction without
+a member is not refused.)
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from common import frontier as frontiers
@@ -37,7 +46,9 @@ class Commit(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The members of a group, and how many partitions each has. `state` is Kafka's group state, "dead" for a group that does not exist."""
+    """The members of a group, and how many partitions each has. `state` is Kafka's group state,
+    "dead" for a group that does not exist.
+    """
 
     state: str
     partitions: dict[str, int]
@@ -52,28 +63,55 @@ class Group:
         self.name = settings.application
 
     def commits(self, places: Iterable[Place], decided: bool = True) -> dict[Place, Commit]:
-        """The committed offsets; a partition without one is left out. HangingTransaction, with the commands to run, while offsets are unstable.
+        """The committed offsets; a partition without one is left out. HangingTransaction, with the
+        commands to run, while offsets are unstable.
 
         Without `decided`: the offsets before any open transaction, whether it commits or aborts.
         """
-        asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
-        answers = self._asked("reading the offsets", lambda: list_group_offsets(self.client, asked, decided)) if asked.topic_partitions else []
+        asked = ConsumerGroupTopicPartitions(
+            self.name, [TopicPartition(*place) for place in places]
+        )
+        answers = (
+            self._asked(
+                "reading the offsets", lambda: list_group_offsets(self.client, asked, decided)
+            )
+            if asked.topic_partitions
+            else []
+        )
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(
-                    f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are undecided ({answer.error.name()}): "
-                    f"a transaction that sent them is neither committed nor aborted. {self.describe_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
-                    "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
-        return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+                    f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are"
+                    f" undecided ({answer.error.name()}): a transaction that sent them is neither"
+                    " committed nor aborted."
+                    f" {self.describe_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. Other"
+                    " groups share that partition: abort only what describe-producers shows to be"
+                    " older than its time-out"
+                )
+        return {
+            Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata)
+            for answer in answers
+            if answer.offset >= 0
+        }
 
     def read_commits(self, places: Iterable[Place]) -> dict[Place, positions.GroupCommit]:
-        """The commits of these partitions with their frontiers, as of before any open transaction; FrontierUnreadable when one is not reo's."""
-        return {place: positions.decode_commit(place, *commit) for place, commit in self.commits(places, decided=False).items()}
+        """The commits of these partitions with their frontiers, as of before any open transaction;
+        FrontierUnreadable when one is not reo's.
+        """
+        return {
+            place: positions.decode_commit(place, *commit)
+            for place, commit in self.commits(places, decided=False).items()
+        }
 
     def frontiers(self) -> dict[Place, Frontier]:
-        """Every frontier of the group, of all topics, as of before any open transaction. Commits without a frontier are left out."""
+        """Every frontier of the group, of all topics, as of before any open transaction. Commits
+        without a frontier are left out.
+        """
         everything = ConsumerGroupTopicPartitions(self.name)
-        answers = self._asked("reading the offsets", lambda: list_group_offsets(self.client, everything, decided=False))
+        answers = self._asked(
+            "reading the offsets",
+            lambda: list_group_offsets(self.client, everything, decided=False),
+        )
         found = {}
         for answer in answers:
             with contextlib.suppress(ValueError):
@@ -85,13 +123,24 @@ class Group:
         found = self._asked("describing", lambda: self._describe().result())
         if found.state != ConsumerGroupState.STABLE:
             return None
-        return {Place(place.topic, place.partition) for member in found.members for place in member.assignment.topic_partitions}
+        return {
+            Place(place.topic, place.partition)
+            for member in found.members
+            for place in member.assignment.topic_partitions
+        }
 
     def members(self) -> Members:
         """Who is in the group now."""
         found = self._asked("describing", lambda: self._describe().result())
-        return Members(found.state.name.lower(), {
-            f"{member.client_id} on {member.host}": len(member.assignment.topic_partitions) if member.assignment else 0 for member in found.members})
+        return Members(
+            found.state.name.lower(),
+            {
+                f"{member.client_id} on {member.host}": (
+                    len(member.assignment.topic_partitions) if member.assignment else 0
+                )
+                for member in found.members
+            },
+        )
 
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""
@@ -100,68 +149,118 @@ class Group:
             raise self._runs(", ".join(sorted(found.partitions)))
 
     def commit(self, commits: Mapping[Place, Commit]) -> None:
-        """Commit for a group without members, all partitions in one request; ServiceRuns when it has members by now."""
-        places = [TopicPartition(*place, commit.intermediate_offset, commit.metadata or "") for place, commit in commits.items()]
-        answers = self._asked("committing", lambda: self.client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self.name, places)], request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
+        """Commit for a group without members, all partitions in one request; ServiceRuns when it
+        has members by now.
+        """
+        places = [
+            TopicPartition(*place, commit.intermediate_offset, commit.metadata or "")
+            for place, commit in commits.items()
+        ]
+        answers = self._asked(
+            "committing",
+            lambda: (
+                self.client.alter_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(self.name, places)],
+                    request_timeout=REQUEST_TIMEOUT_S,
+                )[self.name]
+                .result()
+                .topic_partitions
+            ),
+        )
         for answer in answers:
             if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                 raise self._runs("joined just now")
             if answer.error is not None:
-                self._asked(f"committing {answer.topic}-{answer.partition}", lambda error=answer.error: _raised(error))  # type: ignore[misc]
+                self._asked(
+                    f"committing {answer.topic}-{answer.partition}",
+                    lambda error=answer.error: _raised(error),
+                )  # type: ignore[misc]
 
     def describe_abort(self, held_up: Place) -> str:
-        """The commands to end a transaction that blocks this partition; it begins at the partition's last stable offset."""
-        tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination_cluster.bootstrap_servers}"
+        """The commands to end a transaction that blocks this partition; it begins at the
+        partition's last stable offset.
+        """
+        tool = (
+            "kafka-transactions.sh --bootstrap-server"
+            f" {self.settings.destination_cluster.bootstrap_servers}"
+        )
         known = held_up.partition >= 0
-        place = f"--topic {held_up.topic} --partition {held_up.partition if known else '<the one of this group>'}"
+        place = (
+            f"--topic {held_up.topic} --partition"
+            f" {held_up.partition if known else '<the one of this group>'}"
+        )
         begin: int | str = "<its CurrentTransactionStartOffset there>"
         if known:
             with suppress(ReoError):
-                begin = positions.list_end_offsets(self.client, [held_up], committed_only=True)[held_up]
+                begin = positions.list_end_offsets(self.client, [held_up], committed_only=True)[
+                    held_up
+                ]
         timeout_ms = self.settings.deduplicator.transaction_timeout_ms
-        return (f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for those of this copy, and up to 10 s more). "
-                f"One that is still there after that hangs: look at its producer with `{tool} describe-producers {place}`, "
-                f"end it with `{tool} abort {place} --start-offset {begin}`, then run `reo recover`: it finds the frontier from the data")
+        return (
+            f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for"
+            " those of this copy, and up to 10 s more). One that is still there after that hangs:"
+            f" look at its producer with `{tool} describe-producers {place}`, end it with `{tool}"
+            f" abort {place} --start-offset {begin}`, then run `reo recover`: it finds the frontier"
+            " from the data"
+        )
 
     @property
     def _offsets_partition(self) -> int:
-        """The partition of the offsets topic that has this group; -1 when the principal may not describe that topic."""
-        found = self._asked("describing the offsets topic", lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S))
+        """The partition of the offsets topic that has this group; -1 when the principal may not
+        describe that topic.
+        """
+        found = self._asked(
+            "describing the offsets topic",
+            lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S),
+        )
         partitions = len(found.topics[OFFSETS_TOPIC].partitions)
         return offsets_partition(self.name, partitions) if partitions else -1
 
     def _describe(self) -> Any:
-        return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name]
+        return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[
+            self.name
+        ]
 
     def _runs(self, who: str) -> ServiceRuns:
         session_s = self.settings.deduplicator.session_timeout_ms / 1000
-        return ServiceRuns(f"group {self.name} has members ({who}): stop the service first. A worker that has stopped counts for up to {session_s:.0f} s more "
-                           "(deduplicator.session_timeout_ms)")
+        return ServiceRuns(
+            f"group {self.name} has members ({who}): stop the service first. A worker that has"
+            f" stopped counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
+        )
 
     def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
         return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
 
 
 def commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
-    """A reader for which the group's commits are those before any open transaction. Stage two always has one open under load, and a `reader`, which asks for
-    stable offsets (KIP-447), would wait for it.
+    """A reader for which the group's commits are those before any open transaction. Stage two
+    always has one open under load, and a `reader`, which asks for stable offsets (KIP-447), would
+    wait for it.
     """
     return reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
 
 
-def list_group_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:
+def list_group_offsets(
+    client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool
+) -> list[TopicPartition]:
     """A group's offsets; KafkaException when its coordinator does not answer.
 
-    The client (confluent-kafka 2.16) crashes with a segmentation fault when the answer is an error of the whole group: for example from a cluster that never
-    had a group and is still creating `__consumer_offsets`. So the group is described first, which raises the same error as an exception.
+    The client (confluent-kafka 2.16) crashes with a segmentation fault when the answer is an error
+    of the whole group: for example from a cluster that never had a group and is still creating
+    `__consumer_offsets`. So the group is described first, which raises the same error as an
+    exception.
     """
     try:
-        client.describe_consumer_groups([asked.group_id], request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
+        client.describe_consumer_groups([asked.group_id], request_timeout=REQUEST_TIMEOUT_S)[
+            asked.group_id
+        ].result()
     except KafkaException as refused:
-        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:  # its members subscribe to topics that this principal may not describe (KIP-848)
+        # its members subscribe to topics that this principal may not describe (KIP-848)
+        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
-    found = client.list_consumer_group_offsets([asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
+    found = client.list_consumer_group_offsets(
+        [asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S
+    )[asked.group_id].result()
     return list(found.topic_partitions)
 
 
@@ -170,10 +269,12 @@ def _raised(error: KafkaError) -> None:
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """The partition of __consumer_offsets that has a group. Brokers choose it by the absolute value of Java's String.hashCode."""
+    """The partition of __consumer_offsets that has a group. Brokers choose it by the absolute value
+    of Java's String.hashCode.
+    """
     units = group.encode("utf-16-be")
     code = 0
     for position in range(0, len(units), 2):
-        code = (31 * code + int.from_bytes(units[position:position + 2], "big")) & 0xFFFFFFFF
+        code = (31 * code + int.from_bytes(units[position : position + 2], "big")) & 0xFFFFFFFF
     signed = code - (1 << 32) if code >> 31 else code
     return 0 if signed == -(1 << 31) else abs(signed) % partitions

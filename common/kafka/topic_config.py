@@ -1,8 +1,10 @@
 """Which configurations of a topic its copy takes over.
 
-A copy takes over the configurations that are set on the source topic itself and known to the destination's brokers. What is not set on a topic is decided by
-its cluster, on either side. There are two exceptions. The configurations in `NOT_OVER` are not taken over, each for its reason. And the limit on a batch,
-`max.message.bytes`, is taken over even when the source topic has it from its broker: otherwise the destination would refuse records that the source accepted.
+A copy takes over the configurations that are set on the source topic itself and known to the
+destination's brokers. What is not set on a topic is decided by its cluster, on either side. There
+are two exceptions. The configurations in `NOT_OVER` are not taken over, each for its reason. And
+the limit on a batch, `max.message.bytes`, is taken over even when the source topic has it from its
+broker: otherwise the destination would refuse records that the source accepted.
 """
 
 from __future__ import annotations
@@ -19,29 +21,59 @@ TIMESTAMPS = {"message.timestamp.type": "CreateTime"}
 """Of every destination topic: its timestamps are the source's."""
 _BROKERS = "it names brokers of the source cluster"
 _TIERED = "tiered storage is a matter of the cluster"
-_OLD = "it is measured against the clock when a record is copied: what was young at the source would be refused"
+_OLD = (
+    "it is measured against the clock when a record is copied: what was young at the source would"
+    " be refused"
+)
 _VERSION = "it belongs to the version of the broker"
 NOT_OVER = {
-    "leader.replication.throttled.replicas": _BROKERS, "follower.replication.throttled.replicas": _BROKERS,
-    "min.insync.replicas": "it belongs to the replication factor, which is topics.replication_factor",
-    "unclean.leader.election.enable": "an unclean election at the destination would lose committed records",
+    "leader.replication.throttled.replicas": _BROKERS,
+    "follower.replication.throttled.replicas": _BROKERS,
+    "min.insync.replicas": (
+        "it belongs to the replication factor, which is topics.replication_factor"
+    ),
+    "unclean.leader.election.enable": (
+        "an unclean election at the destination would lose committed records"
+    ),
     "message.timestamp.type": "the copy has the source's timestamps: CreateTime",
-    "message.timestamp.before.max.ms": _OLD, "message.timestamp.difference.max.ms": _OLD,
-    "remote.storage.enable": _TIERED, "local.retention.ms": _TIERED, "local.retention.bytes": _TIERED,
-    "remote.log.copy.disable": _TIERED, "remote.log.delete.on.disable": _TIERED,
-    "message.format.version": _VERSION, "message.downconversion.enable": _VERSION,
+    "message.timestamp.before.max.ms": _OLD,
+    "message.timestamp.difference.max.ms": _OLD,
+    "remote.storage.enable": _TIERED,
+    "local.retention.ms": _TIERED,
+    "local.retention.bytes": _TIERED,
+    "remote.log.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+    "message.format.version": _VERSION,
+    "message.downconversion.enable": _VERSION,
 }
-SYNCABLE = ("cleanup.policy", "compression.type", "delete.retention.ms", "max.compaction.lag.ms", "max.message.bytes", "min.cleanable.dirty.ratio",
-            "min.compaction.lag.ms", "min.insync.replicas", "retention.bytes", "retention.ms", "segment.bytes", "segment.ms")
-"""What `topics.sync` can name: configurations that mean the same on every cluster, and do not stop a copy."""
+SYNCABLE = (
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "min.insync.replicas",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+"""What `topics.sync` can name: configurations that mean the same on every cluster, and do not stop
+a copy.
+"""
 Entries = Mapping[str, Any]
 """A topic's configuration as `topics.describe_config` reads it: name → ConfigEntry."""
 
 
 def own(entries: Entries) -> dict[str, str]:
     """What is set on the topic itself."""
-    return {name: str(entry.value) for name, entry in entries.items()
-            if getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+    return {
+        name: str(entry.value)
+        for name, entry in entries.items()
+        if getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    }
 
 
 def limit(entries: Entries) -> int:
@@ -50,22 +82,41 @@ def limit(entries: Entries) -> int:
 
 
 def refused(source: Entries, known: Entries) -> dict[str, str]:
-    """What is set on the source topic and does not go over: name → reason. `known` is any topic's configuration at the destination."""
-    return {name: NOT_OVER.get(name, "the destination's brokers do not know it") for name in own(source) if name in NOT_OVER or name not in known}
+    """What is set on the source topic and does not go over: name → reason. `known` is any topic's
+    configuration at the destination.
+    """
+    return {
+        name: NOT_OVER.get(name, "the destination's brokers do not know it")
+        for name in own(source)
+        if name in NOT_OVER or name not in known
+    }
 
 
 def for_intermediate(source: Entries) -> dict[str, str]:
-    """What an intermediate topic is made with: nothing expires unread, since stage two purges what it has committed."""
-    return {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", LIMIT: str(limit(source) + WRAPPED_EXTRA_BYTES),
-            "message.timestamp.type": "LogAppendTime"}
+    """What an intermediate topic is made with: nothing expires unread, since stage two purges what
+    it has committed.
+    """
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        LIMIT: str(limit(source) + WRAPPED_EXTRA_BYTES),
+        "message.timestamp.type": "LogAppendTime",
+    }
 
 
 def for_parked(source: Entries) -> dict[str, str]:
-    """What a topic for parked records is made with: they wait for a person, however old they are."""
+    """What a topic for parked records is made with: they wait for a person, however old they
+    are.
+    """
     return for_intermediate(source) | TIMESTAMPS
 
 
 def for_copy(source: Entries, known: Entries) -> dict[str, str]:
     """What a destination topic is made with."""
     left_out = refused(source, known)
-    return {name: value for name, value in own(source).items() if name not in left_out} | {LIMIT: str(limit(source))} | TIMESTAMPS
+    return (
+        {name: value for name, value in own(source).items() if name not in left_out}
+        | {LIMIT: str(limit(source))}
+        | TIMESTAMPS
+    )

@@ -1,8 +1,11 @@
-"""The settings of a destination outside Kafka: PostgreSQL (`destination.postgresql`) or a user's class (`destination.class`); and which settings contradict it.
+"""The settings of a destination outside Kafka: PostgreSQL (`destination.postgresql`) or a user's
+class (`destination.class`); and which settings contradict it.
 
-With PostgreSQL, each destination topic is a table of the same name. Everything else stays in the destination cluster: the intermediate topic, the group,
-and in its commits a copy of the frontiers, so that the commands read them in one place (`deduplicator.tables.postgresql`). Only `common.postgresql` connects to
-the database. It is imported only when the settings name a database, so that other copies need no driver.
+With PostgreSQL, each destination topic is a table of the same name. Everything else stays in the
+destination cluster: the intermediate topic, the group, and in its commits a copy of the frontiers,
+so that the commands read them in one place (`deduplicator.tables.postgresql`). Only
+`common.postgresql` connects to the database. It is imported only when the settings name a database,
+so that other copies need no driver.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ POSTGRESQL_SCHEMA = "destination.postgresql_schema"
 FRONTIER_TABLE = "reo_frontier"
 """The table with the frontiers."""
 NAME_BYTES_MAX = 63
-"""The longest identifier (NAMEDATALEN - 1). PostgreSQL truncates a longer one without an error, so two topics could become one table."""
+"""The longest identifier (NAMEDATALEN - 1). PostgreSQL truncates a longer one without an error, so
+two topics could become one table.
+"""
 
 
 def is_postgresql(settings: Settings) -> bool:
@@ -42,13 +47,18 @@ def is_outside_kafka(settings: Settings) -> bool:
 def refuse_command(settings: Settings, command: str, reason: str) -> None:
     """SettingsInvalid for a command that needs a destination topic."""
     if settings.destination.class_:
-        raise SettingsInvalid(f"`{command}` cannot be used with {DESTINATION_CLASS}: only that class can read what it has stored")
+        raise SettingsInvalid(
+            f"`{command}` cannot be used with {DESTINATION_CLASS}: only that class can read what it"
+            " has stored"
+        )
     if is_postgresql(settings):
         raise SettingsInvalid(f"`{command}` cannot be used with {POSTGRESQL}: {reason}")
 
 
 def get_zero_timestamp_ms(settings: Settings) -> int | None:
-    """The timestamp that replaces timestamp 0; None when the destination cannot store 0 and the settings allow no replacement."""
+    """The timestamp that replaces timestamp 0; None when the destination cannot store 0 and the
+    settings allow no replacement.
+    """
     if is_outside_kafka(settings):
         return 0
     return 1 if settings.destination.zero_timestamp == "one" else None
@@ -59,12 +69,17 @@ def describe_name_error(name: str) -> str:
     if name == FRONTIER_TABLE:
         return f"{name!r} is the table with the frontiers: choose another destination.topic"
     if len(name.encode()) > NAME_BYTES_MAX:
-        return f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: choose another destination.topic"
+        return (
+            f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: choose"
+            " another destination.topic"
+        )
     return ""
 
 
 def validation_errors(settings: Settings) -> Iterator[str]:
-    """One message for each setting that contradicts PostgreSQL or a user's class as the destination."""
+    """One message for each setting that contradicts PostgreSQL or a user's class as the
+    destination.
+    """
     if settings.destination.options and not settings.destination.class_:
         yield f"{DESTINATION_OPTIONS} would not be used: {DESTINATION_CLASS} is not set"
     if not is_postgresql(settings) and settings.destination.postgresql_schema != "public":
@@ -73,30 +88,59 @@ def validation_errors(settings: Settings) -> Iterator[str]:
         yield f"{POSTGRESQL} and {DESTINATION_CLASS}: records go to one of them"
     elif is_postgresql(settings):
         yield from _list_connection_errors(settings.destination.postgresql)
-        if not settings.destination.postgresql_schema or len(settings.destination.postgresql_schema.encode()) > NAME_BYTES_MAX:
+        if (
+            not settings.destination.postgresql_schema
+            or len(settings.destination.postgresql_schema.encode()) > NAME_BYTES_MAX
+        ):
             yield f"{POSTGRESQL_SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
-        yield from (reason for route in routes(settings.rules, ()) if (reason := describe_name_error(route.destination_topic)))
+        yield from (
+            reason
+            for route in routes(settings.rules, ())
+            if (reason := describe_name_error(route.destination_topic))
+        )
         yield from _list_kafka_only_settings(settings, POSTGRESQL)
     elif settings.destination.class_:
         if not partition_mapping.FUNCTION.fullmatch(settings.destination.class_):
-            yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.destination.class_!r}"
+            yield (
+                f"{DESTINATION_CLASS}: module:Class is expected, not"
+                f" {settings.destination.class_!r}"
+            )
         yield from _list_kafka_only_settings(settings, DESTINATION_CLASS)
 
 
 def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
     """One message for each setting that needs a destination topic."""
-    if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(route.shared for route in routes(settings.rules, ())):
-        yield f"{name} and a mapping, or a destination of several sources: a row is identified by its source partition and offset, so a table has one source"
+    if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(
+        route.shared for route in routes(settings.rules, ())
+    ):
+        yield (
+            f"{name} and a mapping, or a destination of several sources: a row is identified by its"
+            " source partition and offset, so a table has one source"
+        )
     if settings.failover:
-        yield f"{name} and source.mode=failover: a candidate is identified by the records of the destination topic"
+        yield (
+            f"{name} and source.mode=failover: a candidate is identified by the records of the"
+            " destination topic"
+        )
     if settings.filter.on_error == "park":
-        yield f"{name} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
+        yield (
+            f"{name} and filter.on_error=park: parked records are written to a topic in the"
+            " transaction of the others"
+        )
     if settings.provenance.header:
-        yield f"{name} and provenance.header: nothing is copied back from a database, and records that came from the destination cluster would be left out"
+        yield (
+            f"{name} and provenance.header: nothing is copied back from a database, and records"
+            " that came from the destination cluster would be left out"
+        )
     if settings.destination.zero_timestamp != "refuse":
-        yield f"destination.zero_timestamp would not be used: with {name} timestamp 0 is written as it is"
+        yield (
+            f"destination.zero_timestamp would not be used: with {name} timestamp 0 is written as"
+            " it is"
+        )
     if settings.destination.producer_options:
-        yield f"destination.producer_options would not be used: with {name} stage two has no producer"
+        yield (
+            f"destination.producer_options would not be used: with {name} stage two has no producer"
+        )
 
 
 def _list_connection_errors(connection: str) -> Iterator[str]:
@@ -107,4 +151,7 @@ def _list_connection_errors(connection: str) -> Iterator[str]:
     try:
         conninfo_to_dict(connection)
     except psycopg.Error:
-        yield f"{POSTGRESQL}: a connection string of libpq is expected, like host=… dbname=… user=… password=… or postgresql://user:password@host/dbname"
+        yield (
+            f"{POSTGRESQL}: a connection string of libpq is expected, like host=… dbname=… user=…"
+            " password=… or postgresql://user:password@host/dbname"
+        )

@@ -1,4 +1,6 @@
-"""How one setting is declared: as a field of a dataclass (`common.settings.schema`), with what else belongs to it in the field's metadata. Pure."""
+"""How one setting is declared: as a field of a dataclass (`common.settings.schema`), with what else
+belongs to it in the field's metadata. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,21 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 Kind = Literal["text", "integer", "flag", "start", "secret", "options", "object"]
 T = TypeVar("T", bound=str | int | None)
 METADATA = "setting"
-KINDS: dict[object, Kind] = {str: "text", int: "integer", int | None: "integer", bool: "flag", dict[str, str]: "options"}
+KINDS: dict[object, Kind] = {
+    str: "text",
+    int: "integer",
+    int | None: "integer",
+    bool: "flag",
+    dict[str, str]: "options",
+}
 """By the type of the field. A text of a special form says so (`declare`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; `choices` or the range `minimum`..`maximum` bound it, `required` ones have no default."""
+    """One setting; `choices` or the range `minimum`..`maximum` bound it, `required` ones have no
+    default.
+    """
 
     name: str
     kind: Kind
@@ -26,11 +36,15 @@ class Setting:
     maximum: int = 2**31 - 1
     required: bool = False
     candidate: int = 0
-    """The number of the source candidate that it belongs to, from 1; 0 when it belongs to all candidates, or to none."""
+    """The number of the source candidate that it belongs to, from 1; 0 when it belongs to all
+    candidates, or to none.
+    """
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """The environment variables that set it; the first is reo's own. A raw option has one of its own (`client_options.get_variable`)."""
+        """The environment variables that set it; the first is reo's own. A raw option has one of
+        its own (`client_options.get_variable`).
+        """
         if self.kind == "options":
             return ()
         return ("REO_" + self.name.upper().replace(".", "_"), *self.aliases)
@@ -41,16 +55,31 @@ class Setting:
         return self.environment[0] + "_FILE"
 
 
-def declare(default: T, meaning: str, *aliases: str, minimum: int = 0, maximum: int = 2**31 - 1, required: bool = False,
-            kind: Literal["text", "start", "secret", "object"] = "text") -> T:
-    """A field for a setting. Its `kind` is needed only for a text of a special form; name and choices follow from the field itself."""
+def declare(
+    default: T,
+    meaning: str,
+    *aliases: str,
+    minimum: int = 0,
+    maximum: int = 2**31 - 1,
+    required: bool = False,
+    kind: Literal["text", "start", "secret", "object"] = "text",
+) -> T:
+    """A field for a setting. Its `kind` is needed only for a text of a special form; name and
+    choices follow from the field itself.
+    """
     setting = Setting("", kind, default, meaning, aliases, (), minimum, maximum, required)
-    return field(default=default, metadata={METADATA: setting}, repr=kind not in ("secret", "object"))
+    return field(
+        default=default, metadata={METADATA: setting}, repr=kind not in ("secret", "object")
+    )
 
 
 def declare_options(client: str) -> dict[str, str]:
     """A field for a table of raw options."""
-    return field(default_factory=dict, metadata={METADATA: Setting("", "options", "", f"Raw options of {client}.")}, repr=False)
+    return field(
+        default_factory=dict,
+        metadata={METADATA: Setting("", "options", "", f"Raw options of {client}.")},
+        repr=False,
+    )
 
 
 def describe(declared: Field[Any], name: str, hint: object) -> Setting:
@@ -58,4 +87,10 @@ def describe(declared: Field[Any], name: str, hint: object) -> Setting:
     setting: Setting = declared.metadata[METADATA]
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     kind = setting.kind if choices or setting.kind != "text" else KINDS[hint]
-    return replace(setting, name=name, kind=kind, choices=choices, meaning=setting.meaning.replace("{side}", name.partition(".")[0]))
+    return replace(
+        setting,
+        name=name,
+        kind=kind,
+        choices=choices,
+        meaning=setting.meaning.replace("{side}", name.partition(".")[0]),
+    )

@@ -1,4 +1,6 @@
-"""Guarded raw options: an exact copy depends on them (`common.settings.client_options`, `common.settings.spark_options`)."""
+"""Guarded raw options: an exact copy depends on them (`common.settings.client_options`,
+`common.settings.spark_options`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Why an option is guarded. Values that match `harmless` are allowed; with `always`, all others are refused even with `allow_unsafe_options`."""
+    """Why an option is guarded. Values that match `harmless` are allowed; with `always`, all others
+    are refused even with `allow_unsafe_options`.
+    """
 
     reason: str
     harmless: str = ""
@@ -16,4 +20,6 @@ class Guard:
 
     def allows(self, value: str) -> bool:
         """Whether this value is harmless."""
-        return bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None
+        return (
+            bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None
+        )

@@ -1,8 +1,10 @@
 """TLS and SASL settings of a cluster, translated into the options of both clients.
 
-librdkafka (stage two, and all requests outside Spark) and Kafka's Java client (Spark) name these options differently. Certificates and keys are PEM files for
-both; Java gets their text (KIP-651), so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
-documentation, "Security"; for OAUTHBEARER librdkafka's OIDC method and KIP-768, both the client-credentials grant of RFC 6749.
+librdkafka (stage two, and all requests outside Spark) and Kafka's Java client (Spark) name these
+options differently. Certificates and keys are PEM files for both; Java gets their text (KIP-651),
+so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
+documentation, "Security"; for OAUTHBEARER librdkafka's OIDC method and KIP-768, both the
+client-credentials grant of RFC 6749.
 """
 
 from __future__ import annotations
@@ -28,21 +30,37 @@ PAIR = frozenset({"ssl_certificate_file", "ssl_key_file"})
 PROBE_S = 5.0
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 KEY = "-----BEGIN PRIVATE KEY-----"
-"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 cannot give Kafka the key of PBES2, which is what OpenSSL writes."""
+"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 cannot
+give Kafka the key of PBES2, which is what OpenSSL writes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings of one side, by the last part of their names (`common.settings.schema`); an empty one is not set."""
+    """The settings of one side, by the last part of their names (`common.settings.schema`); an
+    empty one is not set.
+    """
 
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare("PLAINTEXT", "Security protocol of the {side} cluster's listeners.")
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = declare("", "With `SASL_…`.")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare(
+        "PLAINTEXT", "Security protocol of the {side} cluster's listeners."
+    )
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = declare(
+        "", "With `SASL_…`."
+    )
     sasl_username: str = declare("", "With `SASL_…`; the client id with OAUTHBEARER.")
-    sasl_password: str = declare("", "With `SASL_…`; the client secret with OAUTHBEARER.", kind="secret")
+    sasl_password: str = declare(
+        "", "With `SASL_…`; the client secret with OAUTHBEARER.", kind="secret"
+    )
     sasl_oauth_token_url: str = declare("", "OAuth token endpoint URL (client-credentials grant).")
     sasl_oauth_scope: str = declare("", "The scope that is asked for.")
-    ssl_ca_file: str = declare("", "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's (stage one).")
-    ssl_certificate_file: str = declare("", "PEM file of our own certificate and its chain, where the brokers ask for one.")
+    ssl_ca_file: str = declare(
+        "",
+        "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's"
+        " (stage one).",
+    )
+    ssl_certificate_file: str = declare(
+        "", "PEM file of our own certificate and its chain, where the brokers ask for one."
+    )
     ssl_key_file: str = declare("", "PEM file of its private key, as PKCS #8, not encrypted.")
 
     def __repr__(self) -> str:
@@ -60,15 +78,21 @@ class Security:
         return self.security_protocol.endswith("SSL")
 
     def with_own(self, own: Mapping[str, str]) -> Security:
-        """These settings with a candidate's own in their place. Of the others it takes over what its protocol and mechanism use."""
+        """These settings with a candidate's own in their place. Of the others it takes over what
+        its protocol and mechanism use.
+        """
         given: dict[str, Any] = {name: value for name, value in own.items() if value}
         if not given:
             return self
         merged = replace(self, **given)
-        unused = {name.name for name in fields(self) if (name.name.startswith("sasl_") and not merged.with_sasl)
-                  or (name.name.startswith("ssl_") and not merged.with_tls)
-                  or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
-                  or (name.name in PAIR and not PAIR.isdisjoint(given))}
+        unused = {
+            name.name
+            for name in fields(self)
+            if (name.name.startswith("sasl_") and not merged.with_sasl)
+            or (name.name.startswith("ssl_") and not merged.with_tls)
+            or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
+            or (name.name in PAIR and not PAIR.isdisjoint(given))
+        }
         empty: dict[str, Any] = dict.fromkeys(unused - given.keys(), "")
         return replace(merged, **empty)
 
@@ -77,11 +101,23 @@ class Security:
         options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.with_sasl:
             options["sasl.mechanism"] = self.sasl_mechanism
-            options |= self._oidc() if self.sasl_mechanism == "OAUTHBEARER" else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
+            options |= (
+                self._oidc()
+                if self.sasl_mechanism == "OAUTHBEARER"
+                else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
+            )
         if self.with_tls:
-            options |= {"ssl.endpoint.identification.algorithm": "https", "enable.ssl.certificate.verification": "true"}
-            options |= _given({"ssl.ca.location": self.ssl_ca_file, "ssl.certificate.location": self.ssl_certificate_file,
-                               "ssl.key.location": self.ssl_key_file})
+            options |= {
+                "ssl.endpoint.identification.algorithm": "https",
+                "enable.ssl.certificate.verification": "true",
+            }
+            options |= _given(
+                {
+                    "ssl.ca.location": self.ssl_ca_file,
+                    "ssl.certificate.location": self.ssl_certificate_file,
+                    "ssl.key.location": self.ssl_key_file,
+                }
+            )
         return options
 
     def spark(self) -> dict[str, str]:
@@ -93,19 +129,32 @@ class Security:
         if self.with_sasl:
             options |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": self._jaas()}
             if self.sasl_mechanism == "OAUTHBEARER":
-                options |= {"sasl.login.callback.handler.class": OAUTH_HANDLER, "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url}
+                options |= {
+                    "sasl.login.callback.handler.class": OAUTH_HANDLER,
+                    "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
+                }
         if self.with_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
             if self.ssl_ca_file:
-                options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": Path(self.ssl_ca_file).read_text()}
+                options |= {
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.certificates": Path(self.ssl_ca_file).read_text(),
+                }
             if self.ssl_certificate_file:
-                options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": Path(self.ssl_certificate_file).read_text(),
-                            "ssl.keystore.key": Path(self.ssl_key_file).read_text()}
+                options |= {
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.certificate.chain": Path(self.ssl_certificate_file).read_text(),
+                    "ssl.keystore.key": Path(self.ssl_key_file).read_text(),
+                }
         return options
 
     def why_not_verified(self, bootstrap_servers: str) -> str:
-        """What is wrong with a broker's certificate, by the standard library, where librdkafka says only that it could not be verified; empty if nothing is."""
-        for address, failed in _handshakes(bootstrap_servers, ssl.create_default_context(cafile=self.ssl_ca_file or None)):
+        """What is wrong with a broker's certificate, by the standard library, where librdkafka says
+        only that it could not be verified; empty if nothing is.
+        """
+        for address, failed in _handshakes(
+            bootstrap_servers, ssl.create_default_context(cafile=self.ssl_ca_file or None)
+        ):
             if isinstance(failed, ssl.SSLCertVerificationError):
                 return f"{address}: {failed.verify_message}"
         return ""  # another failure is not about the certificate, and known already
@@ -118,45 +167,98 @@ class Security:
         return any(failed is None for _, failed in _handshakes(bootstrap_servers, context))
 
     def validation_errors(self, prefix: str) -> Iterator[str]:
-        """One message for each setting that contradicts another one or cannot be read; `prefix` is what their names begin with."""
+        """One message for each setting that contradicts another one or cannot be read; `prefix` is
+        what their names begin with.
+        """
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
             if self.with_sasl and not getattr(self, need):
-                yield f"{prefix}{need} is missing: {prefix}security_protocol is {self.security_protocol}"
-        if self.with_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(self.sasl_oauth_token_url):
-            yield f"{prefix}sasl_oauth_token_url belongs to {prefix}sasl_mechanism=OAUTHBEARER: give both or neither"
-        if self.sasl_oauth_token_url and not re.fullmatch(r"https?://[^\s,]+", self.sasl_oauth_token_url):
-            yield f"{prefix}sasl_oauth_token_url: https://… is expected, not {self.sasl_oauth_token_url!r}"
+                yield (
+                    f"{prefix}{need} is missing: {prefix}security_protocol is"
+                    f" {self.security_protocol}"
+                )
+        if self.with_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(
+            self.sasl_oauth_token_url
+        ):
+            yield (
+                f"{prefix}sasl_oauth_token_url belongs to {prefix}sasl_mechanism=OAUTHBEARER: give"
+                " both or neither"
+            )
+        if self.sasl_oauth_token_url and not re.fullmatch(
+            r"https?://[^\s,]+", self.sasl_oauth_token_url
+        ):
+            yield (
+                f"{prefix}sasl_oauth_token_url: https://… is expected, not"
+                f" {self.sasl_oauth_token_url!r}"
+            )
         for kind, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
-            given = [field.name for field in fields(self) if field.name.startswith(kind) and getattr(self, field.name)]
+            given = [
+                field.name
+                for field in fields(self)
+                if field.name.startswith(kind) and getattr(self, field.name)
+            ]
             if given and not used:
-                yield f"{', '.join(f'{prefix}{name}' for name in given)} would not be used: {prefix}security_protocol is {self.security_protocol}"
+                yield (
+                    f"{', '.join(f'{prefix}{name}' for name in given)} would not be used:"
+                    f" {prefix}security_protocol is {self.security_protocol}"
+                )
         if bool(self.ssl_certificate_file) != bool(self.ssl_key_file):
-            yield f"{prefix}ssl_certificate_file and {prefix}ssl_key_file belong together: give both or neither"
-        for name, mark in (("ssl_ca_file", CERTIFICATE), ("ssl_certificate_file", CERTIFICATE), ("ssl_key_file", KEY)):
+            yield (
+                f"{prefix}ssl_certificate_file and {prefix}ssl_key_file belong together: give both"
+                " or neither"
+            )
+        for name, mark in (
+            ("ssl_ca_file", CERTIFICATE),
+            ("ssl_certificate_file", CERTIFICATE),
+            ("ssl_key_file", KEY),
+        ):
             yield from _unfit(f"{prefix}{name}", getattr(self, name), mark)
 
     def _oidc(self) -> dict[str, str]:
-        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": self.sasl_username, "sasl.oauthbearer.client.secret": self.sasl_password,
-                "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url} | _given({"sasl.oauthbearer.scope": self.sasl_oauth_scope})
+        return {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": self.sasl_username,
+            "sasl.oauthbearer.client.secret": self.sasl_password,
+            "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
+        } | _given({"sasl.oauthbearer.scope": self.sasl_oauth_scope})
 
     def _jaas(self) -> str:
-        names = ("clientId", "clientSecret") if self.sasl_mechanism == "OAUTHBEARER" else ("username", "password")
-        values = dict(zip(names, (self.sasl_username, self.sasl_password), strict=True)) | _given({"scope": self.sasl_oauth_scope})
-        return " ".join([LOGIN_MODULES[self.sasl_mechanism], "required", *(f"{name}={_quoted(value)}" for name, value in values.items())]) + ";"
+        names = (
+            ("clientId", "clientSecret")
+            if self.sasl_mechanism == "OAUTHBEARER"
+            else ("username", "password")
+        )
+        values = dict(zip(names, (self.sasl_username, self.sasl_password), strict=True)) | _given(
+            {"scope": self.sasl_oauth_scope}
+        )
+        return (
+            " ".join(
+                [
+                    LOGIN_MODULES[self.sasl_mechanism],
+                    "required",
+                    *(f"{name}={_quoted(value)}" for name, value in values.items()),
+                ]
+            )
+            + ";"
+        )
 
 
 def _given(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
 
 
-def _handshakes(bootstrap_servers: str, context: ssl.SSLContext) -> Iterator[tuple[str, Exception | None]]:
+def _handshakes(
+    bootstrap_servers: str, context: ssl.SSLContext
+) -> Iterator[tuple[str, Exception | None]]:
     """Each address, and how a TLS handshake with it failed, if it did."""
     for address in map(str.strip, bootstrap_servers.split(",")):
         host, _, port = address.rpartition(":")
         host = host.strip("[]")  # as IPv6 is written before a port
         found: Exception | None = None
         try:
-            with socket.create_connection((host, int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
+            with (
+                socket.create_connection((host, int(port)), PROBE_S) as connection,
+                context.wrap_socket(connection, server_hostname=host),
+            ):
                 pass
         except (OSError, ValueError) as failed:
             found = failed
@@ -164,7 +266,9 @@ def _handshakes(bootstrap_servers: str, context: ssl.SSLContext) -> Iterator[tup
 
 
 def _quoted(value: str) -> str:
-    """As Kafka's JAAS text is read: java.io.StreamTokenizer, which takes a backslash and a quote with a backslash before them."""
+    """As Kafka's JAAS text is read: java.io.StreamTokenizer, which takes a backslash and a quote
+    with a backslash before them.
+    """
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -175,7 +279,10 @@ def _unfit(name: str, file: str, mark: str) -> Iterator[str]:
     try:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as failed:
-        yield f"{name}: {file} cannot be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}"
+        yield (
+            f"{name}: {file} cannot be read:"
+            f" {failed.strerror if isinstance(failed, OSError) else 'not text'}"
+        )
         return
     if mark not in text:
         how = " (`openssl pkcs8 -topk8 -nocrypt` makes it of other keys)" if mark is KEY else ""

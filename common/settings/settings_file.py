@@ -1,7 +1,10 @@
-"""The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots, values as they are in the file.
+"""The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots,
+values as they are in the file.
 
-A part of the file that cannot be used is an error, and is never ignored: a file of an unknown format, which dynaconf skips without a message; an unknown
-setting; and a value that is not text. YAML reads `topic: 1_000` as the number 1000 and `topic: null` as no value: such a text must be in quotes.
+A part of the file that cannot be used is an error, and is never ignored: a file of an unknown
+format, which dynaconf skips without a message; an unknown setting; and a value that is not text.
+YAML reads `topic: 1_000` as the number 1000 and `topic: null` as no value: such a text must be in
+quotes.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ DEPTH_MAX = 2
 NO_SECTION = "no section"
 TOPICS = "topics."
 CASE_SENSITIVE_SECTIONS = (TOPICS, "replicator.spark_options.")
-"""In these sections the keys are names of topics and of Spark's options, which are case-sensitive."""
+"""In these sections the keys are names of topics and of Spark's options, which are
+case-sensitive.
+"""
 
 
 def read_file(file: str) -> dict[str, Any]:
@@ -29,9 +34,13 @@ def read_file(file: str) -> dict[str, Any]:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as missing:
-        raise ValueError(f"the settings file does not exist or cannot be read ({missing})") from None
+        raise ValueError(
+            f"the settings file does not exist or cannot be read ({missing})"
+        ) from None
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"the name of a settings file must end with its format, one of {', '.join(SUFFIXES)}")
+        raise ValueError(
+            f"the name of a settings file must end with its format, one of {', '.join(SUFFIXES)}"
+        )
     try:
         tree = _ini(content.decode()) if path.suffix == ".ini" else _by_dynaconf(path)
         return dict(_flatten(tree))
@@ -40,22 +49,33 @@ def read_file(file: str) -> dict[str, Any]:
 
 
 def to_text(value: object) -> str:
-    """The value of a text setting. A list, as users write several brokers, is joined by commas. ValueError for another type."""
+    """The value of a text setting. A list, as users write several brokers, is joined by commas.
+    ValueError for another type.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return ",".join(value)
-    raise ValueError(f"a text is expected, not {str(value)[:40]!r} as the file's format reads it: put it in quotes")
+    raise ValueError(
+        f"a text is expected, not {str(value)[:40]!r} as the file's format reads it: put it in"
+        " quotes"
+    )
 
 
 def _by_dynaconf(path: Path) -> Mapping[str, Any]:
-    loaded: Mapping[str, Any] = Dynaconf(settings_files=[str(path.resolve())], loaders=[], environments=False,
-                                         core_loaders=["TOML", "YAML", "JSON"]).as_dict()
+    loaded: Mapping[str, Any] = Dynaconf(
+        settings_files=[str(path.resolve())],
+        loaders=[],
+        environments=False,
+        core_loaders=["TOML", "YAML", "JSON"],
+    ).as_dict()
     return loaded
 
 
 def _ini(content: str) -> Mapping[str, Any]:
-    """Without interpolation, so that `%` is a character; keys before the first section have no prefix."""
+    """Without interpolation, so that `%` is a character; keys before the first section have no
+    prefix.
+    """
     parser = configparser.ConfigParser(interpolation=None, default_section="", strict=True)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # `_flatten` normalizes the case
     parser.read_string(f"[{NO_SECTION}]\n{content}")
@@ -63,7 +83,9 @@ def _ini(content: str) -> Mapping[str, Any]:
     return {**sections.pop(NO_SECTION), **sections}
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterable[tuple[str, Any]]:
+def _flatten(
+    tree: Mapping[str, Any], prefix: str = "", depth: int = 1
+) -> Iterable[tuple[str, Any]]:
     for key, value in tree.items():
         name = _normalize_case(f"{prefix}{key}")
         if isinstance(value, Mapping) and depth < DEPTH_MAX:
@@ -74,5 +96,8 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Itera
 
 def _normalize_case(name: str) -> str:
     """In lower case, except the names of topics and of Spark's options."""
-    prefix_length = next((len(section) for section in CASE_SENSITIVE_SECTIONS if name.lower().startswith(section)), len(name))
+    prefix_length = next(
+        (len(section) for section in CASE_SENSITIVE_SECTIONS if name.lower().startswith(section)),
+        len(name),
+    )
     return name[:prefix_length].lower() + name[prefix_length:]

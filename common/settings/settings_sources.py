@@ -1,8 +1,9 @@
-"""The sources of settings: files, the environment, kafka-topic-mirror's variables, the command line. Each value keeps the name
-under which the user set it. `common.settings` converts the values.
+"""The sources of settings: files, the environment, kafka-topic-mirror's variables, the command
+line. Each value keeps the name under which the user set it. `common.settings` converts the values.
 
-An error is a line in `errors`, and its setting is in `invalid`, so that consequences of the error are not reported too:
-when the file of a secret does not exist, nothing says that the secret is missing.
+An error is a line in `errors`, and its setting is in `invalid`, so that consequences of the error
+are not reported too: when the file of a secret does not exist, nothing says that the secret is
+missing.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from common.settings.table import BY_ENVIRONMENT, BY_NAME, SECRETS
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 """Names the settings files, separated by `:`; a later file wins over an earlier one."""
 REO_VARIABLE = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
-KUBERNETES_VARIABLE = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
+KUBERNETES_VARIABLE = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)"
+)
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *failpoints.VARIABLES})
-"""Variables with our prefix that are not settings: the settings file, the folder of Spark's jars in the image, the failpoints."""
+"""Variables with our prefix that are not settings: the settings file, the folder of Spark's jars in
+the image, the failpoints.
+"""
 OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end", "source.mode": "--mode"}
 """Other settings from the command line are topics, from `--topic`."""
 
@@ -50,7 +55,9 @@ class RawSettings:
     topics: dict[str, Any] = field(default_factory=dict)
     """The tables `[topics]` of all files: source topic or pattern → destination."""
     unreadable_file: bool = False
-    """Whether a file could not be read; then missing and contradictory settings are not reported."""
+    """Whether a file could not be read; then missing and contradictory settings are not
+    reported.
+    """
 
     def fail(self, name: str, error: str) -> None:
         """Report an error of this setting."""
@@ -58,7 +65,9 @@ class RawSettings:
         self.errors.append(error)
 
 
-def read_all(environment: Mapping[str, str], files: Sequence[str], arguments: Mapping[str, str]) -> RawSettings:
+def read_all(
+    environment: Mapping[str, str], files: Sequence[str], arguments: Mapping[str, str]
+) -> RawSettings:
     """Read the values of all sources. Without `files`, the files that the environment names."""
     files = files or list(filter(None, environment.get(FILE_VARIABLE, "").split(os.pathsep)))
     raw = RawSettings(files=files)
@@ -79,15 +88,33 @@ def _read_file(file: str, raw: RawSettings) -> None:
         raw.errors.append(f"{file}: {reason}")
         return
     for name, value in _expand_candidates(file_values):
-        table = name if name in client_options.OPTION_TABLES else next((table for table in client_options.OPTION_TABLES if name.startswith(f"{table}.")), "")
+        table = (
+            name
+            if name in client_options.OPTION_TABLES
+            else next(
+                (table for table in client_options.OPTION_TABLES if name.startswith(f"{table}.")),
+                "",
+            )
+        )
         if table:
-            _read_options(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, raw)
+            _read_options(
+                file,
+                table,
+                {name.removeprefix(f"{table}."): value} if name != table else value,
+                raw,
+            )
         elif name in BY_NAME:
             raw.values[name] = RawSetting(f"{file}: {name}", value, in_file=True)
         elif name.startswith(settings_file.TOPICS):
             raw.topics[name.removeprefix(settings_file.TOPICS)] = value
-            raw.values["topics"] = RawSetting(f"{file}: [topics]", [f"{source}={target}" if isinstance(target, str) else target
-                                                                    for source, target in raw.topics.items()], in_file=True)
+            raw.values["topics"] = RawSetting(
+                f"{file}: [topics]",
+                [
+                    f"{source}={target}" if isinstance(target, str) else target
+                    for source, target in raw.topics.items()
+                ],
+                in_file=True,
+            )
         else:
             raw.errors.append(f"{file}: unknown setting {name}{suggest(name, BY_NAME)}")
 
@@ -105,7 +132,9 @@ def _read_options(file: str, table: str, options: object, raw: RawSettings) -> N
     """Each option has its own name, so that the environment can override one of them."""
     try:
         for option, value in client_options.flatten(options):
-            raw.values[f"{table}.{option}"] = RawSetting(f"{file}: {table}.{option}", value, in_file=True)
+            raw.values[f"{table}.{option}"] = RawSetting(
+                f"{file}: {table}.{option}", value, in_file=True
+            )
     except ValueError as reason:
         raw.errors.append(f"{file}: {table}: {reason}")
 
@@ -120,22 +149,36 @@ def _read_environment(environment: Mapping[str, str], raw: RawSettings) -> dict[
         if option is not None:
             values[".".join(option)] = RawSetting(variable, text)
         elif setting is None:
-            if REO_VARIABLE.match(variable) and variable not in NOT_SETTINGS and not KUBERNETES_VARIABLE.fullmatch(variable):
+            if (
+                REO_VARIABLE.match(variable)
+                and variable not in NOT_SETTINGS
+                and not KUBERNETES_VARIABLE.fullmatch(variable)
+            ):
                 raw.errors.append(f"{variable}: unknown setting{suggest(variable, BY_ENVIRONMENT)}")
         elif setting.name in values and values[setting.name].value != text:
-            raw.fail(setting.name, f"{variable} and {values[setting.name].where} name the same setting and contradict each other")
+            raw.fail(
+                setting.name,
+                f"{variable} and {values[setting.name].where} name the same setting and contradict"
+                " each other",
+            )
         else:
             values[setting.name] = RawSetting(variable, text)
     return values
 
 
 def _read_topic_mirror_variables(environment: Mapping[str, str], raw: RawSettings) -> None:
-    """Add kafka-topic-mirror's variables: they can repeat a value from another source, and never override it."""
+    """Add kafka-topic-mirror's variables: they can repeat a value from another source, and never
+    override it.
+    """
     for variable, name, text in topic_mirror_variables.translate_variables(environment, raw.errors):
         where, value, _ = raw.values.setdefault(name, RawSetting(variable, text))
         if (",".join(map(str, value)) if isinstance(value, list) else str(value)) != text:
-            raw.fail(name, f"{variable} and {where} name the same setting and contradict each other: remove one. (Names without a prefix are "
-                           f"kafka-topic-mirror's when {' and '.join(topic_mirror_variables.REQUIRED_VARIABLES)} are both set)")
+            raw.fail(
+                name,
+                f"{variable} and {where} name the same setting and contradict each other: remove"
+                " one. (Names without a prefix are kafka-topic-mirror's when"
+                f" {' and '.join(topic_mirror_variables.REQUIRED_VARIABLES)} are both set)",
+            )
 
 
 def _read_secret(variable: str, file: str, raw: RawSettings) -> str:

@@ -1,4 +1,5 @@
-"""Several clusters in one setting: how `source.bootstrap_servers` names them, and which settings contradict `source.mode`. No I/O.
+"""Several clusters in one setting: how `source.bootstrap_servers` names them, and which settings
+contradict `source.mode`. No I/O.
 
 `common.source_candidates` asks these clusters.
 """
@@ -28,7 +29,9 @@ class Cluster:
     number: int = 0
     """Of a source candidate, from 1 on, in the order of the setting."""
     handshake_error: str = ""
-    """Why the TLS or SASL handshake failed, on either side. The clients set it (`common.kafka.clients`), because librdkafka reports it only in `error_cb`."""
+    """Why the TLS or SASL handshake failed, on either side. The clients set it
+    (`common.kafka.clients`), because librdkafka reports it only in `error_cb`.
+    """
     connection_error: str = ""
     """Why no connection could be opened; set in the same way."""
 
@@ -39,21 +42,40 @@ def split_clusters(text: str) -> list[str]:
 
 
 def address_errors(name: str, bootstrap_servers: str) -> Iterator[str]:
-    """One message for each address that no client can use; `name` is the setting. Without a port, stage one's client fails and stage two's assumes 9092."""
+    """One message for each address that no client can use; `name` is the setting. Without a port,
+    stage one's client fails and stage two's assumes 9092.
+    """
     for address in bootstrap_servers.split(","):
         match = ADDRESS.fullmatch(address.strip())
         if not match or not 0 < int(match[1]) <= PORT_MAX:
-            yield f"{name}: {address.strip()!r} is no address of a broker: host:port is expected, with a port from 1 to {PORT_MAX}"
+            yield (
+                f"{name}: {address.strip()!r} is no address of a broker: host:port is expected,"
+                f" with a port from 1 to {PORT_MAX}"
+            )
 
 
-def validation_errors(clusters: Sequence[str], failover: bool, rules: Sequence[Rule], appends: bool) -> Iterator[str]:
-    """One message for each contradiction. A candidate is recognised by the records that were copied."""
+def validation_errors(
+    clusters: Sequence[str], failover: bool, rules: Sequence[Rule], appends: bool
+) -> Iterator[str]:
+    """One message for each contradiction. A candidate is recognised by the records that were
+    copied.
+    """
     if not all(clusters) or len(set(clusters)) < len(clusters):
-        yield f"source.bootstrap_servers: a cluster between two {SEPARATOR!r} is empty or named twice"
+        yield (
+            f"source.bootstrap_servers: a cluster between two {SEPARATOR!r} is empty or named twice"
+        )
     if len(clusters) > 1 and not failover:
-        yield f"source.bootstrap_servers names {len(clusters)} clusters, and source.mode is single: set source.mode=failover if they have the same records"
+        yield (
+            f"source.bootstrap_servers names {len(clusters)} clusters, and source.mode is single:"
+            " set source.mode=failover if they have the same records"
+        )
     if failover and appends:
-        yield "source.mode=failover and deduplicator.without_frontier=append: a candidate is known by the records of the copy, which have to be the only ones"
+        yield (
+            "source.mode=failover and deduplicator.without_frontier=append: a candidate is known by"
+            " the records of the copy, which have to be the only ones"
+        )
     if failover and any(rule.is_pattern for rule in rules):
-        yield ("source.mode=failover and a pattern: a topic that one candidate does not have yet looks like one that was deleted, and its records would be "
-               "left out. Name the topics")
+        yield (
+            "source.mode=failover and a pattern: a topic that one candidate does not have yet looks"
+            " like one that was deleted, and its records would be left out. Name the topics"
+        )

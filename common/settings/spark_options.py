@@ -1,8 +1,11 @@
-"""Raw options of Spark itself (`replicator.spark_options`), and what a cluster as `replicator.master` needs of them.
+"""Raw options of Spark itself (`replicator.spark_options`), and what a cluster as
+`replicator.master` needs of them.
 
-They go to Spark as they are and win over what reo would set, but for those in `GUARDS`. Spark tells upper and lower case apart, so names keep theirs, in a
-file and in a variable: `spark.kubernetes.driver.pod.name` is `REO_REPLICATOR_SPARK_OPTIONS_spark_kubernetes_driver_pod_name`. Sources: Spark's
-"Configuration", "Running Spark on Kubernetes" and "Spark Standalone Mode".
+They go to Spark as they are and win over what reo would set, but for those in `GUARDS`. Spark tells
+upper and lower case apart, so names keep theirs, in a file and in a variable:
+`spark.kubernetes.driver.pod.name` is
+`REO_REPLICATOR_SPARK_OPTIONS_spark_kubernetes_driver_pod_name`. Sources: Spark's "Configuration",
+"Running Spark on Kubernetes" and "Spark Standalone Mode".
 """
 
 from __future__ import annotations
@@ -20,25 +23,50 @@ KUBERNETES = re.compile(r"k8s://https?://[^\s/,]+")
 """The address of the API server; in a pod `k8s://https://kubernetes.default.svc`."""
 IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
-_JARS = Guard("the jars of Spark's Kafka connector are given there: put others beside them, in jars/spark", always=True)
-_JAVA = Guard("reo's own are given there: use spark.driver.defaultJavaOptions and spark.executor.defaultJavaOptions, which stand before them", always=True)
-_MEMORY = Guard("what is fetched at a time and the garbage collector's generations are reckoned from it: use replicator.memory_mb")
-_SLOTS = Guard("a run begins when there is a core for each partition, which is counted by it", "1", always=True)
+_JARS = Guard(
+    "the jars of Spark's Kafka connector are given there: put others beside them, in jars/spark",
+    always=True,
+)
+_JAVA = Guard(
+    "reo's own are given there: use spark.driver.defaultJavaOptions and"
+    " spark.executor.defaultJavaOptions, which stand before them",
+    always=True,
+)
+_MEMORY = Guard(
+    "what is fetched at a time and the garbage collector's generations are reckoned from it: use"
+    " replicator.memory_mb"
+)
+_SLOTS = Guard(
+    "a run begins when there is a core for each partition, which is counted by it", "1", always=True
+)
 _CLASSIC = Guard("stage one needs the JVM itself, not a server of Spark's", "classic", always=True)
 _EXTENSION = Guard("an extension can change or hold back records")
 GUARDS: Mapping[str, Guard] = {
     "spark.master": Guard("use replicator.master", always=True),
-    "spark.submit.deployMode": Guard("the driver is stage one's own process", "client", always=True),
+    "spark.submit.deployMode": Guard(
+        "the driver is stage one's own process", "client", always=True
+    ),
     **dict.fromkeys(("spark.remote", "spark.api.mode"), _CLASSIC),
     **dict.fromkeys(("spark.jars", "spark.driver.extraClassPath"), _JARS),
     **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _JAVA),
     **dict.fromkeys(("spark.driver.memory", "spark.executor.memory"), _MEMORY),
     "spark.task.cpus": _SLOTS,
     "spark.default.parallelism": Guard(_SLOTS.reason, always=True),
-    "spark.dynamicAllocation.enabled": Guard("a run begins when there is a core for each partition, and executors would come when it has begun", "false"),
-    "spark.speculation": Guard("a second attempt of a task at the same time would interleave two sequences of numbers", "false"),
-    "spark.sql.streaming.unsupportedOperationCheck": Guard("Spark would refuse the sequence number", "false", always=True),
-    "spark.sql.ansi.enabled": Guard("filter.sql would leave out in silence what it cannot decide", "true"),
+    "spark.dynamicAllocation.enabled": Guard(
+        "a run begins when there is a core for each partition, and executors would come when it has"
+        " begun",
+        "false",
+    ),
+    "spark.speculation": Guard(
+        "a second attempt of a task at the same time would interleave two sequences of numbers",
+        "false",
+    ),
+    "spark.sql.streaming.unsupportedOperationCheck": Guard(
+        "Spark would refuse the sequence number", "false", always=True
+    ),
+    "spark.sql.ansi.enabled": Guard(
+        "filter.sql would leave out in silence what it cannot decide", "true"
+    ),
     **dict.fromkeys(("spark.sql.extensions", "spark.plugins"), _EXTENSION),
     "spark.redaction.regex": Guard("secrets would be in the log"),
 }
@@ -47,6 +75,12 @@ GUARDS: Mapping[str, Guard] = {
 def validation_errors(master: str, options: Mapping[str, str]) -> Iterator[str]:
     """What is missing or malformed for tasks that run elsewhere."""
     if master and not STANDALONE.fullmatch(master) and not KUBERNETES.fullmatch(master):
-        yield f"replicator.master: spark://host:port or k8s://https://host:port is expected, not {master!r}"
+        yield (
+            "replicator.master: spark://host:port or k8s://https://host:port is expected, not"
+            f" {master!r}"
+        )
     if KUBERNETES.fullmatch(master) and not any(options.get(image) for image in IMAGES):
-        yield f"{SETTING}: {IMAGES[0]} is missing: with {master} executors run in pods, of the image that stage one runs in"
+        yield (
+            f"{SETTING}: {IMAGES[0]} is missing: with {master} executors run in pods, of the image"
+            " that stage one runs in"
+        )

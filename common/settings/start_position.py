@@ -1,13 +1,17 @@
-"""`source.start`: where a copy without a frontier begins, in one of four forms; `deduplicator.start.first_source_offset` makes an offset of it.
+"""`source.start`: where a copy without a frontier begins, in one of four forms;
+`deduplicator.start.first_source_offset` makes an offset of it.
 
     earliest                    the first record that the source still has
     latest                      the next record that the source gets
-    1700000000000               the first record from that moment on: ms since 1970 UTC, or ISO 8601 with its offset from UTC
+    1700000000000               the first record from that moment on: ms since 1970 UTC, or ISO 8601
+                                with its offset from UTC
     2026-01-31T08:00:00Z
-    0=120,1=77                  an offset for each named partition; all others begin at `earliest`, so that nothing is silently left out
+    0=120,1=77                  an offset for each named partition; all others begin at `earliest`,
+                                so that nothing is silently left out
 
-It is used when the first frontier of a partition is created, and never again: a restart continues from the frontier, even before the first record.
-`latest` applies to a service that has no frontier yet. Later it never skips records: a topic or a partition that is added, whether stage two runs or
+It is used when the first frontier of a partition is created, and never again: a restart continues
+from the frontier, even before the first record. `latest` applies to a service that has no frontier
+yet. Later it never skips records: a topic or a partition that is added, whether stage two runs or
 not, and a partition whose copy was deleted, are copied from their beginning.
 """
 
@@ -18,7 +22,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-FORMS = "earliest, latest, a timestamp (ms since 1970 UTC, or ISO 8601 like 2026-01-31T08:00:00Z), or an offset for each partition (0=120,1=77)"
+FORMS = (
+    "earliest, latest, a timestamp (ms since 1970 UTC, or ISO 8601 like 2026-01-31T08:00:00Z), or"
+    " an offset for each partition (0=120,1=77)"
+)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET = re.compile(r"([0-9]{1,9})=([0-9]{1,18})")
 
@@ -32,8 +39,14 @@ class Start:
     offsets: dict[int, int] = field(default_factory=dict)
 
     def from_beginning(self, partition: int, added: bool) -> bool:
-        """Whether this partition begins at the source's first record; `added`: it was added after the copy had begun, or its copy was deleted."""
-        return self.kind == "earliest" or (self.kind == "latest" and added) or (self.kind == "offsets" and partition not in self.offsets)
+        """Whether this partition begins at the source's first record; `added`: it was added after
+        the copy had begun, or its copy was deleted.
+        """
+        return (
+            self.kind == "earliest"
+            or (self.kind == "latest" and added)
+            or (self.kind == "offsets" and partition not in self.offsets)
+        )
 
 
 def parse(text: str) -> Start:
@@ -49,10 +62,17 @@ def parse(text: str) -> Start:
     except ValueError:
         raise ValueError(f"{FORMS} is expected, not {text!r}") from None
     if moment.tzinfo is None:
-        raise ValueError(f"{text!r} does not say in which time zone: put Z (UTC) or an offset like +01:00 behind it")
+        raise ValueError(
+            f"{text!r} does not say in which time zone: put Z (UTC) or an offset like +01:00"
+            " behind it"
+        )
     if moment < EPOCH:
-        raise ValueError(f"{text!r} is before 1970; earliest begins with the first record, whatever its timestamp")
-    return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))  # rounded up to whole milliseconds
+        raise ValueError(
+            f"{text!r} is before 1970; earliest begins with the first record, whatever its"
+            " timestamp"
+        )
+    # rounded up to whole milliseconds
+    return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))
 
 
 def _offsets(text: str) -> dict[int, int]:

@@ -1,4 +1,6 @@
-"""The settings that keep consumer groups and topic configurations in sync: what they contain, and which settings contradict them."""
+"""The settings that keep consumer groups and topic configurations in sync: what they contain, and
+which settings contradict them.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,27 @@ def validation_errors(settings: Settings) -> Iterator[str]:
         try:
             re.compile(settings.offsets.sync_groups)
         except re.error as reason:
-            yield f"{SYNC_GROUPS}: {settings.offsets.sync_groups!r} is not a regular expression: {reason}"
-        yield from (f"{SYNC_GROUPS} and {name}: the copy differs from the source as intended, so offsets have no exact place there"
-                    for name in filters.list_given(settings))
+            yield (
+                f"{SYNC_GROUPS}: {settings.offsets.sync_groups!r} is not a regular expression:"
+                f" {reason}"
+            )
+        yield from (
+            f"{SYNC_GROUPS} and {name}: the copy differs from the source as intended, so offsets"
+            " have no exact place there"
+            for name in filters.list_given(settings)
+        )
         if destination_settings.is_postgresql(settings):
-            yield f"{SYNC_GROUPS} and {destination_settings.POSTGRESQL}: a table has the source's own offsets, and no consumer groups"
+            yield (
+                f"{SYNC_GROUPS} and {destination_settings.POSTGRESQL}: a table has the source's own"
+                " offsets, and no consumer groups"
+            )
     configs = list_synced_configs(settings)
     for name in configs:
         if name not in topic_config.SYNCABLE:
             note = f" ({topic_config.NOT_OVER[name]})" if name in topic_config.NOT_OVER else ""
-            yield f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes {', '.join(topic_config.SYNCABLE)}"
+            yield (
+                f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes"
+                f" {', '.join(topic_config.SYNCABLE)}"
+            )
     if configs and destination_settings.is_postgresql(settings):
         yield f"{SYNC_CONFIGS} and {destination_settings.POSTGRESQL}: there is no destination topic"

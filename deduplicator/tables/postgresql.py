@@ -1,13 +1,16 @@
 """PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
 
-Records are kept in memory until the commit, which does everything at once: it moves the frontiers (`TableFrontierStore.move_frontiers`), which
-locks their rows, checks the last rows (`TableFrontierStore.check_last_rows`), copies the records (COPY), and then both become visible
-together. In this order the first statement stops a worker that has lost its partitions, and the worker that takes them over waits in
-one place only, and can end that wait. No transaction can be torn, and none can arrive late: a commit that was sent and not
-answered is decided before its row can be read again.
+Records are kept in memory until the commit, which does everything at once: it moves the frontiers
+(`TableFrontierStore.move_frontiers`), which locks their rows, checks the last rows
+(`TableFrontierStore.check_last_rows`), copies the records (COPY), and then both become visible
+together. In this order the first statement stops a worker that has lost its partitions, and the
+worker that takes them over waits in one place only, and can end that wait. No transaction can be
+torn, and none can arrive late: a commit that was sent and not answered is decided before its row
+can be read again.
 
-After the commit the same offsets are committed for the group (`commit_for_group`). If that fails, the frontier is read again as after any failure, is
-found to be ahead of the group's, and is committed for the group once more.
+After the commit the same offsets are committed for the group (`commit_for_group`). If that fails,
+the frontier is read again as after any failure, is found to be ahead of the group's, and is
+committed for the group once more.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from deduplicator.unwrap import Record
 
 LATE_MAX = 3
 CHUNK_RECORDS = 1000
-"""Records that are encoded at once: as with batches, so few that they stay in the processor's cache."""
+"""Records that are encoded at once: as with batches, so few that they stay in the processor's
+cache.
+"""
 COPY = f"COPY {{}} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
 LINE = re.compile(r", line (\d+)")
 """In the context of a COPY error: the row, counted from 1."""
@@ -43,7 +48,11 @@ LINE = re.compile(r", line (\d+)")
 class PostgresqlDestination:
     """Writes records to a table, with their source partition and offset."""
 
-    def __init__(self, frontier_store: TableFrontierStore, commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> None:
+    def __init__(
+        self,
+        frontier_store: TableFrontierStore,
+        commit_for_group: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
         self.frontier_store = frontier_store
         self.commit_for_group = commit_for_group
         self.late_count = 0
@@ -77,11 +86,18 @@ class PostgresqlDestination:
         """`start_commit` has waited."""
 
     def start_commit(self) -> None:
-        """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that names the record."""
-        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in self._offsets}
+        """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that
+        names the record.
+        """
+        positions = {
+            Place(place.topic, place.partition): (place.offset, str(place.metadata))
+            for place in self._offsets
+        }
         try:
             session = self.frontier_store.session
-            self.frontier_store.set_deadline(self.frontier_store.settings.deduplicator.transaction_timeout_ms / 1000)
+            self.frontier_store.set_deadline(
+                self.frontier_store.settings.deduplicator.transaction_timeout_ms / 1000
+            )
             with session.transaction():
                 self.frontier_store.move_frontiers(session, positions)
                 self.frontier_store.check_last_rows(session, self._last_offsets)
@@ -94,7 +110,8 @@ class PostgresqlDestination:
         finally:
             self.frontier_store.set_deadline(math.inf)
         self.late_count = 0
-        failpoints.hit("two: committed")  # the group does not know it yet; the loop hits this failpoint again when it does
+        # the group does not know it yet; the loop hits this failpoint again when it does
+        failpoints.hit("two: committed")
         TRANSACTIONS.labels("committed").inc()
         self.frontier_store.on_committed(positions)
         self.commit_for_group(self._offsets)
@@ -104,7 +121,9 @@ class PostgresqlDestination:
         self._written = []
 
     def resolve_in_doubt(self) -> None:
-        """Wait for a session. A predecessor's transaction is resolved when the frontiers are taken over."""
+        """Wait for a session. A predecessor's transaction is resolved when the frontiers are taken
+        over.
+        """
         self.frontier_store.session  # noqa: B018  (waits)
 
     def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
@@ -122,27 +141,49 @@ class PostgresqlDestination:
         self.probe.close()
         self.frontier_store.close()
 
-    def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+    def _copy(
+        self,
+        session: Session,
+        place: Place,
+        records: Sequence[Record],
+        source_offsets: Sequence[int],
+    ) -> None:
         self._copying = (place, source_offsets)
-        statement = sql.SQL(COPY).format(postgresql.table(self.frontier_store.settings, place.topic))
+        statement = sql.SQL(COPY).format(
+            postgresql.table(self.frontier_store.settings, place.topic)
+        )
         with session.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(BEGIN)
             for begin in range(0, len(records), CHUNK_RECORDS):
-                copy.write(encode_rows(place.partition, records[begin:begin + CHUNK_RECORDS], source_offsets[begin:begin + CHUNK_RECORDS]))
+                copy.write(
+                    encode_rows(
+                        place.partition,
+                        records[begin : begin + CHUNK_RECORDS],
+                        source_offsets[begin : begin + CHUNK_RECORDS],
+                    )
+                )
             copy.write(END)
         self._copying = None
 
     def _translate_error(self, failed: psycopg.Error) -> Exception:
         """The error to raise; the transaction is rolled back, or its outcome is in doubt."""
-        operation = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
+        operation = (
+            f"copying to the table of {self._copying[0]}"
+            if self._copying
+            else "committing to the database"
+        )
         error = postgresql.translate(failed, operation)
         if LATE in str(failed) and sum(len(records) for _, records, _ in self._written) == 1:
             self.late_count += 1
             if self.late_count == LATE_MAX:  # the server did answer between two of them
                 ((place, _, (source_offset,)),) = self._written
-                return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: alone in its transaction, "
-                                     f"{self.late_count} times in a row the database did not accept it within "
-                                     "deduplicator.transaction_timeout_ms. Raise that, or leave such records out with filter.function", names_the_record=True)
+                return RecordRefused(
+                    f"the record of source partition {place.partition} at offset {source_offset}:"
+                    f" alone in its transaction, {self.late_count} times in a row the database did"
+                    " not accept it within deduplicator.transaction_timeout_ms. Raise that, or"
+                    " leave such records out with filter.function",
+                    names_the_record=True,
+                )
         if isinstance(error, ClusterUnreachable):
             TRANSACTIONS.labels("unknown").inc()
             self.frontier_store.close()
@@ -152,5 +193,9 @@ class PostgresqlDestination:
         if isinstance(error, RecordRefused) and self._copying and line:
             place, source_offsets = self._copying
             source_offset = source_offsets[int(line[1]) - 1]
-            return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: {error}", names_the_record=True)
+            return RecordRefused(
+                f"the record of source partition {place.partition} at offset {source_offset}:"
+                f" {error}",
+                names_the_record=True,
+            )
         return error

@@ -3,7 +3,31 @@
 from __future__ import annotations
 
 from faults.run import Story
-from faults.stories import brokers, candidates, executors, freezes, frontiers, groups, intermediates, kills, mixed, network, sources
+from faults.stories import (
+    brokers,
+    candidates,
+    executors,
+    freezes,
+    frontiers,
+    groups,
+    intermediates,
+    kills,
+    mixed,
+    network,
+    sources,
+)
 
-MODULES = (kills, freezes, executors, brokers, sources, candidates, frontiers, intermediates, groups, network, mixed)
+MODULES = (
+    kills,
+    freezes,
+    executors,
+    brokers,
+    sources,
+    candidates,
+    frontiers,
+    intermediates,
+    groups,
+    network,
+    mixed,
+)
 ALL: dict[str, Story] = {story.name: story for module in MODULES for story in module.STORIES}

@@ -68,7 +68,18 @@ def fault_any_broker(run: Run, times: int = 5) -> None:
 
 
 STORIES = (
-    *(Story(f"broker {way}, {side}", partial(fault_brokers, side=side, way=way), brokers="own") for way in FAULTS for side in ("source", "destination")),
-    *(Story(f"broker {way}, one of three", partial(fault_brokers, side="destination", way=way), brokers="three") for way in FAULTS),
+    *(
+        Story(f"broker {way}, {side}", partial(fault_brokers, side=side, way=way), brokers="own")
+        for way in FAULTS
+        for side in ("source", "destination")
+    ),
+    *(
+        Story(
+            f"broker {way}, one of three",
+            partial(fault_brokers, side="destination", way=way),
+            brokers="three",
+        )
+        for way in FAULTS
+    ),
     Story("brokers of three, mixed", fault_any_broker, brokers="three"),
 )

@@ -1,4 +1,6 @@
-"""Stage one on a standalone cluster of two Spark workers: one dies with its executor, the other's executor is stopped."""
+"""Stage one on a standalone cluster of two Spark workers: one dies with its executor, the other's
+executor is stopped.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ MEMORY_MB = "512"
 
 
 def kill_and_freeze_executors(run: Run) -> None:
-    """The other worker takes over the partitions of the dead one; when its executor resumes, the copy continues. The Spark cluster ends with the story,
-    so the story waits for the copy.
+    """The other worker takes over the partitions of the dead one; when its executor resumes, the
+    copy continues. The Spark cluster ends with the story, so the story waits for the copy.
     """
     with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
         service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)

@@ -1,4 +1,6 @@
-"""SIGSTOP longer than the session, a successor, SIGCONT: a zombie that does not know that it was replaced. Its writes must not take effect."""
+"""SIGSTOP longer than the session, a successor, SIGCONT: a zombie that does not know that it was
+replaced. Its writes must not take effect.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,31 @@ def wake_zombie(run: Run, service: Service, pid: int, assignments_before: int) -
 def freeze_worker(run: Run) -> None:
     """One of two workers freezes at a random moment."""
     service = run.start(deduplicator_workers="2")
-    until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
+    until(
+        lambda: (
+            {"0", "1"}
+            == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log))
+        ),
+        "both workers have partitions",
+    )
     run.wait_for_progress()
-    before, pid = count_assignments(service), until(lambda: service.find_pid("deduplicator", run.rng.randint(0, 1)), "the worker lives")
+    before, pid = (
+        count_assignments(service),
+        until(lambda: service.find_pid("deduplicator", run.rng.randint(0, 1)), "the worker lives"),
+    )
     send_signal(pid, signal.SIGSTOP)
     run.record_fault("SIGSTOP of a worker")
     wake_zombie(run, service, pid, before)
 
 
 def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
-    """A worker freezes with a transaction that lacks only its EndTxn; its successor must fence that EndTxn."""
+    """A worker freezes with a transaction that lacks only its EndTxn; its successor must fence that
+    EndTxn.
+    """
     proof = run.folder / "frozen"
-    service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.rng.randint(5, 20)}:{proof}")
+    service = run.start(
+        deduplicator_workers="2", freeze_at=f"{point}:{run.rng.randint(5, 20)}:{proof}"
+    )
     pid = wait_for_failpoint(proof, point)
     before = count_assignments(service)
     run.record_fault(f"frozen at {point!r}")
@@ -49,7 +64,9 @@ def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
 
 
 def freeze_jvm(run: Run) -> None:
-    """Stage one's Python process is killed while its JVM is frozen; the JVM resumes during a new run and writes its remaining records."""
+    """Stage one's Python process is killed while its JVM is frozen; the JVM resumes during a new
+    run and writes its remaining records.
+    """
     service = run.start()
     run.wait_for_progress()
     zombie = until(lambda: service.find_pid("jvm"), "the JVM lives")
@@ -66,7 +83,9 @@ def freeze_jvm(run: Run) -> None:
 
 
 def freeze_driver(run: Run) -> None:
-    """All processes of stage one freeze, another service takes over, and the first resumes: two drivers, until the first is stopped."""
+    """All processes of stage one freeze, another service takes over, and the first resumes: two
+    drivers, until the first is stopped.
+    """
     two, one = run.start("deduplicator"), run.start("replicator")
     run.wait_for_progress()
     frozen = [pid for pid in one.list_processes() if pid != one.process.pid]
@@ -91,7 +110,9 @@ def freeze_driver(run: Run) -> None:
 
 
 def freeze_everything(run: Run) -> None:
-    """Everything freezes for longer than sessions and transactions last, as a suspended machine does, and goes on."""
+    """Everything freezes for longer than sessions and transactions last, as a suspended machine
+    does, and goes on.
+    """
     service = run.start()
     run.wait_for_progress()
     os.killpg(service.process.pid, signal.SIGSTOP)

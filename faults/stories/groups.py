@@ -12,7 +12,9 @@ ROUNDS = 4
 
 
 def rebalance(run: Run, rounds: int = ROUNDS) -> None:
-    """Workers join and leave: one, three, two, one … each change moves partitions to another worker, during the copy."""
+    """Workers join and leave: one, three, two, one … each change moves partitions to another
+    worker, during the copy.
+    """
     first = run.start()
     run.wait_for_progress()
     for _ in range(rounds):
@@ -23,7 +25,10 @@ def rebalance(run: Run, rounds: int = ROUNDS) -> None:
         run.kill_stage(more, "deduplicator", run.rng.randint(0, 1))
         run.wait_for_progress(300, 1000)
         run.stop(more)
-        until(lambda before=before: count_assignments(first) > before, "the first worker has them again")  # type: ignore[misc]
+        until(
+            lambda before=before: count_assignments(first) > before,
+            "the first worker has them again",
+        )  # type: ignore[misc]
         run.record_fault("rebalances", count_assignments(more) + count_assignments(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None
     run.wait_for_progress()

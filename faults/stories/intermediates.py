@@ -1,4 +1,6 @@
-"""The topics at the destination refuse records, carry what is not ours, or may not be written; readers wait for a dead worker's transaction."""
+"""The topics at the destination refuse records, carry what is not ours, or may not be written;
+readers wait for a dead worker's transaction.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from tests.harness.service import send_signal, wait_for_failpoint
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
-"""Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
+"""Above a producer's batch.size: the Java client splits a refused batch into parts of that size,
+again and again if they are too large too.
+"""
 HOLE_ATTEMPTS = 6
 PATIENCE_S = 120
 LOOKS_EVERY_S = 10
@@ -46,9 +50,18 @@ class IntermediateReader(threading.Thread):
 
     def __init__(self, address: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest",
-                                  "log_level": 0})
-        self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "witness",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        self.consumer.assign(
+            [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
+        )
         self.source_offsets: dict[int, list[int]] = defaultdict(list)
         self.stopping = threading.Event()
 
@@ -57,7 +70,9 @@ class IntermediateReader(threading.Thread):
         while not self.stopping.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
                 if message.error() is None and positions.parse_read_up_to(message) is None:
-                    self.source_offsets[message.partition()].append(positions.parse_origin(message).source_offset)
+                    self.source_offsets[message.partition()].append(
+                        positions.parse_origin(message).source_offset
+                    )
         self.consumer.close()
 
     def count_lost_by_highest_seen(self) -> int:
@@ -78,7 +93,10 @@ def set_max_message_bytes(run: Run, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     run.clusters.destination.admin.incremental_alter_configs([resource])[resource].result()
-    until(lambda: run.clusters.destination.config(topic)["max.message.bytes"] == str(size), "the limit is set")
+    until(
+        lambda: run.clusters.destination.config(topic)["max.message.bytes"] == str(size),
+        "the limit is set",
+    )
 
 
 def write_large_record(run: Run) -> None:
@@ -86,13 +104,17 @@ def write_large_record(run: Run) -> None:
     numbers = [next(run.load.numbers) for _ in range(4001)]
     small = [make_record(number) for number in numbers]
     large = Record(b"large", b"x" * LARGE_BYTES, (), 1_700_000_000_000)
-    run.clusters.source.write(run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])])
+    run.clusters.source.write(
+        run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])]
+    )
 
 
 def make_hole(run: Run) -> None:
-    """The intermediate topic refuses one record in the middle of a batch, and takes those behind it: a named stop; with the limit raised, exact.
+    """The intermediate topic refuses one record in the middle of a batch, and takes those behind
+    it: a named stop; with the limit raised, exact.
 
-    Whether batches behind the refused one are on their way already is the producer's timing: it is done again until some were.
+    Whether batches behind the refused one are on their way already is the producer's timing: it is
+    done again until some were.
     """
     service = run.start()
     witness = IntermediateReader(run.clusters.destination.address, f"{run.topic}-proxy")
@@ -117,8 +139,10 @@ def make_hole(run: Run) -> None:
 
 
 def add_straggler(run: Run) -> None:
-    """While the JVM stands still, a task attempt of an earlier batch repeats the last accepted record of each partition: what the run writes next
-    does not follow it. All of that is behind a hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new run begins.
+    """While the JVM stands still, a task attempt of an earlier batch repeats the last accepted
+    record of each partition: what the run writes next does not follow it. All of that is behind a
+    hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new
+    run begins.
     """
     service = run.start()
     run.wait_for_progress()
@@ -129,22 +153,41 @@ def add_straggler(run: Run) -> None:
         rule = commit.frontier.rule
         assert rule.link, f"nothing was accepted of {place} yet"
         offset, batch, sequence = rule.link
-        again = wrap_records(run.clusters, run.topic, [(place.partition, offset, make_record(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
+        again = wrap_records(
+            run.clusters,
+            run.topic,
+            [(place.partition, offset, make_record(0))],
+            rule.epoch,
+            batch - 1,
+            {place.partition: sequence + 9},
+        )
         write_intermediate(run.clusters, run.topic, run.topic, again)
         run.record_fault("link taken by a straggler")
     until(lambda: is_drained(run), "stage two has read that too", PATIENCE_S)
     send_signal(jvm, signal.SIGCONT)
     service.wait_for_log("ended: hole", PATIENCE_S)
     run.wait_for_progress()
-    run.record_fault("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
+    run.record_fault(
+        "records behind holes", int(service.metric("reo_records_dropped_total", reason="hole"))
+    )
     assert run.hits["records behind holes"], "there was no hole"
 
 
 def read_commits(run: Run) -> dict[Place, GroupCommit]:
     """The group's commits."""
-    consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": run.clusters.destination.address,
+            "group.id": f"reo-{run.topic}",
+            "log_level": 0,
+        }
+    )
     try:
-        return positions.read_commits(consumer, [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)], PATIENCE_S)
+        return positions.read_commits(
+            consumer,
+            [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)],
+            PATIENCE_S,
+        )
     finally:
         consumer.close()
 
@@ -152,11 +195,15 @@ def read_commits(run: Run) -> dict[Place, GroupCommit]:
 def is_drained(run: Run) -> bool:
     """Whether the committed offsets are the ends of the intermediate topic."""
     ends = run.clusters.destination.end_offsets(f"{run.topic}-proxy")
-    return {place.partition: commit.intermediate_offset for place, commit in read_commits(run).items()} == ends
+    return {
+        place.partition: commit.intermediate_offset for place, commit in read_commits(run).items()
+    } == ends
 
 
 def refuse_large_record(run: Run) -> None:
-    """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
+    """The destination refuses a record: a named stop with its place; with the limit raised,
+    exact.
+    """
     service = run.start()
     run.wait_for_progress()
     set_max_message_bytes(run, run.topic, SMALL_BYTES)
@@ -169,28 +216,59 @@ def refuse_large_record(run: Run) -> None:
 
 
 def write_foreign_record(run: Run) -> None:
-    """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
+    """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing
+    of it arrives; skipped as the error says, exact.
+    """
     service = run.start()
     run.wait_for_progress()
-    header = run.rng.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
+    header = run.rng.choice(
+        (
+            None,
+            b"",
+            b"no origin",
+            b"\x01",
+            b"\x02" + bytes(53),
+            origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8)),
+        )
+    )
     run.load.pause()
-    run.clusters.destination.write(f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))])
+    run.clusters.destination.write(
+        f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))]
+    )
     run.record_fault("foreign record on the intermediate topic")
     run.expect_final_stop(service, ForeignRecord, run.read_source())
 
 
 def deny_write(run: Run) -> None:
-    """The right to write to the destination is taken away while it runs: a named stop; given back, exact."""
+    """The right to write to the destination is taken away while it runs: a named stop; given back,
+    exact.
+    """
     service = run.start()
     run.wait_for_progress()
     admin = run.clusters.destination.admin
-    rule = AclBinding(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY)
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        run.topic,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
     for future in admin.create_acls([rule]).values():
         future.result()
     run.record_fault("write permission taken away")
     run.expect_stop(service, AccessRefused)
     anybody: Any = None
-    given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY)
+    given_back = AclBindingFilter(
+        ResourceType.TOPIC,
+        run.topic,
+        ResourcePatternType.LITERAL,
+        anybody,
+        anybody,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
     for future in admin.delete_acls([given_back]).values():
         future.result()
     run.start()
@@ -201,9 +279,13 @@ DEATHS_MAX = 10
 
 
 def block_readers(run: Run) -> None:
-    """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
+    """A worker dies with an open transaction and nobody comes: readers of the destination wait no
+    longer than documented.
+    """
     cluster = run.clusters.destination
-    for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
+    # when it freezes, its client may not have sent a record yet: then nothing is blocked, and
+    # another one dies
+    for number in range(DEATHS_MAX):
         marker_file = run.folder / f"frozen-{number}"
         service = run.start(freeze_at=f"two: offsets sent:{run.rng.randint(3, 12)}:{marker_file}")
         wait_for_failpoint(marker_file, "two: offsets sent")

@@ -1,4 +1,6 @@
-"""SIGKILL: of each process, of pairs, of everything at once, and at every named point of the crash matrix."""
+"""SIGKILL: of each process, of pairs, of everything at once, and at every named point of the crash
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def kill_at_failpoint(run: Run, point: str) -> None:
 
 
 def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
-    """SIGKILL these processes together, several times, each time during the copy and a run of stage one."""
+    """SIGKILL these processes together, several times, each time during the copy and a run of stage
+    one.
+    """
     service = run.start()
     for _ in range(times):
         run.wait_for_progress()
@@ -59,7 +63,10 @@ def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
         for stage in stages:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
-            until(lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")  # type: ignore[misc]
+            until(
+                lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before,
+                "a new run has begun",
+            )  # type: ignore[misc]
     run.wait_for_progress()
 
 
@@ -74,14 +81,19 @@ def first_process(service: Service) -> None:
 
 
 def kill_everything(run: Run) -> None:
-    """Kill all processes, then the supervisor alone; each time the next service starts with an empty disk."""
+    """Kill all processes, then the supervisor alone; each time the next service starts with an
+    empty disk.
+    """
     run.counters_lost = True
     for way in (all_processes, first_process):
         service = run.start(instance="test")
         run.wait_for_progress()
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
-        until(lambda service=service: not service.list_processes(), "no process outlives the supervisor")  # type: ignore[misc]
+        until(
+            lambda service=service: not service.list_processes(),
+            "no process outlives the supervisor",
+        )  # type: ignore[misc]
         service.delete_folder()
         run.mark_ended(service)
         run.record_fault(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
@@ -94,7 +106,9 @@ def kill_at_random(run: Run, times: int = 6) -> None:
     service = run.start()
     run.wait_for_progress()
     for _ in range(times):
-        for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
+        for stage in run.rng.choice(
+            (("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))
+        ):
             run.kill_stage(service, stage)
         if run.rng.random() < 0.5:
             run.wait_for_progress(300, 2000)
@@ -102,11 +116,17 @@ def kill_at_random(run: Run, times: int = 6) -> None:
 
 
 STORIES = (
-    *(Story(f"SIGKILL at {point}", partial(kill_at_failpoint, point=point)) for point in get_args(Failpoint)),
+    *(
+        Story(f"SIGKILL at {point}", partial(kill_at_failpoint, point=point))
+        for point in get_args(Failpoint)
+    ),
     Story("SIGKILL of stage one", partial(kill_stages, stages=("replicator",), times=2)),
     Story("SIGKILL of the JVM", partial(kill_stages, stages=("jvm",), times=2)),
     Story("SIGKILL of stage two", partial(kill_stages, stages=("deduplicator",), times=4)),
-    Story("SIGKILL of both stages", partial(kill_stages, stages=("replicator", "deduplicator"), times=2)),
+    Story(
+        "SIGKILL of both stages",
+        partial(kill_stages, stages=("replicator", "deduplicator"), times=2),
+    ),
     Story("SIGKILL of everything, empty disk", kill_everything),
     Story("SIGKILL mixed", kill_at_random),
 )

@@ -1,4 +1,6 @@
-"""Everything at random: processes die or freeze, connections are cut, go silent or lose a request, a broker restarts."""
+"""Everything at random: processes die or freeze, connections are cut, go silent or lose a request,
+a broker restarts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TIMES = 7
 
 def kill_processes(run: Run, service: Service) -> None:
     """Kill one or two processes."""
-    for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
+    for stage in run.rng.choice(
+        (("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))
+    ):
         run.kill_stage(service, stage)
 
 
@@ -34,7 +38,9 @@ def freeze_process(run: Run, service: Service) -> None:
 
 def cut_connections(run: Run, _: Service) -> None:
     """Cut all connections to one cluster."""
-    run.record_fault("connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all())
+    run.record_fault(
+        "connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all()
+    )
 
 
 def make_half_open(run: Run, _: Service) -> None:
@@ -48,25 +54,40 @@ def make_half_open(run: Run, _: Service) -> None:
 
 def lose_request(run: Run, _: Service) -> None:
     """Lose one request to the destination; if no request of the chosen API comes, none is lost."""
-    rule = get_proxy(run, "destination").add_rule(run.rng.choice(("drop", "swallow_answer", "cut")), run.rng.choice(REQUESTS),
-                                             nth=run.rng.randint(1, 5))
+    rule = get_proxy(run, "destination").add_rule(
+        run.rng.choice(("drop", "swallow_answer", "cut")),
+        run.rng.choice(REQUESTS),
+        nth=run.rng.randint(1, 5),
+    )
     if rule.matched_event.wait(10):
         run.record_fault("request lost")
 
 
 def restart_broker(run: Run, _: Service) -> None:
-    """Restart a broker cleanly; another story has the effects of a killed single node on transactions."""
+    """Restart a broker cleanly; another story has the effects of a killed single node on
+    transactions.
+    """
     broker = run.rng.choice((run.clusters.source, run.clusters.destination)).broker
     broker.stop(timeout_s=60)
     run.record_fault("broker restarted")
     broker.start().wait()
 
 
-FAULTS = (kill_processes, kill_processes, freeze_process, cut_connections, make_half_open, lose_request, restart_broker)
+FAULTS = (
+    kill_processes,
+    kill_processes,
+    freeze_process,
+    cut_connections,
+    make_half_open,
+    lose_request,
+    restart_broker,
+)
 
 
 def inject_any_fault(run: Run, times: int = TIMES) -> None:
-    """One fault after the other, sometimes with a pause, sometimes while the service still recovers."""
+    """One fault after the other, sometimes with a pause, sometimes while the service still
+    recovers.
+    """
     service = run.start()
     run.wait_for_progress()
     for _ in range(times):

@@ -1,4 +1,6 @@
-"""The network between the service and its clusters: connections are cut, go silent, get slow; single requests and answers are lost or late."""
+"""The network between the service and its clusters: connections are cut, go silent, get slow;
+single requests and answers are lost or late.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,22 @@ from faults.run import Run, Story
 from faults.testbed import ProxiedCluster
 from tests.harness.kafka import until
 
-REFUSED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_TXN_STATE)
+REFUSED = (
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_TXN_STATE,
+)
 PATIENCE_S = 120
-REQUESTS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Heartbeat", "Fetch", "OffsetFetch")
+REQUESTS = (
+    "Produce",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "EndTxn",
+    "Heartbeat",
+    "Fetch",
+    "OffsetFetch",
+)
 
 
 def get_proxy(run: Run, side: str) -> Proxy:
@@ -55,7 +70,9 @@ def delay_requests(run: Run, side: str) -> None:
     run.wait_for_progress()
     seen = get_proxy(run, side).request_counts.total()
     run.wait_for_progress()
-    run.record_fault(f"requests delayed by 300 ms, {side}", get_proxy(run, side).request_counts.total() - seen)
+    run.record_fault(
+        f"requests delayed by 300 ms, {side}", get_proxy(run, side).request_counts.total() - seen
+    )
     get_proxy(run, side).delay_s = 0
 
 
@@ -91,7 +108,9 @@ def fault_any_request(run: Run, times: int = 5) -> None:
     for _ in range(times):
         api, action = run.rng.choice(REQUESTS), run.rng.choice(("drop", "swallow_answer", "cut"))
         side = "destination" if api != "Fetch" else run.rng.choice(("source", "destination"))
-        rule = get_proxy(run, side).add_rule(action, api, nth=run.rng.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
+        rule = get_proxy(run, side).add_rule(
+            action, api, nth=run.rng.randint(1, 20 if api != "OffsetFetch" else 3)
+        )  # type: ignore[arg-type]
         until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
         run.record_fault(f"{action} {api}, {side}")
         run.wait_for_progress(300, 2000)
@@ -99,12 +118,18 @@ def fault_any_request(run: Run, times: int = 5) -> None:
 
 
 def delay_commit(run: Run) -> None:
-    """An EndTxn is held until its producer is closed and another transaction is open, then released: the broker must refuse it."""
+    """An EndTxn is held until its producer is closed and another transaction is open, then
+    released: the broker must refuse it.
+    """
     service = run.start()
     run.wait_for_progress()
     rule = get_proxy(run, "destination").add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
     until(rule.matched_event.is_set, "an EndTxn is held", PATIENCE_S)
-    until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
+    until(
+        lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1,
+        "the producer is given up",
+        PATIENCE_S,
+    )
     run.wait_for_progress(300, 1000)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
@@ -115,10 +140,11 @@ def delay_commit(run: Run) -> None:
 
 
 def delay_repeated_commit(run: Run) -> None:
-    """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself. The commit is certain, the first EndTxn may come at any time.
+    """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself. The commit is
+    certain, the first EndTxn may come at any time.
 
-    For a producer that is used again it would end a later transaction (transactions v1, KIP-890): the producer must be replaced, and the
-    late EndTxn refused.
+    For a producer that is used again it would end a later transaction (transactions v1, KIP-890):
+    the producer must be replaced, and the late EndTxn refused.
     """
     run.start()
     run.wait_for_progress()
@@ -136,13 +162,50 @@ def delay_repeated_commit(run: Run) -> None:
 
 
 STORIES = (
-    *(Story(f"connections cut, {side}", partial(cut_connections, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"half-open, {side}", partial(make_half_open, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"300 ms delay, {side}", partial(delay_requests, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"slow, {side}", partial(limit_bandwidth, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"{action} EndTxn", partial(fault_request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
-    Story("swallow_answer Produce", partial(fault_request, action="swallow_answer", api="Produce"), brokers="proxied"),
-    Story("swallow_answer TxnOffsetCommit", partial(fault_request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
+    *(
+        Story(f"connections cut, {side}", partial(cut_connections, side=side), brokers="proxied")
+        for side in ("source", "destination")
+    ),
+    *(
+        Story(f"half-open, {side}", partial(make_half_open, side=side), brokers="proxied")
+        for side in ("source", "destination")
+    ),
+    *(
+        Story(
+            f"300 ms delay, {side}",
+            partial(delay_requests, side=side),
+            brokers="proxied",
+            records_per_s=1000,
+        )
+        for side in ("source", "destination")
+    ),
+    *(
+        Story(
+            f"slow, {side}",
+            partial(limit_bandwidth, side=side),
+            brokers="proxied",
+            records_per_s=1000,
+        )
+        for side in ("source", "destination")
+    ),
+    *(
+        Story(
+            f"{action} EndTxn",
+            partial(fault_request, action=action, api="EndTxn"),
+            brokers="proxied",
+        )
+        for action in ("drop", "swallow_answer", "cut")
+    ),
+    Story(
+        "swallow_answer Produce",
+        partial(fault_request, action="swallow_answer", api="Produce"),
+        brokers="proxied",
+    ),
+    Story(
+        "swallow_answer TxnOffsetCommit",
+        partial(fault_request, action="swallow_answer", api="TxnOffsetCommit"),
+        brokers="proxied",
+    ),
     Story("any request", fault_any_request, brokers="proxied"),
     Story("late EndTxn", delay_commit, brokers="proxied"),
     Story("late EndTxn that the client repeated", delay_repeated_commit, brokers="proxied"),

@@ -1,4 +1,6 @@
-"""The source is truncated or recreated, while the copy runs and while it is stopped; and it grows by partitions."""
+"""The source is truncated or recreated, while the copy runs and while it is stopped; and it grows
+by partitions.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def recreate_source(run: Run, share: float) -> None:
 
 
 def truncate_while_stopped(run: Run) -> None:
-    """Records are deleted before they are copied: the next start reports how many, and writes nothing."""
+    """Records are deleted before they are copied: the next start reports how many, and writes
+    nothing.
+    """
     service = run.start()
     run.wait_for_progress()
     run.stop(service)
@@ -60,9 +64,13 @@ def truncate_while_running(run: Run) -> None:
 
 
 def truncate_at_offset_0(run: Run) -> None:
-    """Real-Time Mode waits at offset 0 when that offset is deleted: it would retry for ever without a message, and no later record shows it."""
+    """Real-Time Mode waits at offset 0 when that offset is deleted: it would retry for ever without
+    a message, and no later record shows it.
+    """
     service = run.start()
-    until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0")
+    until(
+        lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0"
+    )
     service.signal("jvm", "SIGSTOP")
     run.load.resume()
     until(lambda: run.load.produced > 3000, "the source has records")
@@ -80,7 +88,10 @@ def _freeze_behind_source(run: Run) -> tuple[Service, Partitions]:
     run.wait_for_progress()
     service.signal("jvm", "SIGSTOP")
     produced_before = run.load.produced
-    until(lambda: run.load.produced > produced_before + 8000, "the source has records that were not read")
+    until(
+        lambda: run.load.produced > produced_before + 8000,
+        "the source has records that were not read",
+    )
     return service, pause_load(run)
 
 
@@ -119,11 +130,20 @@ def add_partitions(run: Run) -> None:
     run.start()
     run.wait_for_progress()
     added = PARTITIONS + run.rng.randint(1, 3)
-    run.clusters.source.admin.create_partitions([NewPartitions(run.topic, added)])[run.topic].result()
-    until(lambda: run.clusters.source.partitions(run.topic) == added, "the source has the new partitions")
+    run.clusters.source.admin.create_partitions([NewPartitions(run.topic, added)])[
+        run.topic
+    ].result()
+    until(
+        lambda: run.clusters.source.partitions(run.topic) == added,
+        "the source has the new partitions",
+    )
     run.load.partitions = added
     run.record_fault("partitions added", added - PARTITIONS)
-    until(lambda: run.clusters.destination.partitions(run.topic) == added, "the destination has the new partitions", NOTICED_S)
+    until(
+        lambda: run.clusters.destination.partitions(run.topic) == added,
+        "the destination has the new partitions",
+        NOTICED_S,
+    )
     run.wait_for_progress()
 
 
@@ -131,7 +151,13 @@ STORIES = (
     Story("source truncated, stopped", truncate_while_stopped),
     Story("source truncated, running", truncate_while_running),
     Story("source truncated at offset 0", truncate_at_offset_0, starts_paused=True),
-    *(Story(f"source recreated {word}, stopped", partial(recreate_while_stopped, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
-    *(Story(f"source recreated {word}, running", partial(recreate_while_running, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
+    *(
+        Story(f"source recreated {word}, stopped", partial(recreate_while_stopped, share=share))
+        for word, share in (("shorter", 0.3), ("longer", 1.5))
+    ),
+    *(
+        Story(f"source recreated {word}, running", partial(recreate_while_running, share=share))
+        for word, share in (("shorter", 0.3), ("longer", 1.5))
+    ),
     Story("partitions added", add_partitions),
 )

@@ -1,9 +1,11 @@
-"""Both clusters: do they answer, which API versions do their brokers support, and are the destination's brokers configured as a copy needs.
+"""Both clusters: do they answer, which API versions do their brokers support, and are the
+destination's brokers configured as a copy needs.
 
-A broker tells every client its API versions (KIP-35). librdkafka writes them only to its log, with `debug=feature`. The
-broker configuration needs DescribeConfigs on the cluster, which a copy does not need: without it the check reports that the
-configuration is unknown. This client has no admin request for a transaction coordinator, so transactions are judged by the
-API versions, by the transaction state log (`__transaction_state`), and by the broker configuration.
+A broker tells every client its API versions (KIP-35). librdkafka writes them only to its log, with
+`debug=feature`. The broker configuration needs DescribeConfigs on the cluster, which a copy does
+not need: without it the check reports that the configuration is unknown. This client has no admin
+request for a transaction coordinator, so transactions are judged by the API versions, by the
+transaction state log (`__transaction_state`), and by the broker configuration.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from reo.checks.findings import Finding, failed, ok, warning
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
 FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
 """API keys (Kafka protocol guide)."""
-NEEDED = {"source": {FETCH: (10, "2.1")}, "destination": {TXN_OFFSET_COMMIT: (3, "2.5"), OFFSET_FETCH: (7, "2.5")}}
+NEEDED = {
+    "source": {FETCH: (10, "2.1")},
+    "destination": {TXN_OFFSET_COMMIT: (3, "2.5"), OFFSET_FETCH: (7, "2.5")},
+}
 """By API key: the version that is needed, and the first release with it (KIP-110, KIP-447)."""
 TRANSACTIONS = "__transaction_state"
 FRONTIER_BYTES = 300
@@ -34,7 +39,9 @@ FRONTIER_BYTES = 300
 
 @dataclass(slots=True)
 class ApiVersionsLog:
-    """A client's log that collects the brokers' API versions: API key → the highest version that all brokers support."""
+    """A client's log that collects the brokers' API versions: API key → the highest version that
+    all brokers support.
+    """
 
     versions: dict[int, int] = field(default_factory=dict)
 
@@ -62,14 +69,19 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
 
     def describe() -> ClusterDescription:
         answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
-        return ClusterDescription(answer.cluster_id, len(answer.nodes), _read_broker_settings(client, answer.nodes[0].id))
+        return ClusterDescription(
+            answer.cluster_id, len(answer.nodes), _read_broker_settings(client, answer.nodes[0].id)
+        )
+
     return ask_cluster(cluster, client, timeout_s, describe)
 
 
 def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     try:
-        entries = client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+        entries = client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[
+            resource
+        ].result()
     except KafkaException as failure:
         if failure.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
             return None
@@ -81,7 +93,8 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     """The API versions of its brokers; empty when the client logged none."""
     client_log = ApiVersionsLog()
     client = admin(cluster, settings, debug="feature", log_level=7, logger=client_log)
-    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()  # brokers send their versions when a client connects
+    # brokers send their versions when a client connects
+    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
     client.poll(0.1)  # delivers the log lines
     return client_log.versions
 
@@ -92,35 +105,83 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
     try:
         versions = read_api_versions(settings, cluster)
     except KafkaException as failure:
-        yield failed(about, translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"))
+        yield failed(
+            about,
+            translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"),
+        )
         return
     if not versions:
-        yield warning(about, "they did not report their API versions", "look up their release: the source needs Kafka 2.1, the destination 2.5")
+        yield warning(
+            about,
+            "they did not report their API versions",
+            "look up their release: the source needs Kafka 2.1, the destination 2.5",
+        )
         return
-    missing_releases = sorted({release for api_key, (version, release) in NEEDED[cluster.name].items() if versions.get(api_key, -1) < version})
+    missing_releases = sorted(
+        {
+            release
+            for api_key, (version, release) in NEEDED[cluster.name].items()
+            if versions.get(api_key, -1) < version
+        }
+    )
     if missing_releases:
-        yield failed(about, TopicsUnfit(f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]}, which is needed. Upgrade them"))
-    elif cluster.name == "destination" and settings.deduplicator.group_protocol == "consumer" and versions.get(GROUP_HEARTBEAT, -1) < 1:
-        yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it to classic"))
+        yield failed(
+            about,
+            TopicsUnfit(
+                f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]},"
+                " which is needed. Upgrade them"
+            ),
+        )
+    elif (
+        cluster.name == "destination"
+        and settings.deduplicator.group_protocol == "consumer"
+        and versions.get(GROUP_HEARTBEAT, -1) < 1
+    ):
+        yield failed(
+            about,
+            SettingsInvalid(
+                "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it"
+                " to classic"
+            ),
+        )
     else:
-        yield ok(about, f"they are new enough (at least Kafka {max(release for _, release in NEEDED[cluster.name].values())})")
+        yield ok(
+            about,
+            "they are new enough (at least Kafka"
+            f" {max(release for _, release in NEEDED[cluster.name].values())})",
+        )
 
 
 def check_transactions(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
-    """Whether the destination has transaction coordinators (a copy to tables needs none), and whether its brokers accept reo's transactions."""
-    about, in_kafka = "destination transactions", not destination_settings.is_outside_kafka(settings)
+    """Whether the destination has transaction coordinators (a copy to tables needs none), and
+    whether its brokers accept reo's transactions.
+    """
+    about, in_kafka = (
+        "destination transactions",
+        not destination_settings.is_outside_kafka(settings),
+    )
     try:
         if in_kafka:
             yield _check_transaction_log(settings, destination)
     except ReoError as error:
         yield failed(about, error)
     if destination.settings is None:
-        timeout = f"transaction.max.timeout.ms at least {settings.deduplicator.transaction_timeout_ms}, " if in_kafka else ""
-        yield warning("destination broker settings", "unknown: DescribeConfigs on the cluster is not allowed",
-                      f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES}, unclean.leader.election.enable=false")
+        timeout = (
+            f"transaction.max.timeout.ms at least {settings.deduplicator.transaction_timeout_ms}, "
+            if in_kafka
+            else ""
+        )
+        yield warning(
+            "destination broker settings",
+            "unknown: DescribeConfigs on the cluster is not allowed",
+            f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES},"
+            " unclean.leader.election.enable=false",
+        )
         return
     findings = list(_check_broker_settings(settings, destination.settings))
-    yield from findings or [ok("destination broker settings", "timeouts and the size of offset metadata fit this copy")]
+    yield from findings or [
+        ok("destination broker settings", "timeouts and the size of offset metadata fit this copy")
+    ]
 
 
 def _check_transaction_log(settings: Settings, destination: ClusterDescription) -> Finding:
@@ -128,54 +189,116 @@ def _check_transaction_log(settings: Settings, destination: ClusterDescription) 
     about = "destination transactions"
     client = admin(settings.destination_cluster, settings)
     try:
-        topic = client.describe_topics(TopicCollection([TRANSACTIONS]), request_timeout=REQUEST_TIMEOUT_S)[TRANSACTIONS].result()
+        topic = client.describe_topics(
+            TopicCollection([TRANSACTIONS]), request_timeout=REQUEST_TIMEOUT_S
+        )[TRANSACTIONS].result()
     except KafkaException as failure:
         code = failure.args[0].code()
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return ok(about, f"{TRANSACTIONS} may not be described, which a copy does not need; whether its partitions have leaders is unknown")
+            return ok(
+                about,
+                f"{TRANSACTIONS} may not be described, which a copy does not need; whether its"
+                " partitions have leaders is unknown",
+            )
         if code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise translate(failure.args[0], f"describing {TRANSACTIONS}") from None
         return _check_missing_transaction_log(about, destination)
-    leaderless = [partition.id for partition in topic.partitions if partition.leader is None or partition.leader.id < 0]
+    leaderless = [
+        partition.id
+        for partition in topic.partitions
+        if partition.leader is None or partition.leader.id < 0
+    ]
     if leaderless:
-        raise ClusterUnreachable(f"{len(leaderless)} of the {len(topic.partitions)} partitions of {TRANSACTIONS} have no leader: transactions of these "
-                                 "partitions wait until their brokers are back. Start these brokers")
-    return ok(about, f"there are coordinators: the {len(topic.partitions)} partitions of {TRANSACTIONS} have leaders")
+        raise ClusterUnreachable(
+            f"{len(leaderless)} of the {len(topic.partitions)} partitions of {TRANSACTIONS} have no"
+            " leader: transactions of these partitions wait until their brokers are back. Start"
+            " these brokers"
+        )
+    return ok(
+        about,
+        f"there are coordinators: the {len(topic.partitions)} partitions of {TRANSACTIONS} have"
+        " leaders",
+    )
 
 
 def _check_missing_transaction_log(about: str, destination: ClusterDescription) -> Finding:
     replicas = int((destination.settings or {}).get("transaction.state.log.replication.factor", 0))
     if replicas > destination.brokers:
-        raise TopicsUnfit(f"the destination never had a transaction, and cannot have one: transaction.state.log.replication.factor is {replicas}, and it has "
-                          f"{destination.brokers} brokers. Set it, and transaction.state.log.min.isr, to at most the number of brokers")
+        raise TopicsUnfit(
+            "the destination never had a transaction, and cannot have one:"
+            f" transaction.state.log.replication.factor is {replicas}, and it has"
+            f" {destination.brokers} brokers. Set it, and transaction.state.log.min.isr, to at most"
+            " the number of brokers"
+        )
     return ok(about, f"there was none yet: the first one creates {TRANSACTIONS}")
 
 
 def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
-    """The settings with which the destination's brokers refuse requests of this copy, or may lose its records."""
+    """The settings with which the destination's brokers refuse requests of this copy, or may lose
+    its records.
+    """
     about = "destination broker settings"
-    transaction_ms, session_ms = settings.deduplicator.transaction_timeout_ms, settings.deduplicator.session_timeout_ms
+    transaction_ms, session_ms = (
+        settings.deduplicator.transaction_timeout_ms,
+        settings.deduplicator.session_timeout_ms,
+    )
     classic = settings.deduplicator.group_protocol == "classic"
     number = _number_reader(brokers)
-    if not destination_settings.is_outside_kafka(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
-        yield failed(about, SettingsInvalid(f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's transaction.max.timeout.ms "
-                                            f"{brokers['transaction.max.timeout.ms']}: the brokers would refuse stage two. Lower one or raise the other"))
-    min_ms, max_ms = number("group.min.session.timeout.ms", 0), number("group.max.session.timeout.ms", session_ms)
+    if (
+        not destination_settings.is_outside_kafka(settings)
+        and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms
+    ):
+        yield failed(
+            about,
+            SettingsInvalid(
+                f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's"
+                f" transaction.max.timeout.ms {brokers['transaction.max.timeout.ms']}: the brokers"
+                " would refuse stage two. Lower one or raise the other"
+            ),
+        )
+    min_ms, max_ms = (
+        number("group.min.session.timeout.ms", 0),
+        number("group.max.session.timeout.ms", session_ms),
+    )
     if classic and not min_ms <= session_ms <= max_ms:
-        yield failed(about, SettingsInvalid(f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts {min_ms} to {max_ms} "
-                                            "(group.min.session.timeout.ms, group.max.session.timeout.ms)"))
+        yield failed(
+            about,
+            SettingsInvalid(
+                f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts"
+                f" {min_ms} to {max_ms} (group.min.session.timeout.ms,"
+                " group.max.session.timeout.ms)"
+            ),
+        )
     if number("offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
-        yield failed(about, TopicsUnfit(f"the destination's offset.metadata.max.bytes is {brokers['offset.metadata.max.bytes']}: a frontier has up to "
-                                        f"{FRONTIER_BYTES}. Set it to the default, 4096"))
-    if not classic and "consumer" not in brokers.get("group.coordinator.rebalance.protocols", "consumer"):
-        yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer is not enabled at the destination "
-                                            "(group.coordinator.rebalance.protocols): set it to classic"))
+        yield failed(
+            about,
+            TopicsUnfit(
+                "the destination's offset.metadata.max.bytes is"
+                f" {brokers['offset.metadata.max.bytes']}: a frontier has up to {FRONTIER_BYTES}."
+                " Set it to the default, 4096"
+            ),
+        )
+    if not classic and "consumer" not in brokers.get(
+        "group.coordinator.rebalance.protocols", "consumer"
+    ):
+        yield failed(
+            about,
+            SettingsInvalid(
+                "deduplicator.group_protocol=consumer is not enabled at the destination "
+                "(group.coordinator.rebalance.protocols): set it to classic"
+            ),
+        )
     if brokers.get("unclean.leader.election.enable") == "true":
-        yield warning(about, "unclean.leader.election.enable=true: an out-of-sync replica may become leader, and committed records and frontiers are then lost",
-                      "set it to false; `reo verify` tells whether a copy is still complete")
+        yield warning(
+            about,
+            "unclean.leader.election.enable=true: an out-of-sync replica may become leader, and"
+            " committed records and frontiers are then lost",
+            "set it to false; `reo verify` tells whether a copy is still complete",
+        )
 
 
 def _number_reader(brokers: Mapping[str, str]) -> Callable[[str, int], int]:
     def number(name: str, default: int) -> int:
         return int(text) if (text := brokers.get(name, "")).lstrip("-").isdigit() else default
+
     return number

@@ -1,7 +1,9 @@
-"""The database of a copy to tables: does it answer, may its user do what stage two does, do the tables fit, and what would be created.
+"""The database of a copy to tables: does it answer, may its user do what stage two does, do the
+tables fit, and what would be created.
 
-All queries run in one read-only session, so nothing is changed. Stage two's own code reads the frontiers from the tables
-(`deduplicator.tables.table_frontier_store`); here it does not take them over.
+All queries run in one read-only session, so nothing is changed. Stage two's own code reads the
+frontiers from the tables (`deduplicator.tables.table_frontier_store`); here it does not take them
+over.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnf
 from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA, describe_name_error
+from common.settings.destination_settings import (
+    FRONTIER_TABLE,
+    POSTGRESQL,
+    POSTGRESQL_SCHEMA,
+    describe_name_error,
+)
 from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
@@ -26,10 +33,18 @@ from reo.checks.topics import RouteTopics
 Answer = TypeVar("Answer")
 ABOUT = "destination database"
 READ_ONLY = "SET default_transaction_read_only = on"
-MAY = "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s"
+MAY = (
+    "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') FROM"
+    " pg_namespace WHERE nspname = %s"
+)
 HAS = "SELECT has_table_privilege(%s, %s)"
-HAS_COLUMNS = "SELECT bool_and(has_column_privilege(%s, name, %s)) FROM unnest(%s::text[]) AS c (name)"
-FRONTIER_PRIVILEGES, RECORD_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE"), ("SELECT", "INSERT")
+HAS_COLUMNS = (
+    "SELECT bool_and(has_column_privilege(%s, name, %s)) FROM unnest(%s::text[]) AS c (name)"
+)
+FRONTIER_PRIVILEGES, RECORD_PRIVILEGES = (
+    ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    ("SELECT", "INSERT"),
+)
 """The privileges that stage two needs on `reo_frontier`, and on the columns of a record."""
 
 
@@ -45,9 +60,18 @@ class Database:
         """Which server answers, and whether its commits are durable."""
         info = self.session.info
         version = info.parameter_status("server_version")
-        yield ok(ABOUT, f"{info.host}:{info.port} answers: PostgreSQL {version}, database {info.dbname}, user {info.user}")
+        yield ok(
+            ABOUT,
+            f"{info.host}:{info.port} answers: PostgreSQL {version}, database {info.dbname}, user"
+            f" {info.user}",
+        )
         if self._query_value("SHOW fsync") == "off":
-            yield warning(ABOUT, "fsync is off: a crash of its machine can lose rows and keep the frontier that counts them", "set fsync=on")
+            yield warning(
+                ABOUT,
+                "fsync is off: a crash of its machine can lose rows and keep the frontier that"
+                " counts them",
+                "set fsync=on",
+            )
 
     def check_tables(self, state: RouteTopics) -> Iterator[Finding]:
         """The schema and the tables; notes in `state` which tables exist."""
@@ -58,29 +82,44 @@ class Database:
             try:
                 if self._is_fit(name):
                     existing.add(name)
-                    yield ok(f"table {name}", "exists, and the user has all privileges that a copy needs")
+                    yield ok(
+                        f"table {name}", "exists, and the user has all privileges that a copy needs"
+                    )
                 elif may_create:
                     yield ok(f"table {name}", "does not exist: it would be created")
                 else:
-                    raise AccessRefused(f"the table {name} does not exist and cannot be created: the user of {POSTGRESQL} lacks CREATE on the schema "
-                                        f"{self.settings.destination.postgresql_schema}. "
-                                        "Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
+                    raise AccessRefused(
+                        f"the table {name} does not exist and cannot be created: the user of"
+                        f" {POSTGRESQL} lacks CREATE on the schema"
+                        f" {self.settings.destination.postgresql_schema}. Grant it, or create the"
+                        " table (`docs/how-to/postgresql.md` has its columns)"
+                    )
             except ReoError as error:
                 yield failed(f"table {name}", error)
         state.tables = frozenset(existing)
 
-    def open_frontiers(self, routes: Mapping[str, Route], consumer_group: ConsumerGroup) -> ReadOnlyTables:
+    def open_frontiers(
+        self, routes: Mapping[str, Route], consumer_group: ConsumerGroup
+    ) -> ReadOnlyTables:
         """The frontiers as a start reads them, for these routes by intermediate topic."""
         return ReadOnlyTables(self.settings, routes, consumer_group, self.session)
 
     def _may_create(self) -> bool:
-        """Whether the user may create tables in the schema; TopicsUnfit when there is no schema, AccessRefused without USAGE."""
+        """Whether the user may create tables in the schema; TopicsUnfit when there is no schema,
+        AccessRefused without USAGE.
+        """
         schema = self.settings.destination.postgresql_schema
-        row = self._query("checking the schema", lambda session: session.execute(MAY, [schema]).fetchone())
+        row = self._query(
+            "checking the schema", lambda session: session.execute(MAY, [schema]).fetchone()
+        )
         if row is None:
-            raise TopicsUnfit(f"the schema {schema} does not exist. Create it, or correct {POSTGRESQL_SCHEMA}")
+            raise TopicsUnfit(
+                f"the schema {schema} does not exist. Create it, or correct {POSTGRESQL_SCHEMA}"
+            )
         if not row[0]:
-            raise AccessRefused(f"the user of {POSTGRESQL} lacks USAGE on the schema {schema}. Grant it")
+            raise AccessRefused(
+                f"the user of {POSTGRESQL} lacks USAGE on the schema {schema}. Grant it"
+            )
         return bool(row[1])
 
     def _is_fit(self, name: str) -> bool:
@@ -88,20 +127,36 @@ class Database:
         table = postgresql.table(self.settings, name)
         if name != FRONTIER_TABLE and describe_name_error(name):
             raise TopicsUnfit(describe_name_error(name))
-        if not self._query(f"looking up the table {name}", lambda session: postgresql.is_there(session, table)):
+        if not self._query(
+            f"looking up the table {name}", lambda session: postgresql.is_there(session, table)
+        ):
             return False
         qualified_name = table.as_string(self.session)
         if name == FRONTIER_TABLE:
-            missing = [privilege for privilege in FRONTIER_PRIVILEGES if not self._query_value(HAS, qualified_name, privilege)]
+            missing = [
+                privilege
+                for privilege in FRONTIER_PRIVILEGES
+                if not self._query_value(HAS, qualified_name, privilege)
+            ]
         else:
             self._query(f"checking the table {name}", lambda session: check_columns(session, table))
-            missing = [privilege for privilege in RECORD_PRIVILEGES if not self._query_value(HAS_COLUMNS, qualified_name, privilege, list(COLUMNS))]
+            missing = [
+                privilege
+                for privilege in RECORD_PRIVILEGES
+                if not self._query_value(HAS_COLUMNS, qualified_name, privilege, list(COLUMNS))
+            ]
         if missing:
-            raise AccessRefused(f"the user of {POSTGRESQL} lacks {', '.join(missing)} on the table {qualified_name}. Grant it")
+            raise AccessRefused(
+                f"the user of {POSTGRESQL} lacks {', '.join(missing)} on the table"
+                f" {qualified_name}. Grant it"
+            )
         return True
 
     def _query_value(self, query: str, *values: object) -> object:
-        row = self._query("checking the database", lambda session: session.execute(query.encode(), values).fetchone())
+        row = self._query(
+            "checking the database",
+            lambda session: session.execute(query.encode(), values).fetchone(),
+        )
         return row and row[0]
 
     def _query(self, action: str, query: Callable[[Session], Answer]) -> Answer:
@@ -114,7 +169,13 @@ class Database:
 class ReadOnlyTables(TableFrontierStore):
     """Reads frontiers and rows, in an existing session."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, session: Session) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        consumer_group: ConsumerGroup,
+        session: Session,
+    ) -> None:
         super().__init__(settings, 0, routes, consumer_group)
         self._session = session
 
@@ -125,6 +186,12 @@ class ReadOnlyTables(TableFrontierStore):
             raise ClusterUnreachable("the connection to the database was lost. Check again")
         return self._session
 
-    def take_over_rows(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, FrontierRow]]:
+    def take_over_rows(
+        self, session: Session, wanted: list[Place]
+    ) -> dict[Place, tuple[int, FrontierRow]]:
         """Take nothing over: return the rows as they are."""
-        return self.read_rows(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}
+        return (
+            self.read_rows(session, sorted({place.topic for place in wanted}))
+            if postgresql.is_there(session, self.frontiers)
+            else {}
+        )

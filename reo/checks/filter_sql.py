@@ -1,8 +1,9 @@
 """Whether stage one's Spark would take the condition of `filter.sql`.
 
-Only Spark can tell: its parser knows whether the text is SQL, and its analyzer whether the columns and functions exist and
-are deterministic. So a Spark starts, in a process of its own that makes the same check as a start of stage one
-(`replicator.try_filter`). It takes about three seconds, and only where `filter.sql` is set.
+Only Spark can tell: its parser knows whether the text is SQL, and its analyzer whether the columns
+and functions exist and are deterministic. So a Spark starts, in a process of its own that makes the
+same check as a start of stage one (`replicator.try_filter`). It takes about three seconds, and only
+where `filter.sql` is set.
 """
 
 from __future__ import annotations
@@ -28,20 +29,44 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     if not settings.filter.sql:
         return
     here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
-    environment = {name: value for name, value in os.environ.items() if not is_ours(name)} | here.as_environment()
+    environment = {
+        name: value for name, value in os.environ.items() if not is_ours(name)
+    } | here.as_environment()
     try:
-        done = subprocess.run([sys.executable, "-m", "replicator.try_filter"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=PATIENCE_S, check=False, preexec_fn=die_with_parent)
+        done = subprocess.run(
+            [sys.executable, "-m", "replicator.try_filter"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+            preexec_fn=die_with_parent,
+        )
     except subprocess.TimeoutExpired:
         yield _unknown(f"Spark did not start in {PATIENCE_S} s")
         return
     if done.returncode == SettingsInvalid.exit_code:
-        yield failed(SETTING, SettingsInvalid(done.stdout.strip().removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"))
+        yield failed(
+            SETTING,
+            SettingsInvalid(
+                done.stdout.strip().removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"
+            ),
+        )
     elif done.returncode:
-        yield _unknown((done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1])
+        yield _unknown(
+            (
+                done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}"
+            ).splitlines()[-1]
+        )
     else:
         yield ok(SETTING, "Spark takes the condition")
 
 
 def _unknown(reason: str) -> Finding:
-    return warning(SETTING, f"cannot be checked, because Spark does not start here: {reason}", "check where stage one runs, for example in reo's image")
+    return warning(
+        SETTING,
+        f"cannot be checked, because Spark does not start here: {reason}",
+        "check where stage one runs, for example in reo's image",
+    )

@@ -1,7 +1,9 @@
-"""One line of `reo check`: ok, a warning or an error, what was found and what to do; and all lines as text or as JSON.
+"""One line of `reo check`: ok, a warning or an error, what was found and what to do; and all lines
+as text or as JSON.
 
-An error is what would end the service with an exit code of its own. Its message is that of the typed error, so the check and
-the service use the same words. A warning is about something that works and may not be intended.
+An error is what would end the service with an exit code of its own. Its message is that of the
+typed error, so the check and the service use the same words. A warning is about something that
+works and may not be intended.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "error": "bold r
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for one subject; only errors have `exit_code` and `error`, and all but `ok` have `to_do`."""
+    """The result for one subject; only errors have `exit_code` and `error`, and all but `ok` have
+    `to_do`.
+    """
 
     level: Level
     about: str
@@ -33,8 +37,14 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"level": self.level, "about": self.about, "seen": self.seen, "to_do": self.to_do or None, "error": self.error or None,
-                "exit_code": self.exit_code}
+        return {
+            "level": self.level,
+            "about": self.about,
+            "seen": self.seen,
+            "to_do": self.to_do or None,
+            "error": self.error or None,
+            "exit_code": self.exit_code,
+        }
 
 
 def ok(about: str, seen: str) -> Finding:
@@ -64,17 +74,31 @@ def count_level(findings: Sequence[Finding], level: Level) -> int:
 
 def as_json(findings: Sequence[Finding]) -> str:
     """One object."""
-    return orjson.dumps({"exit_code": exit_code(findings), "errors": count_level(findings, "error"), "warnings": count_level(findings, "warning"),
-                         "findings": [finding.to_dict() for finding in findings]}).decode()
+    return orjson.dumps(
+        {
+            "exit_code": exit_code(findings),
+            "errors": count_level(findings, "error"),
+            "warnings": count_level(findings, "warning"),
+            "findings": [finding.to_dict() for finding in findings],
+        }
+    ).decode()
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Print a line for each, below it what to do, and then the verdict; with colours only on a terminal."""
+    """Print a line for each, below it what to do, and then the verdict; with colours only on a
+    terminal.
+    """
     for finding in findings:
-        line = Text.assemble((f"{finding.level:<8}", STYLES[finding.level]), f"{finding.about}: {finding.seen}")
+        line = Text.assemble(
+            (f"{finding.level:<8}", STYLES[finding.level]), f"{finding.about}: {finding.seen}"
+        )
         if finding.level == "warning":  # the message of an error says it itself
             line.append(f"\n{'':<8}→ {finding.to_do}")
         console.print(line, soft_wrap=True, highlight=False)
     errors, warnings = count_level(findings, "error"), count_level(findings, "warning")
     verdict = "the service would not run" if errors else "the service can run"
-    console.print(f"{errors} errors, {warnings} warnings: {verdict}; nothing was changed", soft_wrap=True, highlight=False)
+    console.print(
+        f"{errors} errors, {warnings} warnings: {verdict}; nothing was changed",
+        soft_wrap=True,
+        highlight=False,
+    )

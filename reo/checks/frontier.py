@@ -1,10 +1,12 @@
-"""How far the copy is, and whether a start would continue it: the checks that both stages make before they begin, without a start.
+"""How far the copy is, and whether a start would continue it: the checks that both stages make
+before they begin, without a start.
 
-While the service does not run, the check calls stage two's own start (`deduplicator.start.PartitionStarter`): it reads frontiers,
-compares them with the destination's last records, and tells where a copy without a frontier would begin. What it would
-commit is only printed. While the service runs, the last records change, and its start has checked them: then only the
-frontiers are read. In both cases stage one's check follows: does the source still have the next records
-(`replicator.candidates.source_selection`).
+While the service does not run, the check calls stage two's own start
+(`deduplicator.start.PartitionStarter`): it reads frontiers, compares them with the destination's
+last records, and tells where a copy without a frontier would begin. What it would commit is only
+printed. While the service runs, the last records change, and its start has checked them: then only
+the frontiers are read. In both cases stage one's check follows: does the source still have the next
+records (`replicator.candidates.source_selection`).
 """
 
 from __future__ import annotations
@@ -34,13 +36,19 @@ if TYPE_CHECKING:
 
 ABOUT = "frontier"
 CONTINUES = "the destination confirms it; the copy would continue at"
-CONTINUES_ANEW = ("the intermediate topic lost unread records, the group lost its commit and the database has it, or the destination was recreated; "
-                  "the copy would continue at")
+CONTINUES_ANEW = (
+    "the intermediate topic lost unread records, the group lost its commit and the database has it,"
+    " or the destination was recreated; the copy would continue at"
+)
 BEGINS = "there is none yet; the copy would begin at"
 
 
-def check_frontier(settings: Settings, state: RouteTopics, database: Database | None = None) -> Iterator[Finding]:
-    """The group, each partition's frontier or where it would begin, and the source records behind it; `settings` has all candidates."""
+def check_frontier(
+    settings: Settings, state: RouteTopics, database: Database | None = None
+) -> Iterator[Finding]:
+    """The group, each partition's frontier or where it would begin, and the source records behind
+    it; `settings` has all candidates.
+    """
     ready = state.ready()
     group = Group(state.settings, state.destination_admin)
     members = group.members()
@@ -49,11 +57,20 @@ def check_frontier(settings: Settings, state: RouteTopics, database: Database | 
             yield from _check_first_offsets(state, route, source)
     try:
         if members.partitions:
-            yield ok("consumer group", f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service runs")
-            frontiers = {place: frontier for place, frontier in group.frontiers().items() if place in set(list_intermediate_partitions(ready))}
+            yield ok(
+                "consumer group",
+                f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service"
+                " runs",
+            )
+            frontiers = {
+                place: frontier
+                for place, frontier in group.frontiers().items()
+                if place in set(list_intermediate_partitions(ready))
+            }
         else:
             yield ok("consumer group", f"{group.name} has no members: stage two does not run")
-            committed = group.commits(list_intermediate_partitions(ready))  # raises at once for pending offsets, for which a start would wait
+            # raises at once for pending offsets, for which a start would wait
+            committed = group.commits(list_intermediate_partitions(ready))
             frontiers, findings = _check_start(state, ready, committed.keys(), database)
             yield from findings
     except ReoError as error:
@@ -68,19 +85,34 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
     places = list(map(route.source, range(source.partitions)))
     try:
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
-        added = bool(Group(state.settings, state.destination_admin).frontiers())  # of other topics: this one came later
-        begins = {place: find_first_source_offset(state.settings, state.source_admin, place, added) for place in places}
+        # of other topics: this one came later
+        added = bool(Group(state.settings, state.destination_admin).frontiers())
+        begins = {
+            place: find_first_source_offset(state.settings, state.source_admin, place, added)
+            for place in places
+        }
         yield ok(about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}")
     except ReoError as error:
         yield failed(about, error)
 
 
-def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
-                 database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
-    """The result of stage two's start: the frontiers by intermediate partition, and the findings."""
-    consumer_group, routes = ConsumerGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
+def _check_start(
+    state: RouteTopics,
+    ready: Mapping[Route, Topic],
+    committed: AbstractSet[Place],
+    database: Database | None,
+) -> tuple[dict[Place, Frontier], list[Finding]]:
+    """The result of stage two's start: the frontiers by intermediate partition, and the
+    findings.
+    """
+    consumer_group, routes = (
+        ConsumerGroup(state.settings, Pulse("check")),
+        {route.intermediate_topic: route for route in ready},
+    )
     in_tables = database.open_frontiers(routes, consumer_group) if database else None
-    starter = PartitionStarter(state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group))
+    starter = PartitionStarter(
+        state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)
+    )
     start = starter.start_partitions(list_intermediate_partitions(ready))
     known = committed | (in_tables.rows.keys() if in_tables else set())
     findings = []
@@ -88,18 +120,43 @@ def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: Ab
         about = f"{ABOUT} of {route.source_topic}"
         next_offsets: dict[str, dict[Place, int]] = {}
         for place in map(route.intermediate, range(source.partitions)):
-            how = CONTINUES if place not in start.to_commit else CONTINUES_ANEW if place in known else BEGINS
-            next_offsets.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
-        findings += [ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}") for how, offsets in next_offsets.items()]
-        surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))
-        torn = sum(len(partition_surplus.records) for partition_surplus in surplus if partition_surplus)
+            how = (
+                CONTINUES
+                if place not in start.to_commit
+                else CONTINUES_ANEW
+                if place in known
+                else BEGINS
+            )
+            next_offsets.setdefault(how, {})[route.source(place.partition)] = (
+                start.assigned[place].frontier.rule.frontier + 1
+            )
+        findings += [
+            ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}")
+            for how, offsets in next_offsets.items()
+        ]
+        surplus = (
+            start.assigned[place].surplus
+            for place in map(route.intermediate, range(source.partitions))
+        )
+        torn = sum(
+            len(partition_surplus.records) for partition_surplus in surplus if partition_surplus
+        )
         if torn:
-            findings.append(warning(about, f"the destination has {torn} records after the frontier: those of a torn transaction, or of another producer",
-                                    "the start compares them with the next source records, and stops with exit code 25 if they differ"))
+            findings.append(
+                warning(
+                    about,
+                    f"the destination has {torn} records after the frontier: those of a torn"
+                    " transaction, or of another producer",
+                    "the start compares them with the next source records, and stops with exit code"
+                    " 25 if they differ",
+                )
+            )
     return {place: assigned.frontier for place, assigned in start.assigned.items()}, findings
 
 
-def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[Place, Frontier]) -> Iterator[Finding]:
+def _check_source(
+    settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[Place, Frontier]
+) -> Iterator[Finding]:
     """Whether the source, or each of its candidates, still has the records after the frontiers."""
     if not frontiers:
         return
@@ -107,34 +164,56 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
     if not settings.failover:
         try:
             source_selection.inspect_single_source(settings, dict(sources), frontiers)
-            yield ok(about, "it is the topic that was copied, and has all records that are not copied yet")
+            yield ok(
+                about,
+                "it is the topic that was copied, and has all records that are not copied yet",
+            )
         except ReoError as error:
             yield failed(about, error)
         return
     refused = 0
-    for cluster, candidate in zip(settings.sources, source_candidates.take_snapshots(settings), strict=True):
+    for cluster, candidate in zip(
+        settings.sources, source_candidates.take_snapshots(settings), strict=True
+    ):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:
             if isinstance(candidate, ReoError):
                 raise candidate
             source_selection.check_offsets(candidate, frontiers)
             same_last = source_selection.check_history(candidate, frontiers)
-            yield ok(about, f"has the copy's last records ({tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)} compared)")
+            yield ok(
+                about,
+                "has the copy's last records"
+                f" ({tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)}"
+                " compared)",
+            )
         except ReoError as error:
             is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
             refused += is_final
-            yield warning(about, f"{'refused' if is_final else 'not usable now'}: {error}", "the copy goes on from another candidate, if there is one")
+            yield warning(
+                about,
+                f"{'refused' if is_final else 'not usable now'}: {error}",
+                "the copy goes on from another candidate, if there is one",
+            )
     if refused == len(settings.sources):
-        yield failed("source candidates", SourceRefused("all of them are refused, each for the reason above. Repair one of them"))
+        yield failed(
+            "source candidates",
+            SourceRefused("all of them are refused, each for the reason above. Repair one of them"),
+        )
 
 
 def _describe_remaining(state: RouteTopics, begins: Mapping[Place, int]) -> str:
     """How many offsets there are to copy from here."""
     ends = positions.list_end_offsets(admin(state.settings.source_cluster, state.settings), begins)
-    return f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
+    return (
+        f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
+    )
 
 
 def _format_offsets(offsets: Mapping[Place, int]) -> str:
     """Partition and offset of the first partitions."""
     texts = [f"{place.partition}={offset}" for place, offset in sorted(offsets.items())]
-    return f"source offsets {', '.join(texts[:8])}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"
+    return (
+        "source offsets"
+        f" {', '.join(texts[:8])}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"
+    )

@@ -1,7 +1,8 @@
-"""Compares the configurations of the topics of each route: record size, retention, timestamps, replicas, and raw producer options.
+"""Compares the configurations of the topics of each route: record size, retention, timestamps,
+replicas, and raw producer options.
 
-A topic that does not exist yet is created to fit (`common.kafka.topic_config`); these checks are about existing topics. They also
-list the differences that `reo topics` would remove.
+A topic that does not exist yet is created to fit (`common.kafka.topic_config`); these checks are
+about existing topics. They also list the differences that `reo topics` would remove.
 """
 
 from __future__ import annotations
@@ -22,12 +23,19 @@ from reo.checks.topics import RouteTopics
 from reo.migration.config_drift import ConfigDrift
 
 DAY_MS = 86_400_000
-BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms")
+BOUNDS = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+)
 NOT_CONFIGS = ("topic", "partitions")
 CHECKED_ABOVE = (LIMIT, "retention.ms", "message.timestamp.type", "min.insync.replicas")
 """Configurations of a destination topic that other checks cover."""
-PRODUCERS = (("intermediate.producer_options", "max.request.size"), ("intermediate.producer_options", "buffer.memory"),
-             ("destination.producer_options", "message.max.bytes"))
+PRODUCERS = (
+    ("intermediate.producer_options", "max.request.size"),
+    ("intermediate.producer_options", "buffer.memory"),
+    ("destination.producer_options", "message.max.bytes"),
+)
 """Raw options that limit the size of a record."""
 
 
@@ -38,36 +46,71 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
         if not destination_settings.is_outside_kafka(state.settings):
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
-    for name in dict.fromkeys(name for route in state.sources for name in (route.destination_topic, route.intermediate_topic) if name in state.existing):
+    for name in dict.fromkeys(
+        name
+        for route in state.sources
+        for name in (route.destination_topic, route.intermediate_topic)
+        if name in state.existing
+    ):
         yield from _check_replicas(state, name)
     copies = {route.destination_topic for route in state.sources}
     for row in ConfigDrift(state.settings).differences:
-        if row.then is not None and row.what not in NOT_CONFIGS and not (row.topic in copies and row.what in CHECKED_ABOVE):
-            yield warning(f"topic {row.topic}", f"{row.what}={row.now}, and {row.then} is expected: {row.why}",
-                          "`reo topics` lists all differences, `reo topics --apply` removes them")
+        if (
+            row.then is not None
+            and row.what not in NOT_CONFIGS
+            and not (row.topic in copies and row.what in CHECKED_ABOVE)
+        ):
+            yield warning(
+                f"topic {row.topic}",
+                f"{row.what}={row.now}, and {row.then} is expected: {row.why}",
+                "`reo topics` lists all differences, `reo topics --apply` removes them",
+            )
 
 
 def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """`max.message.bytes` of all topics, and the size limits of the producers."""
-    source, intermediate, copy = state.entries_of_source(route.source_topic), state.entries(route.intermediate_topic), state.entries(route.destination_topic)
+    source, intermediate, copy = (
+        state.entries_of_source(route.source_topic),
+        state.entries(route.intermediate_topic),
+        state.entries(route.destination_topic),
+    )
     limit, about = topic_config.limit(source), f"record size of {route.source_topic}"
     errors = list(topics.find_unfit_configs(route, limit, intermediate, copy))
     yield from (failed(f"topic settings of {route.destination_topic}", error) for error in errors)
     if copy is not None and topic_config.limit(copy) < limit:
-        yield warning(about, f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to {topic_config.limit(copy)}: a larger record "
-                      "stops the copy (exit code 27)", f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply` does")
+        yield warning(
+            about,
+            f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to"
+            f" {topic_config.limit(copy)}: a larger record stops the copy (exit code 27)",
+            f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply`"
+            " does",
+        )
     elif not errors:
-        yield ok(about, f"up to {limit} bytes, which {'both' if destination_settings.is_outside_kafka(state.settings) else 'all three'} topics take")
+        yield ok(
+            about,
+            f"up to {limit} bytes, which"
+            f" {'both' if destination_settings.is_outside_kafka(state.settings) else 'all three'}"
+            " topics take",
+        )
     for table, option in PRODUCERS:
         value = state.settings.options(table).get(option, "")
         if value.isdigit() and int(value) < limit:
-            yield warning(about, f"{table} has {option}={value}, and the source takes batches of up to {limit} bytes: a larger record stops the copy",
-                          f"remove {option}, or raise it")
+            yield warning(
+                about,
+                f"{table} has {option}={value}, and the source takes batches of up to {limit}"
+                " bytes: a larger record stops the copy",
+                f"remove {option}, or raise it",
+            )
 
 
 def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
-    """The copy keeps the source's timestamps, so the destination's retention deletes older records soon after they arrive."""
-    source, copy = state.entries_of_source(route.source_topic), state.entries(route.destination_topic)
+    """The copy keeps the source's timestamps, so the destination's retention deletes older records
+    soon after they arrive.
+    """
+    source, copy = (
+        state.entries_of_source(route.source_topic),
+        state.entries(route.destination_topic),
+    )
     about = f"retention of {route.destination_topic}"
     source_ms = _retention_ms(source)
     source_text = _format_duration(source_ms)
@@ -75,65 +118,118 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
         if "retention.ms" in topic_config.own(source) or source_ms is None:
             yield ok(about, f"as the source's: {source_text}")
         else:
-            yield ok(about, f"the destination cluster's default; the source cluster's is {source_text}. Set retention.ms on the source topic to take it over")
+            yield ok(
+                about,
+                f"the destination cluster's default; the source cluster's is {source_text}. Set"
+                " retention.ms on the source topic to take it over",
+            )
         return
     copy_ms = _retention_ms(copy)
     if copy_ms is not None and (source_ms is None or copy_ms < source_ms):
-        yield warning(about, f"records older than {_format_duration(copy_ms)} are deleted soon after they arrive, and the source keeps them for {source_text}",
-                      f"set retention.ms={-1 if source_ms is None else source_ms} on {route.destination_topic}; `reo topics --apply` does if the source topic "
-                      "has it")
+        yield warning(
+            about,
+            f"records older than {_format_duration(copy_ms)} are deleted soon after they arrive,"
+            f" and the source keeps them for {source_text}",
+            f"set retention.ms={-1 if source_ms is None else source_ms} on"
+            f" {route.destination_topic}; `reo topics --apply` does if the source topic has it",
+        )
     else:
         yield ok(about, f"{_format_duration(copy_ms)}, the source's is {source_text}")
-    if "compact" in str(source["cleanup.policy"].value) and "compact" not in str(copy["cleanup.policy"].value):
-        yield warning(about, "the source topic is compacted, the copy is not: it grows without limit", "set cleanup.policy; `reo topics --apply` does")
+    if "compact" in str(source["cleanup.policy"].value) and "compact" not in str(
+        copy["cleanup.policy"].value
+    ):
+        yield warning(
+            about,
+            "the source topic is compacted, the copy is not: it grows without limit",
+            "set cleanup.policy; `reo topics --apply` does",
+        )
 
 
 def _retention_ms(entries: Entries) -> int | None:
     """How long records are kept; None when they are never deleted."""
     retention_ms = int(entries["retention.ms"].value)
-    return None if retention_ms < 0 or "delete" not in str(entries["cleanup.policy"].value) else retention_ms
+    return (
+        None
+        if retention_ms < 0 or "delete" not in str(entries["cleanup.policy"].value)
+        else retention_ms
+    )
 
 
 def _format_duration(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "for ever"
-    return f"{milliseconds / DAY_MS:.3g} days" if milliseconds >= DAY_MS else f"{milliseconds / 1000:.0f} s"
+    return (
+        f"{milliseconds / DAY_MS:.3g} days"
+        if milliseconds >= DAY_MS
+        else f"{milliseconds / 1000:.0f} s"
+    )
 
 
 def _check_timestamps(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """Timestamps that the source accepted and the destination would refuse."""
-    source, copy = state.entries_of_source(route.source_topic), state.entries(route.destination_topic)
+    source, copy = (
+        state.entries_of_source(route.source_topic),
+        state.entries(route.destination_topic),
+    )
     for name in BOUNDS:
         if copy is None or name not in copy or name not in source:
             continue
         copy_ms, source_ms = int(copy[name].value), int(source[name].value)
         if copy_ms < source_ms or (name != BOUNDS[1] and copy_ms < 2**63 - 1):
-            yield warning(f"timestamps of {route.destination_topic}", f"{name}={copy_ms}: a record whose timestamp is further from the clock when it is copied "
-                          f"stops the copy (exit code 27); the source has {source_ms}", f"remove {name} from the topic, or raise it")
+            yield warning(
+                f"timestamps of {route.destination_topic}",
+                f"{name}={copy_ms}: a record whose timestamp is further from the clock when it is"
+                f" copied stops the copy (exit code 27); the source has {source_ms}",
+                f"remove {name} from the topic, or raise it",
+            )
 
 
 def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
     """Whether every partition can be written to, and what is lost with a broker."""
     about = f"replicas of {name}"
     try:
-        answers = state.destination_admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)
+        answers = state.destination_admin.describe_topics(
+            TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S
+        )
         partitions: list[Any] = answers[name].result().partitions
     except KafkaException as failure:
         yield failed(about, translate(failure.args[0], f"describing {name}"))
         return
     entries = state.entries(name)
     min_in_sync = int(entries["min.insync.replicas"].value) if entries else 1
-    replicas, in_sync = min(len(partition.replicas) for partition in partitions), min(len(partition.isr) for partition in partitions)
-    leaderless = [partition.id for partition in partitions if partition.leader is None or partition.leader.id < 0]
+    replicas, in_sync = (
+        min(len(partition.replicas) for partition in partitions),
+        min(len(partition.isr) for partition in partitions),
+    )
+    leaderless = [
+        partition.id
+        for partition in partitions
+        if partition.leader is None or partition.leader.id < 0
+    ]
     if min_in_sync > replicas:
-        yield failed(about, TopicsUnfit(f"{name} has min.insync.replicas={min_in_sync} and {replicas} replicas: nothing can be written to it with acks=all. "
-                                        "Lower one or raise the other"))
+        yield failed(
+            about,
+            TopicsUnfit(
+                f"{name} has min.insync.replicas={min_in_sync} and {replicas} replicas: nothing can"
+                " be written to it with acks=all. Lower one or raise the other"
+            ),
+        )
     elif leaderless or in_sync < min_in_sync:
-        yield failed(about, ClusterUnreachable(f"{name} cannot be written to now: {len(leaderless)} partitions have no leader, and of {replicas} replicas "
-                                               f"{in_sync} are in sync, while min.insync.replicas is {min_in_sync}. Start the missing brokers"))
+        yield failed(
+            about,
+            ClusterUnreachable(
+                f"{name} cannot be written to now: {len(leaderless)} partitions have no leader, and"
+                f" of {replicas} replicas {in_sync} are in sync, while min.insync.replicas is"
+                f" {min_in_sync}. Start the missing brokers"
+            ),
+        )
     elif replicas > 1 and min_in_sync == 1:
-        yield warning(about, f"{replicas}, but one in-sync replica is enough (min.insync.replicas=1): when its broker is lost, so are committed records",
-                      "set min.insync.replicas to 2 when there are 3 replicas")
+        yield warning(
+            about,
+            f"{replicas}, but one in-sync replica is enough (min.insync.replicas=1): when its"
+            " broker is lost, so are committed records",
+            "set min.insync.replicas to 2 when there are 3 replicas",
+        )
     elif replicas == 1:
         yield ok(about, "1: when its broker is lost, so is the topic")
     else:

@@ -1,8 +1,9 @@
-"""The topics of each route, as a start would find them: do they exist, is there a cycle, do they have the partitions, and what would be created.
+"""The topics of each route, as a start would find them: do they exist, is there a cycle, do they
+have the partitions, and what would be created.
 
-It calls the functions of a start (`common.kafka.topics`) one by one, so that every error is reported, not only the first. Topics
-that would be created are sent to the brokers with `validate_only`: the brokers apply their policies and limits, and change
-nothing.
+It calls the functions of a start (`common.kafka.topics`) one by one, so that every error is
+reported, not only the first. Topics that would be created are sent to the brokers with
+`validate_only`: the brokers apply their policies and limits, and change nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from reo.checks.findings import Finding, failed, ok
 
 @dataclass(slots=True)
 class RouteTopics:
-    """The existing topics: the sources by route, those of the destination, and the configurations of all of them."""
+    """The existing topics: the sources by route, those of the destination, and the configurations
+    of all of them.
+    """
 
     settings: Settings
     sources: dict[Route, Topic]
@@ -40,30 +43,48 @@ class RouteTopics:
     def entries_of_source(self, name: str) -> Entries:
         """A source topic's configuration."""
         if name not in self.at_source:
-            self.at_source[name] = topics.describe_config(self.source_admin, self.settings.source_cluster, name)
+            self.at_source[name] = topics.describe_config(
+                self.source_admin, self.settings.source_cluster, name
+            )
         return self.at_source[name]
 
     def entries(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
-            self.at_destination[name] = topics.describe_config(self.destination_admin, self.settings.destination_cluster, name)
+            self.at_destination[name] = topics.describe_config(
+                self.destination_admin, self.settings.destination_cluster, name
+            )
         return self.at_destination.get(name)
 
     def ready(self) -> dict[Route, Topic]:
-        """The routes whose topics (and tables) exist with the source's partitions: only these can have a frontier for each partition."""
+        """The routes whose topics (and tables) exist with the source's partitions: only these can
+        have a frontier for each partition.
+        """
         partitions = {name: topic.partitions for name, topic in self.existing.items()}
         copies = partitions if self.tables is None else self.tables
-        return {route: source for route, source in self.sources.items()
-                if route.destination_topic in copies and partitions.get(route.intermediate_topic, 0) >= source.partitions}
+        return {
+            route: source
+            for route, source in self.sources.items()
+            if route.destination_topic in copies
+            and partitions.get(route.intermediate_topic, 0) >= source.partitions
+        }
 
 
 def load_route_topics(settings: Settings) -> RouteTopics:
     """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
-    source_admin, destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
+    source_admin, destination_admin = (
+        admin(settings.source_cluster, settings),
+        admin(settings.destination_cluster, settings),
+    )
     timeout_s = settings.connect_timeout_s
     sources = topics.describe_sources(settings, source_admin, timeout_s)
     parked = topics.list_parked_topics(settings, sources)
-    existing = topics.look_up(settings.destination_cluster, destination_admin, topics.list_written_topics(settings, sources) | parked.keys(), timeout_s)
+    existing = topics.look_up(
+        settings.destination_cluster,
+        destination_admin,
+        topics.list_written_topics(settings, sources) | parked.keys(),
+        timeout_s,
+    )
     return RouteTopics(settings, sources, parked, existing, source_admin, destination_admin)
 
 
@@ -72,11 +93,23 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
     if not state.sources:
         yield ok("source topics", "none matches the patterns now: the service would wait for one")
     for route, source in state.sources.items():
-        yield ok(f"source topic {source.name}", f"{source.partitions} partitions, copied to {route.destination_topic} through {route.intermediate_topic}")
+        yield ok(
+            f"source topic {source.name}",
+            f"{source.partitions} partitions, copied to {route.destination_topic} through"
+            f" {route.intermediate_topic}",
+        )
     cycles = list(topics.find_cycles(state.sources, state.existing))
-    yield from (failed("cycle", cycle) for cycle in cycles) if cycles else (ok("cycle", "no source is a topic to which this service writes"),)
+    yield from (
+        (failed("cycle", cycle) for cycle in cycles)
+        if cycles
+        else (ok("cycle", "no source is a topic to which this service writes"),)
+    )
     for name in dict.fromkeys(route.destination_topic for route in state.sources):
-        routes = {route: source for route, source in state.sources.items() if route.destination_topic == name}
+        routes = {
+            route: source
+            for route, source in state.sources.items()
+            if route.destination_topic == name
+        }
         try:
             partitions = topics.count_partitions(name, routes, state.existing)
         except ReoError as error:
@@ -85,32 +118,67 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         if not destination_settings.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
-            intermediate = topics.new_intermediate(state.settings, route, source, state.entries_of_source(source.name))
+            intermediate = topics.new_intermediate(
+                state.settings, route, source, state.entries_of_source(source.name)
+            )
             yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
     for name, source in state.parked.items():
-        yield _check_creation(state, state.existing.get(name), topics.new_parked(state.settings, name, state.entries_of_source(source.name)))
+        yield _check_creation(
+            state,
+            state.existing.get(name),
+            topics.new_parked(state.settings, name, state.entries_of_source(source.name)),
+        )
 
 
 def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
-    """A destination topic. Any existing topic tells which topic configurations its brokers know. When there is none yet, the request has no configurations,
-    and the finding lists the source's: a start takes over those that the brokers know.
+    """A destination topic. Any existing topic tells which topic configurations its brokers know.
+    When there is none yet, the request has no configurations, and the finding lists the source's: a
+    start takes over those that the brokers know.
     """
     source_entries = state.entries_of_source(route.source_topic)
-    known: Entries = next((entries for name in state.existing if (entries := state.entries(name))), {})
+    known: Entries = next(
+        (entries for name in state.existing if (entries := state.entries(name))), {}
+    )
     new_topic = topics.new_copy(state.settings, route, partitions, source_entries, known)
-    return _check_creation(state, state.existing.get(route.destination_topic), new_topic, topic_config.for_copy(source_entries, known or source_entries))
+    return _check_creation(
+        state,
+        state.existing.get(route.destination_topic),
+        new_topic,
+        topic_config.for_copy(source_entries, known or source_entries),
+    )
 
 
-def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTopic, config: Mapping[str, str] | None = None) -> Finding:
+def _check_creation(
+    state: RouteTopics,
+    existing: Topic | None,
+    new_topic: NewTopic,
+    config: Mapping[str, str] | None = None,
+) -> Finding:
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
-        topics.create_or_extend(state.destination_admin, state.settings.destination_cluster, existing, new_topic, validate_only=True)
+        topics.create_or_extend(
+            state.destination_admin,
+            state.settings.destination_cluster,
+            existing,
+            new_topic,
+            validate_only=True,
+        )
     except ReoError as error:
         return failed(about, error)
     if existing is None:
-        config_text = ", ".join(f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items()))
-        return ok(about, f"does not exist: it would be created with {new_topic.num_partitions} partitions and {config_text}")
+        config_text = ", ".join(
+            f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items())
+        )
+        return ok(
+            about,
+            f"does not exist: it would be created with {new_topic.num_partitions} partitions and"
+            f" {config_text}",
+        )
     if existing.partitions < new_topic.num_partitions:
-        return ok(about, f"has {existing.partitions} partitions: {new_topic.num_partitions - existing.partitions} would be added")
+        return ok(
+            about,
+            f"has {existing.partitions} partitions:"
+            f" {new_topic.num_partitions - existing.partitions} would be added",
+        )
     return ok(about, f"exists, {existing.partitions} partitions")

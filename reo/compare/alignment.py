@@ -1,23 +1,28 @@
-"""Finds the source offset of the last copied record of one destination partition from the data alone, or refuses. Pure: its readers are parameters.
+"""Finds the source offset of the last copied record of one destination partition from the data
+alone, or refuses. Pure: its readers are parameters.
 
-By invariant 1 of the design, the destination partition of a copy is a contiguous sequence of the source partition's visible
-records. Retention deletes records only from the beginning of either side. So the frontier is the source offset of the last
-destination record in the right alignment of the two sides. There are two cases.
+By invariant 1 of the design, the destination partition of a copy is a contiguous sequence of the
+source partition's visible records. Retention deletes records only from the beginning of either
+side. So the frontier is the source offset of the last destination record in the right alignment of
+the two sides. There are two cases.
 
-**Anchored.** Both sides have everything from their first record on, and the copy begins at the source's beginning: the first
-records correspond, so both sides are compared in step to the destination's end. Nothing is searched, so repeated records do
-not matter.
+**Anchored.** Both sides have everything from their first record on, and the copy begins at the
+source's beginning: the first records correspond, so both sides are compared in step to the
+destination's end. Nothing is searched, so repeated records do not matter.
 
-**Searched.** Otherwise the first records do not have to correspond. Each source offset at which the last destination records
-(TAIL_MAX, or all) are equal to the source's is a candidate for the destination's end. A candidate is accepted only when the
-two sides, compared in step over all that both have, are equal, and when no other candidate is. Why that is sound: the right
-alignment passes every test, so when exactly one passes, it is the right one, provided that the source still has the right
-one. A source that is whole has it. A source whose beginning was deleted may have lost it, and have the same records again
-later; so there at least DISTINCT_MIN different records have to correspond.
+**Searched.** Otherwise the first records do not have to correspond. Each source offset at which the
+last destination records (TAIL_MAX, or all) are equal to the source's is a candidate for the
+destination's end. A candidate is accepted only when the two sides, compared in step over all that
+both have, are equal, and when no other candidate is. Why that is sound: the right alignment passes
+every test, so when exactly one passes, it is the right one, provided that the source still has the
+right one. A source that is whole has it. A source whose beginning was deleted may have lost it, and
+have the same records again later; so there at least DISTINCT_MIN different records have to
+correspond.
 
-The search compares hashes: a collision can add a candidate, which the comparison in step removes, and never hide one.
-Memory: TAIL_MAX hashes of each side. A compacted topic lost records from its middle: where both sides are equal in step all
-the same, the copy is what it would be without compaction.
+The search compares hashes: a collision can add a candidate, which the comparison in step removes,
+and never hide one. Memory: TAIL_MAX hashes of each side. A compacted topic lost records from its
+middle: where both sides are equal in step all the same, the copy is what it would be without
+compaction.
 """
 
 from __future__ import annotations
@@ -37,7 +42,9 @@ from reo.compare.sequence_search import find_ends
 TAIL_MAX = 100_000
 DISTINCT_MIN = 10
 CANDIDATES_MAX = 5
-"""More candidates than this are not compared one by one: such records repeat too much to tell where the copy ends."""
+"""More candidates than this are not compared one by one: such records repeat too much to tell where
+the copy ends.
+"""
 OpenReader = Callable[[], Generator[Consumed]]
 
 
@@ -53,7 +60,9 @@ class LastCopied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlignmentInput:
-    """One partition on both sides; each call of `source` or `destination` reads from the first visible record."""
+    """One partition on both sides; each call of `source` or `destination` reads from the first
+    visible record.
+    """
 
     name: str
     source: OpenReader
@@ -73,29 +82,52 @@ class AlignmentInput:
 
 
 def find_last_copied(sides: AlignmentInput) -> LastCopied | None:
-    """The last destination record and its source record; None when nothing was copied. CopyDiffers, or FrontierLost when the data does not tell."""
+    """The last destination record and its source record; None when nothing was copied. CopyDiffers,
+    or FrontierLost when the data does not tell.
+    """
     if sides.source_is_whole and sides.destination_is_whole and sides.from_beginning:
         last, difference = _compare_in_step(sides, 0, 0)
         if difference:
-            raise CopyDiffers(f"{sides.name} is not a copy of the source's records from the beginning: {difference}. If the copy began elsewhere, "
-                              "set source.start to the value that it had then")
+            raise CopyDiffers(
+                f"{sides.name} is not a copy of the source's records from the beginning:"
+                f" {difference}. If the copy began elsewhere, set source.start to the value that it"
+                " had then"
+            )
         return last
     return _search(sides)
 
 
-def _compare_in_step(sides: AlignmentInput, skip_source: int, skip_destination: int) -> tuple[LastCopied | None, str]:
-    """Compare both sides in step up to the destination's end: the last pair, and the first difference as text."""
+def _compare_in_step(
+    sides: AlignmentInput, skip_source: int, skip_destination: int
+) -> tuple[LastCopied | None, str]:
+    """Compare both sides in step up to the destination's end: the last pair, and the first
+    difference as text.
+    """
     compared, last_source, last_destination = 0, -1, -1
     with closing(sides.source()) as all_source, closing(sides.destination()) as all_destination:
         source = islice(all_source, skip_source, None)
         for copied in islice(all_destination, skip_destination, None):
             original = next(source, None)
             if original is None:
-                return None, f"the source ends after {compared} equal records, the destination goes on at offset {copied.offset()}: {format_record(copied)}"
+                return (
+                    None,
+                    (
+                        f"the source ends after {compared} equal records, the destination goes on"
+                        f" at offset {copied.offset()}: {format_record(copied)}"
+                    ),
+                )
             if sides.content(original) != sides.content(copied):
                 return None, describe_difference(original, copied)
-            compared, last_source, last_destination = compared + 1, original.offset(), copied.offset()
-    return LastCopied(last_source, last_destination, compared, compared + skip_destination) if compared else None, ""
+            compared, last_source, last_destination = (
+                compared + 1,
+                original.offset(),
+                copied.offset(),
+            )
+    return (
+        LastCopied(last_source, last_destination, compared, compared + skip_destination)
+        if compared
+        else None
+    ), ""
 
 
 def _search(sides: AlignmentInput) -> LastCopied | None:
@@ -107,7 +139,10 @@ def _search(sides: AlignmentInput) -> LastCopied | None:
     if not records:
         if sides.destination_is_whole:
             return None
-        raise FrontierLost(f"{sides.name} has no records any more (retention deleted them): the data does not tell how far the copy was. Copy to a new topic")
+        raise FrontierLost(
+            f"{sides.name} has no records any more (retention deleted them): the data does not tell"
+            " how far the copy was. Copy to a new topic"
+        )
     unknown = set(tail)
 
     def hashes(source: Iterable[Consumed]) -> Iterator[int]:
@@ -125,12 +160,17 @@ def _search(sides: AlignmentInput) -> LastCopied | None:
     return _select_candidate(sides, tail, ends, records)
 
 
-def _select_candidate(sides: AlignmentInput, tail: Sequence[int], ends: Sequence[int], records: int) -> LastCopied:
+def _select_candidate(
+    sides: AlignmentInput, tail: Sequence[int], ends: Sequence[int], records: int
+) -> LastCopied:
     """The one candidate for which all records that both sides have are equal."""
     equal, differences = [], []
     for end in ends:
         if sides.source_is_whole and end < records:
-            differences.append(f"the source has its last records, but only {end} records up to there, and the destination has {records}")
+            differences.append(
+                f"the source has its last records, but only {end} records up to there, and the"
+                f" destination has {records}"
+            )
             continue
         last, difference = _compare_in_step(sides, max(0, end - records), max(0, records - end))
         if last:
@@ -140,28 +180,56 @@ def _select_candidate(sides: AlignmentInput, tail: Sequence[int], ends: Sequence
     if not equal:
         raise CopyDiffers(f"{sides.name} is not a copy of the source's records: {differences[0]}")
     if len(equal) > 1:
-        raise _ambiguous_error(sides, tail, f"{len(equal)} places, for instance up to source offset {equal[0].source_offset} and up to "
-                                            f"{equal[1].source_offset}")
-    distinct = len(set(list(tail)[-equal[0].compared:]))
+        raise _ambiguous_error(
+            sides,
+            tail,
+            f"{len(equal)} places, for instance up to source offset {equal[0].source_offset} and up"
+            f" to {equal[1].source_offset}",
+        )
+    distinct = len(set(list(tail)[-equal[0].compared :]))
     if not sides.source_is_whole and distinct < DISTINCT_MIN:
-        raise FrontierLost(f"{sides.name}: only {distinct} different records are left on both sides, and the source's beginning was deleted: "
-                           f"that the source has them up to offset {equal[0].source_offset} proves nothing "
-                           f"(at least {DISTINCT_MIN} would). Copy to a new topic")
+        raise FrontierLost(
+            f"{sides.name}: only {distinct} different records are left on both sides, and the"
+            " source's beginning was deleted: that the source has them up to offset"
+            f" {equal[0].source_offset} proves nothing (at least {DISTINCT_MIN} would). Copy to a"
+            " new topic"
+        )
     return equal[0]
 
 
 def _ambiguous_error(sides: AlignmentInput, tail: Sequence[int], places: str) -> FrontierLost:
-    return FrontierLost(f"{sides.name}: the data does not tell how far the copy is: the source has its last {len(tail)} records ({len(set(tail))} different "
-                        f"ones) in {places}, and where the copy began is not known. Copy to a new topic")
+    return FrontierLost(
+        f"{sides.name}: the data does not tell how far the copy is: the source has its last"
+        f" {len(tail)} records ({len(set(tail))} different ones) in {places}, and where the copy"
+        " began is not known. Copy to a new topic"
+    )
 
 
-def _not_found_error(sides: AlignmentInput, tail: Sequence[int], unknown: set[int], records: int) -> CopyDiffers:
-    """Names the first record that the source does not have, or the last one when the source may have deleted it."""
-    positions = [records - len(tail) + number for number, record in enumerate(tail) if record in unknown]
+def _not_found_error(
+    sides: AlignmentInput, tail: Sequence[int], unknown: set[int], records: int
+) -> CopyDiffers:
+    """Names the first record that the source does not have, or the last one when the source may
+    have deleted it.
+    """
+    positions = [
+        records - len(tail) + number for number, record in enumerate(tail) if record in unknown
+    ]
     if not positions:
-        return CopyDiffers(f"{sides.name}: the source has its last {len(tail)} records, but not in this order one after the other")
+        return CopyDiffers(
+            f"{sides.name}: the source has its last {len(tail)} records, but not in this order one"
+            " after the other"
+        )
     with closing(sides.destination()) as destination:
         message = next(islice(destination, positions[0 if sides.source_is_whole else -1], None))
-    deleted = "" if sides.source_is_whole else (" (or no longer: the source's beginning was deleted, and if records after the frontier were deleted too, "
-                                                "they are lost)")
-    return CopyDiffers(f"{sides.name}: the record at destination offset {message.offset()} is not at the source{deleted}: {format_record(message)}")
+    deleted = (
+        ""
+        if sides.source_is_whole
+        else (
+            " (or no longer: the source's beginning was deleted, and if records after the frontier"
+            " were deleted too, they are lost)"
+        )
+    )
+    return CopyDiffers(
+        f"{sides.name}: the record at destination offset {message.offset()} is not at the"
+        f" source{deleted}: {format_record(message)}"
+    )

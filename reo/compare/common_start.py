@@ -1,15 +1,17 @@
-"""Finds the first records that two partitions have in common, where retention or `source.start` make their beginnings differ.
+"""Finds the first records that two partitions have in common, where retention or `source.start`
+make their beginnings differ.
 
-Retention deletes the first records of each side independently, and `source.start` may let a copy begin after the source's
-first record. Records that the copy lacks at its beginning are no difference when they were deleted from the copy, or when
-`source.start` lets the copy begin later. Records that the copy has in addition at its beginning are no difference when the
-source's were deleted. In these cases the first records of the side that begins later are searched on the other side, and the
-comparison begins with them. In all other cases, and when they are not found, it begins with the first record of both sides:
-what is missing is a difference.
+Retention deletes the first records of each side independently, and `source.start` may let a copy
+begin after the source's first record. Records that the copy lacks at its beginning are no
+difference when they were deleted from the copy, or when `source.start` lets the copy begin later.
+Records that the copy has in addition at its beginning are no difference when the source's were
+deleted. In these cases the first records of the side that begins later are searched on the other
+side, and the comparison begins with them. In all other cases, and when they are not found, it
+begins with the first record of both sides: what is missing is a difference.
 
-The first HEAD_RECORDS records are searched, as one sequence, and the first match counts. Records that repeat in that way,
-with the same timestamps, can match at more than one offset: then what is reported as equal is equal, but how much was
-before it is not known.
+The first HEAD_RECORDS records are searched, as one sequence, and the first match counts. Records
+that repeat in that way, with the same timestamps, can match at more than one offset: then what is
+reported as equal is equal, but how much was before it is not known.
 """
 
 from __future__ import annotations
@@ -33,29 +35,42 @@ Content = tuple[object, ...]
 class PartitionReader:
     """Reads one partition; `zero_timestamp_ms` is what the copy has for a timestamp of 0."""
 
-    def __init__(self, client: AdminClient, reader: Consumer, place: Place, zero_timestamp_ms: int = 0) -> None:
+    def __init__(
+        self, client: AdminClient, reader: Consumer, place: Place, zero_timestamp_ms: int = 0
+    ) -> None:
         self.client = client
         self.reader = reader
         self.place = place
         self.zero_timestamp_ms = zero_timestamp_ms
 
     def read_head(self) -> tuple[int, list[Content]]:
-        """The offset of the first visible record, and the contents of the first HEAD_RECORDS records; empty when there are none."""
+        """The offset of the first visible record, and the contents of the first HEAD_RECORDS
+        records; empty when there are none.
+        """
         with closing(read_visible(self.reader, {self.place: FROM_BEGINNING})) as records:
             head = list(islice(records, HEAD_RECORDS))
-        return head[0].offset() if head else FROM_BEGINNING, [content(message, self.zero_timestamp_ms) for message in head]
+        return head[0].offset() if head else FROM_BEGINNING, [
+            content(message, self.zero_timestamp_ms) for message in head
+        ]
 
     def find_sequence(self, sequence: Sequence[Content]) -> int | None:
-        """The offset at which this sequence of records begins here: the first of the longest matches; None when not even the first record matches.
+        """The offset at which this sequence of records begins here: the first of the longest
+        matches; None when not even the first record matches.
 
-        When the match is not complete, this partition ends or differs there, and the comparison reports it.
+        When the match is not complete, this partition ends or differs there, and the comparison
+        reports it.
         """
-        matches: list[tuple[int, int]] = []  # length so far and first offset of each open match; the first one is the longest
+        # length so far and first offset of each open match; the first one is the longest
+        matches: list[tuple[int, int]] = []
         longest, first_offset = 0, None
-        with closing(read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])})) as records:
+        with closing(
+            read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])})
+        ) as records:
             for message in records:
                 record = content(message, self.zero_timestamp_ms)
-                matches = [(length + 1, offset) for length, offset in matches if sequence[length] == record]
+                matches = [
+                    (length + 1, offset) for length, offset in matches if sequence[length] == record
+                ]
                 if record == sequence[0]:
                     matches.append((1, message.offset()))
                 if matches and matches[0][0] > longest:
@@ -69,26 +84,47 @@ class PartitionReader:
         return positions.list_end_offsets(self.client, [self.place])[self.place]
 
     def _offset_not_after(self, record: Content) -> int:
-        """An offset before which this record cannot be: a broker tells the first offset with this timestamp or a later one (KIP-79)."""
+        """An offset before which this record cannot be: a broker tells the first offset with this
+        timestamp or a later one (KIP-79).
+        """
         *_, timestamp_ms = record
-        if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may be 1 in the copy, and a negative one has a special meaning
+        # 0 may be 1 in the copy, and a negative one has a special meaning
+        if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:
             return FROM_BEGINNING
-        return positions.list_offsets(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
+        return positions.list_offsets(
+            self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms)
+        )[self.place]
 
 
-def find_common_start(source: PartitionReader, destination: PartitionReader, source_head_deleted: bool, copy_head_missing: bool) -> tuple[int, int] | None:
-    """The offsets of the first records that both sides have; None when the comparison begins with the first record of each side.
+def find_common_start(
+    source: PartitionReader,
+    destination: PartitionReader,
+    source_head_deleted: bool,
+    copy_head_missing: bool,
+) -> tuple[int, int] | None:
+    """The offsets of the first records that both sides have; None when the comparison begins with
+    the first record of each side.
 
-    `source_head_deleted`: the source's first records were deleted. `copy_head_missing`: the copy's first records were
-    deleted, or the copy did not begin with the source's first record.
+    `source_head_deleted`: the source's first records were deleted. `copy_head_missing`: the copy's
+    first records were deleted, or the copy did not begin with the source's first record.
     """
-    (source_first, source_head), (destination_first, destination_head) = source.read_head(), destination.read_head()
+    (source_first, source_head), (destination_first, destination_head) = (
+        source.read_head(),
+        destination.read_head(),
+    )
     if not source_head and source_head_deleted:
         return source.end_offset(), destination.end_offset()
-    if not source_head or not destination_head or all(left == right for left, right in zip(source_head, destination_head, strict=False)):
+    if (
+        not source_head
+        or not destination_head
+        or all(left == right for left, right in zip(source_head, destination_head, strict=False))
+    ):
         return None
     if copy_head_missing and (source_offset := source.find_sequence(destination_head)) is not None:
         return source_offset, destination_first
-    if source_head_deleted and (destination_offset := destination.find_sequence(source_head)) is not None:
+    if (
+        source_head_deleted
+        and (destination_offset := destination.find_sequence(source_head)) is not None
+    ):
         return source_first, destination_offset
     return None

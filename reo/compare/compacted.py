@@ -1,12 +1,13 @@
 """A compacted partition and its copy: both must have the same newest record of each key.
 
-Compaction removes a record when a newer one has its key, and removes a tombstone some time later; when it does so is
-decided by each cluster alone. So two exact sides need not have the same records, and a reader can rely only on the newest
-record of each key: key, value, headers and timestamp. A tombstone is the same as no record of its key.
+Compaction removes a record when a newer one has its key, and removes a tombstone some time later;
+when it does so is decided by each cluster alone. So two exact sides need not have the same records,
+and a reader can rely only on the newest record of each key: key, value, headers and timestamp. A
+tombstone is the same as no record of its key.
 
-Memory is bounded for any number of keys: both sides are read for the keys of one part at a time. A hash of the key decides
-its part. When a part has more than KEYS_MAX keys, the parts are halved and the comparison begins again. The result is valid
-only for a topic to which nobody writes meanwhile.
+Memory is bounded for any number of keys: both sides are read for the keys of one part at a time. A
+hash of the key decides its part. When a part has more than KEYS_MAX keys, the parts are halved and
+the comparison begins again. The result is valid only for a topic to which nobody writes meanwhile.
 """
 
 from __future__ import annotations
@@ -37,8 +38,16 @@ class TooManyKeys(Exception):
     """A part has more than KEYS_MAX keys."""
 
 
-def compare_newest(source: ReadBatches, destination: ReadBatches, result: Comparison, zero_timestamp_ms: int, keys_max: int = KEYS_MAX) -> None:
-    """Fill the result; each call of `source` and `destination` reads again from where the comparison began."""
+def compare_newest(
+    source: ReadBatches,
+    destination: ReadBatches,
+    result: Comparison,
+    zero_timestamp_ms: int,
+    keys_max: int = KEYS_MAX,
+) -> None:
+    """Fill the result; each call of `source` and `destination` reads again from where the
+    comparison began.
+    """
     parts = 1
     result.by_key = True
     while True:
@@ -46,7 +55,11 @@ def compare_newest(source: ReadBatches, destination: ReadBatches, result: Compar
             result.equal = 0
             result.set_difference(None, None, "")
             for part in range(parts):
-                _compare_part(_read_newest(source, part, parts, zero_timestamp_ms, keys_max), _read_newest(destination, part, parts, 0, keys_max), result)
+                _compare_part(
+                    _read_newest(source, part, parts, zero_timestamp_ms, keys_max),
+                    _read_newest(destination, part, parts, 0, keys_max),
+                    result,
+                )
                 if result.difference:
                     break
         except TooManyKeys:
@@ -56,20 +69,43 @@ def compare_newest(source: ReadBatches, destination: ReadBatches, result: Compar
 
 
 def _compare_part(source: NewestByKey, destination: NewestByKey, result: Comparison) -> None:
-    """Compare one part; the first difference is that of the key whose newest record has the lowest source offset."""
-    differing = [key for key in source.keys() | destination.keys()
-                 if (source[key].content if key in source else None) != (destination[key].content if key in destination else None)]
-    result.equal += len(source.keys() & destination.keys()) - sum(key in source and key in destination for key in differing)
+    """Compare one part; the first difference is that of the key whose newest record has the lowest
+    source offset.
+    """
+    differing = [
+        key
+        for key in source.keys() | destination.keys()
+        if (source[key].content if key in source else None)
+        != (destination[key].content if key in destination else None)
+    ]
+    result.equal += len(source.keys() & destination.keys()) - sum(
+        key in source and key in destination for key in differing
+    )
     if not differing:
         return
-    first = min(differing, key=lambda key: source[key].offset if key in source else destination[key].offset)
-    result.source_offset, result.destination_offset = (newest[first].offset if first in newest else None for newest in (source, destination))
-    sides = [f"the {name} has it at offset {newest[first].offset}" if first in newest else f"the {name} has none (any more)"
-             for name, newest in (("source", source), ("destination", destination))]
-    result.difference = f"{len(differing)} keys do not have the same newest record; of the first one {sides[0]}, {sides[1]}"
+    first = min(
+        differing, key=lambda key: source[key].offset if key in source else destination[key].offset
+    )
+    result.source_offset, result.destination_offset = (
+        newest[first].offset if first in newest else None for newest in (source, destination)
+    )
+    sides = [
+        (
+            f"the {name} has it at offset {newest[first].offset}"
+            if first in newest
+            else f"the {name} has none (any more)"
+        )
+        for name, newest in (("source", source), ("destination", destination))
+    ]
+    result.difference = (
+        f"{len(differing)} keys do not have the same newest record; of the first one {sides[0]},"
+        f" {sides[1]}"
+    )
 
 
-def _read_newest(read: ReadBatches, part: int, parts: int, zero_timestamp_ms: int, keys_max: int) -> NewestByKey:
+def _read_newest(
+    read: ReadBatches, part: int, parts: int, zero_timestamp_ms: int, keys_max: int
+) -> NewestByKey:
     newest: NewestByKey = {}
     with closing(read()) as batches:
         for messages in batches:
@@ -80,12 +116,16 @@ def _read_newest(read: ReadBatches, part: int, parts: int, zero_timestamp_ms: in
                 if message.value() is None:
                     newest.pop(key, None)
                     continue
-                newest[key] = NewestRecord(hash(content(message, zero_timestamp_ms)), message.offset())
+                newest[key] = NewestRecord(
+                    hash(content(message, zero_timestamp_ms)), message.offset()
+                )
                 if len(newest) > keys_max:
                     raise TooManyKeys
     return newest
 
 
 def _hash_key(key: bytes | None) -> bytes:
-    """Keys of any length take the same memory. Records without a key, which a compacted topic refuses, share one entry."""
+    """Keys of any length take the same memory. Records without a key, which a compacted topic
+    refuses, share one entry.
+    """
     return b"" if key is None else blake2b(key, digest_size=16).digest()

@@ -1,7 +1,8 @@
 """Two partitions compared record by record and in step, up to the first difference.
 
-Whole lists are compared at once, which costs a third of comparing record by record. Only where two lists differ, the
-record that differs is searched. The memory in use is what the readers have fetched.
+Whole lists are compared at once, which costs a third of comparing record by record. Only where two
+lists differ, the record that differs is searched. The memory in use is what the readers have
+fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Batches = Generator[list[Consumed]]
 
 @dataclass(slots=True)
 class Comparison:
-    """The result of one source partition; `difference` describes the first difference, and is empty when there is none."""
+    """The result of one source partition; `difference` describes the first difference, and is empty
+    when there is none.
+    """
 
     place: Place
     source_next: int
@@ -32,44 +35,75 @@ class Comparison:
     equal: int = 0
     difference: str = ""
     source_offset: int | None = None
-    """Of the first difference; None when that side has no record, or when there is no difference."""
+    """Of the first difference; None when that side has no record, or when there is no
+    difference.
+    """
     destination_offset: int | None = None
     common_start: tuple[int, int] | None = None
-    """The offsets of the first records that both sides have, when one side legitimately lacks earlier ones (`reo.compare.common_start`).
-    Those are not compared."""
+    """The offsets of the first records that both sides have, when one side legitimately lacks
+    earlier ones (`reo.compare.common_start`). Those are not compared.
+    """
     starts_late: bool = False
     """Whether there are, or may have been, records before the first ones that are compared."""
     by_key: bool = False
-    """Whether the newest record of each key is compared, because compaction has removed others; `equal` then counts keys."""
+    """Whether the newest record of each key is compared, because compaction has removed others;
+    `equal` then counts keys.
+    """
 
-    def set_difference(self, source_record: Consumed | None, destination_record: Consumed | None, difference: str) -> None:
+    def set_difference(
+        self, source_record: Consumed | None, destination_record: Consumed | None, difference: str
+    ) -> None:
         """Note the first difference."""
         self.source_offset = None if source_record is None else source_record.offset()
-        self.destination_offset = None if destination_record is None else destination_record.offset()
+        self.destination_offset = (
+            None if destination_record is None else destination_record.offset()
+        )
         self.difference = difference
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         source_begin, destination_begin = self.common_start or (None, None)
-        return {"topic": self.place.topic, "partition": self.place.partition, "equal": self.equal, "by_key": self.by_key,
-                "source_begin": source_begin, "destination_begin": destination_begin,
-                "difference": self.difference or None, "source_offset": self.source_offset, "destination_offset": self.destination_offset}
+        return {
+            "topic": self.place.topic,
+            "partition": self.place.partition,
+            "equal": self.equal,
+            "by_key": self.by_key,
+            "source_begin": source_begin,
+            "destination_begin": destination_begin,
+            "difference": self.difference or None,
+            "source_offset": self.source_offset,
+            "destination_offset": self.destination_offset,
+        }
 
     def __str__(self) -> str:
         """For people."""
         equal = "keys have the same newest record (compacted)" if self.by_key else "records equal"
         start = ""
         if self.common_start is not None:
-            start = (f" from source offset {self.common_start[0]} and destination offset {self.common_start[1]} on, before which one side has "
-                     "no records (any more)")
-        return f"{self.place}: {self.equal} {equal}{start}{'; ' + self.difference if self.difference else ''}"
+            start = (
+                f" from source offset {self.common_start[0]} and destination offset"
+                f" {self.common_start[1]} on, before which one side has no records (any more)"
+            )
+        return (
+            f"{self.place}: {self.equal}"
+            f" {equal}{start}{'; ' + self.difference if self.difference else ''}"
+        )
 
 
 def describe_difference(source_record: Consumed, destination_record: Consumed) -> str:
     """Which fields of two records differ, at which offsets, and both records."""
-    names = [name for name, left, right in zip(FIELDS, content(source_record), content(destination_record), strict=True) if left != right]
-    return (f"{', '.join(names)} differ between source offset {source_record.offset()} and destination offset {destination_record.offset()}:\n"
-            f"    source      {format_record(source_record)}\n    destination {format_record(destination_record)}")
+    names = [
+        name
+        for name, left, right in zip(
+            FIELDS, content(source_record), content(destination_record), strict=True
+        )
+        if left != right
+    ]
+    return (
+        f"{', '.join(names)} differ between source offset {source_record.offset()} and destination"
+        f" offset {destination_record.offset()}:\n    source      {format_record(source_record)}\n "
+        f"   destination {format_record(destination_record)}"
+    )
 
 
 def format_record(message: Consumed) -> str:
@@ -78,16 +112,24 @@ def format_record(message: Consumed) -> str:
         key, value, headers, timestamp = content(message)
     except RecordRefused as unreadable:
         return str(unreadable)
-    return (f"key={key!r:.{FIELD_BYTES_MAX}} value={value!r:.{FIELD_BYTES_MAX}} headers={list(headers)!r:.{FIELD_BYTES_MAX}} "
-            f"timestamp={timestamp}")
+    return (
+        f"key={key!r:.{FIELD_BYTES_MAX}} value={value!r:.{FIELD_BYTES_MAX}}"
+        f" headers={list(headers)!r:.{FIELD_BYTES_MAX}} timestamp={timestamp}"
+    )
 
 
-def compare_in_step(source: Batches, destination: Batches, result: Comparison, zero_timestamp_ms: int, progress: Callable[[Comparison], None],
-                    same_offsets: bool = False) -> None:
+def compare_in_step(
+    source: Batches,
+    destination: Batches,
+    result: Comparison,
+    zero_timestamp_ms: int,
+    progress: Callable[[Comparison], None],
+    same_offsets: bool = False,
+) -> None:
     """Read both sides in step and fill the result; calls `progress` after each list.
 
-    `zero_timestamp_ms` is the timestamp that the copy has for 0. `same_offsets`: the copy is a table, whose rows have the
-    source's offsets.
+    `zero_timestamp_ms` is the timestamp that the copy has for 0. `same_offsets`: the copy is a
+    table, whose rows have the source's offsets.
     """
     left: list[Consumed] = []
     right: list[Consumed] = []
@@ -97,34 +139,68 @@ def compare_in_step(source: Batches, destination: Batches, result: Comparison, z
             break
         count = min(len(left), len(right))
         # `content` is inlined: a call for each record takes a large part of the time
-        left_contents = [(message.key(), message.value(), headers or [], message.timestamp()[1] or zero_timestamp_ms)
-                         for message, headers in zip(left, all_headers(left[:count]), strict=False)]
-        right_contents = [(message.key(), message.value(), headers or [], message.timestamp()[1])
-                          for message, headers in zip(right, all_headers(right[:count]), strict=False)]
+        left_contents = [
+            (
+                message.key(),
+                message.value(),
+                headers or [],
+                message.timestamp()[1] or zero_timestamp_ms,
+            )
+            for message, headers in zip(left, all_headers(left[:count]), strict=False)
+        ]
+        right_contents = [
+            (message.key(), message.value(), headers or [], message.timestamp()[1])
+            for message, headers in zip(right, all_headers(right[:count]), strict=False)
+        ]
         if left_contents != right_contents:
-            first = next(index for index in range(count) if left_contents[index] != right_contents[index])
+            first = next(
+                index for index in range(count) if left_contents[index] != right_contents[index]
+            )
             _add_equal(result, left, right, first)
-            result.set_difference(left[first], right[first], describe_difference(left[first], right[first]))
+            result.set_difference(
+                left[first], right[first], describe_difference(left[first], right[first])
+            )
             return
-        if same_offsets and (displaced := [index for index in range(count) if left[index].offset() != right[index].offset()]):
+        if same_offsets and (
+            displaced := [
+                index for index in range(count) if left[index].offset() != right[index].offset()
+            ]
+        ):
             first = displaced[0]
             _add_equal(result, left, right, first)
-            result.set_difference(left[first], right[first],
-                                  f"the record of source offset {left[first].offset()} is in the row of {right[first].offset()}")
+            result.set_difference(
+                left[first],
+                right[first],
+                f"the record of source offset {left[first].offset()} is in the row of"
+                f" {right[first].offset()}",
+            )
             return
         _add_equal(result, left, right, count)
         left, right = left[count:], right[count:]
         progress(result)
     if left:
         missing = len(left) + sum(map(len, source))
-        result.set_difference(left[0], None, f"{missing} records are missing, from source offset {left[0].offset()} on: {format_record(left[0])}")
+        result.set_difference(
+            left[0],
+            None,
+            f"{missing} records are missing, from source offset {left[0].offset()} on:"
+            f" {format_record(left[0])}",
+        )
     elif right:
         surplus = len(right) + sum(map(len, destination))
-        result.set_difference(None, right[0], f"{surplus} records too many, from destination offset {right[0].offset()} on: {format_record(right[0])}")
+        result.set_difference(
+            None,
+            right[0],
+            f"{surplus} records too many, from destination offset {right[0].offset()} on:"
+            f" {format_record(right[0])}",
+        )
 
 
 def _add_equal(result: Comparison, left: list[Consumed], right: list[Consumed], count: int) -> None:
     """The first `count` records of both lists are equal."""
     if count:
         result.equal += count
-        result.source_next, result.destination_next = left[count - 1].offset() + 1, right[count - 1].offset() + 1
+        result.source_next, result.destination_next = (
+            left[count - 1].offset() + 1,
+            right[count - 1].offset() + 1,
+        )

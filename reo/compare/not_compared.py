@@ -1,7 +1,9 @@
-"""What a comparison leaves out, for people and for programs: "exact" is said only of what was compared.
+"""What a comparison leaves out, for people and for programs: "exact" is said only of what was
+compared.
 
-Records that retention deleted, or that came before the copy began, have no counterpart. Of a compacted partition only the
-newest record of each key is compared. A partition that the destination has beyond the source's is not a copy of anything.
+Records that retention deleted, or that came before the copy began, have no counterpart. Of a
+compacted partition only the newest record of each key is compared. A partition that the destination
+has beyond the source's is not a copy of anything.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from reo.compare.comparison import Comparison
 
 
 class NotCompared(NamedTuple):
-    """One part that is left out; `partition` is None for a whole topic, which is the destination's then."""
+    """One part that is left out; `partition` is None for a whole topic, which is the destination's
+    then.
+    """
 
     what: Literal["beginning", "compaction", "partitions"]
     topic: str
@@ -29,32 +33,62 @@ class NotCompared(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.topic if self.partition is None else Place(self.topic, self.partition)}: {self.text}"
+        return (
+            f"{self.topic if self.partition is None else Place(self.topic, self.partition)}:"
+            f" {self.text}"
+        )
 
 
 def list_of_partition(result: Comparison) -> Iterator[NotCompared]:
     """What the comparison of one partition leaves out."""
     if result.starts_late:
-        before = ("the source's first record, which were deleted there" if result.common_start is None
-                  else f"source offset {result.common_start[0]} and destination offset {result.common_start[1]}")
+        before = (
+            "the source's first record, which were deleted there"
+            if result.common_start is None
+            else (
+                f"source offset {result.common_start[0]} and destination offset"
+                f" {result.common_start[1]}"
+            )
+        )
         yield NotCompared("beginning", *result.place, f"the records before {before}")
     if result.by_key:
-        yield NotCompared("compaction", *result.place, "all but the newest record of each key, the order of different keys, and offsets (compacted)")
+        yield NotCompared(
+            "compaction",
+            *result.place,
+            "all but the newest record of each key, the order of different keys, and offsets"
+            " (compacted)",
+        )
 
 
-def list_of_topics(sources: Mapping[Route, Topic], partitions: Mapping[str, int]) -> Iterator[NotCompared]:
-    """Destination partitions to which no source partition is copied; `partitions`: how many each destination topic has."""
+def list_of_topics(
+    sources: Mapping[Route, Topic], partitions: Mapping[str, int]
+) -> Iterator[NotCompared]:
+    """Destination partitions to which no source partition is copied; `partitions`: how many each
+    destination topic has.
+    """
     for route, source in sources.items():
         more = partitions[route.destination_topic] - source.partitions
         if more > 0:
             last = partitions[route.destination_topic] - 1
-            which = f"partition {last}" if more == 1 else f"partitions {source.partitions} to {last}"
-            yield NotCompared("partitions", route.destination_topic, None, f"{which} of the destination: the source has {source.partitions}")
+            which = (
+                f"partition {last}" if more == 1 else f"partitions {source.partitions} to {last}"
+            )
+            yield NotCompared(
+                "partitions",
+                route.destination_topic,
+                None,
+                f"{which} of the destination: the source has {source.partitions}",
+            )
 
 
 def nothing_compared_error(has_partitions: bool) -> NothingCompared:
     """The error; `has_partitions`: whether there were partitions to compare."""
     if not has_partitions:
-        return NothingCompared("no source topic matches what is to be copied, so nothing was compared and nothing is proved. Correct source.topic or "
-                               "topics, or verify again when there is such a topic")
-    return NothingCompared("there was no record to compare, so nothing is proved: the source has no records, or none any more. Verify again when it has some")
+        return NothingCompared(
+            "no source topic matches what is to be copied, so nothing was compared and nothing is"
+            " proved. Correct source.topic or topics, or verify again when there is such a topic"
+        )
+    return NothingCompared(
+        "there was no record to compare, so nothing is proved: the source has no records, or none"
+        " any more. Verify again when it has some"
+    )

@@ -1,8 +1,9 @@
-"""Compares several partitions in parallel, in one process for each processor: comparing is bound by the processor.
+"""Compares several partitions in parallel, in one process for each processor: comparing is bound by
+the processor.
 
-One process of Python uses one processor. Each process takes the next partition when it has finished one, reports its progress
-now and then, and ends with its parent.
-A small number of records is compared without these processes, because each takes half a second to start.
+One process of Python uses one processor. Each process takes the next partition when it has finished
+one, reports its progress now and then, and ends with its parent. A small number of records is
+compared without these processes, because each takes half a second to start.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ PARALLEL_RECORDS_MIN = 200_000
 """With fewer records one process compares all."""
 PROGRESS_INTERVAL_S = 0.25
 BATCH_RECORDS = 1000
-BULK_READER_OPTIONS = {"fetch.queue.backoff.ms": 10, "queued.min.messages": 50_000, "queued.max.messages.kbytes": 65_536}
+BULK_READER_OPTIONS = {
+    "fetch.queue.backoff.ms": 10,
+    "queued.min.messages": 50_000,
+    "queued.max.messages.kbytes": 65_536,
+}
 """A reader with a full queue fetches again soon; the last option bounds its memory."""
 
 
@@ -50,7 +55,9 @@ class PartitionPair(NamedTuple):
     source_head_deleted: bool
     """Whether the source's first records were deleted."""
     copy_head_missing: bool
-    """Whether the copy may lack the source's first records: they were deleted from it, or it did not begin with them."""
+    """Whether the copy may lack the source's first records: they were deleted from it, or it did
+    not begin with them.
+    """
 
 
 class PairComparer:
@@ -58,7 +65,10 @@ class PairComparer:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.readers = [reader(cluster, settings, **BULK_READER_OPTIONS) for cluster in (settings.source_cluster, settings.destination_cluster)]
+        self.readers = [
+            reader(cluster, settings, **BULK_READER_OPTIONS)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        ]
         self.read_rows: Callable[[Place, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
         if destination_settings.is_postgresql(settings):
@@ -82,35 +92,63 @@ class PairComparer:
             return positions.read_batches(destination, {pair.destination: destination_begin})
 
         with closing(read_source()) as left, closing(read_destination()) as right:
-            comparison.compare_in_step(left, right, result, self.zero_timestamp_ms, progress, same_offsets=self.read_rows is not None)
+            comparison.compare_in_step(
+                left,
+                right,
+                result,
+                self.zero_timestamp_ms,
+                progress,
+                same_offsets=self.read_rows is not None,
+            )
         if result.difference and pair.is_compacted:
             compacted.compare_newest(read_source, read_destination, result, self.zero_timestamp_ms)
         return result
 
     def _set_start(self, pair: PartitionPair) -> None:
-        """Where one side legitimately lacks its first records, begin with the first ones that both sides have."""
+        """Where one side legitimately lacks its first records, begin with the first ones that both
+        sides have.
+        """
         result, (source_reader, destination_reader) = pair.comparison, self.readers
         if result.equal or not (pair.source_head_deleted or pair.copy_head_missing):
             return
         result.starts_late = pair.source_head_deleted
-        source = PartitionReader(admin(self.settings.source_cluster, self.settings), source_reader, pair.source, self.zero_timestamp_ms)
+        source = PartitionReader(
+            admin(self.settings.source_cluster, self.settings),
+            source_reader,
+            pair.source,
+            self.zero_timestamp_ms,
+        )
         if self.read_rows is None:
-            destination = PartitionReader(admin(self.settings.destination_cluster, self.settings), destination_reader, pair.destination)
-            result.common_start = find_common_start(source, destination, pair.source_head_deleted, pair.copy_head_missing)
+            destination = PartitionReader(
+                admin(self.settings.destination_cluster, self.settings),
+                destination_reader,
+                pair.destination,
+            )
+            result.common_start = find_common_start(
+                source, destination, pair.source_head_deleted, pair.copy_head_missing
+            )
         else:
             result.common_start = self._find_common_row(pair, source)
         if result.common_start is not None:
             result.starts_late = True
             result.source_next, result.destination_next = result.common_start
 
-    def _find_common_row(self, pair: PartitionPair, source: PartitionReader) -> tuple[int, int] | None:
+    def _find_common_row(
+        self, pair: PartitionPair, source: PartitionReader
+    ) -> tuple[int, int] | None:
         """As `find_common_start`, for a table: the offset of a row is that of its source record."""
         assert self.read_rows is not None
         with closing(self.read_rows(pair.destination, FROM_BEGINNING)) as rows:
             first_row = next((row.offset() for row in rows), None)
         first_offset, head = source.read_head()
         first_offset = first_offset if head else source.end_offset()
-        if first_row is None or first_row == first_offset or not (pair.copy_head_missing if first_row > first_offset else pair.source_head_deleted):
+        if (
+            first_row is None
+            or first_row == first_offset
+            or not (
+                pair.copy_head_missing if first_row > first_offset else pair.source_head_deleted
+            )
+        ):
             return None
         return max(first_offset, first_row), max(first_offset, first_row)
 
@@ -122,33 +160,57 @@ def in_batches(rows: Generator[Consumed]) -> comparison.Batches:
             yield batch
 
 
-def compare_pairs(settings: Settings, pairs: Sequence[PartitionPair], records: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    """Compare all pairs and return the results in their order; `records` is about how many there are. An error of one pair ends all."""
+def compare_pairs(
+    settings: Settings,
+    pairs: Sequence[PartitionPair],
+    records: int,
+    progress: Callable[[Comparison], None],
+) -> list[Comparison]:
+    """Compare all pairs and return the results in their order; `records` is about how many there
+    are. An error of one pair ends all.
+    """
     processes = min(len(pairs), os.cpu_count() or 1)
     if processes < 2 or records < PARALLEL_RECORDS_MIN:
         comparer = PairComparer(settings)
         return [comparer.compare(pair, progress) for pair in pairs]
-    results = {result.place: result for result in _compare_in_processes(settings, pairs, processes, progress)}
+    results = {
+        result.place: result
+        for result in _compare_in_processes(settings, pairs, processes, progress)
+    }
     return [results[pair.source] for pair in pairs]
 
 
-def _compare_in_processes(settings: Settings, pairs: Sequence[PartitionPair], processes: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    spawn = multiprocessing.get_context("spawn")  # a forked process would have its parent's clients without their threads
+def _compare_in_processes(
+    settings: Settings,
+    pairs: Sequence[PartitionPair],
+    processes: int,
+    progress: Callable[[Comparison], None],
+) -> list[Comparison]:
+    # a forked process would have its parent's clients without their threads
+    spawn = multiprocessing.get_context("spawn")
     tasks, answers = spawn.Queue(), spawn.Queue()
     for task in [*pairs, *[None] * processes]:
         tasks.put(task)
-    workers = [spawn.Process(target=_run_worker, args=(settings.as_environment(), tasks, answers), daemon=True) for _ in range(processes)]
+    workers = [
+        spawn.Process(
+            target=_run_worker, args=(settings.as_environment(), tasks, answers), daemon=True
+        )
+        for _ in range(processes)
+    ]
     for worker in workers:
         worker.start()
     done: list[Comparison] = []
     try:
         while len(done) < len(pairs):
-            is_alive = any(worker.is_alive() for worker in workers)  # before: the last answer of one that ends now is read
+            # before: the last answer of one that ends now is read
+            is_alive = any(worker.is_alive() for worker in workers)
             try:
                 result, is_done = answers.get(timeout=1)
             except queue.Empty:
                 if not is_alive:
-                    raise StageFailed("a process that compares records has died. Run the command again") from None
+                    raise StageFailed(
+                        "a process that compares records has died. Run the command again"
+                    ) from None
                 continue
             if isinstance(result, ReoError):
                 raise result
@@ -164,7 +226,8 @@ def _compare_in_processes(settings: Settings, pairs: Sequence[PartitionPair], pr
 def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
     """One process: compares pairs until there are no more."""
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too, and ends this process
+    # the parent receives it too, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     report_at = 0.0
 
     def progress(result: Comparison) -> None:

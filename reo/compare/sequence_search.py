@@ -1,6 +1,8 @@
-"""Finds a sequence of elements in a stream: every match, each element of the stream read once, memory for the sequence only.
+"""Finds a sequence of elements in a stream: every match, each element of the stream read once,
+memory for the sequence only.
 
-`reo.compare.alignment` searches sequences of record hashes. Among equal records a sequence matches at many offsets, and all of these are needed.
+`reo.compare.alignment` searches sequences of record hashes. Among equal records a sequence matches
+at many offsets, and all of these are needed.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from collections.abc import Iterable, Sequence
 
 
 class SequenceSearch:
-    """The algorithm of Knuth, Morris and Pratt: whether a pattern ends at the last element, with each element read once."""
+    """The algorithm of Knuth, Morris and Pratt: whether a pattern ends at the last element, with
+    each element read once.
+    """
 
     def __init__(self, pattern: Sequence[int]) -> None:
         self.pattern = list(pattern)
         self.fallbacks = [0, 0]
-        """How many elements of the pattern still match when its first n elements matched and the next one does not."""
+        """How many elements of the pattern still match when its first n elements matched and the
+        next one does not.
+        """
         self.matched = 0
         for element in self.pattern[1:]:
             self.fallbacks.append(self._next(self.fallbacks[-1], element))
@@ -30,8 +36,12 @@ class SequenceSearch:
         return self.matched == len(self.pattern)
 
 
-def find_ends(source: Iterable[int], sequence: Sequence[int], starts_within: bool, ends_max: int) -> list[int]:
-    """After how many source elements the sequence ends, ascending, at most `ends_max`. With `starts_within` the source may begin inside the sequence."""
+def find_ends(
+    source: Iterable[int], sequence: Sequence[int], starts_within: bool, ends_max: int
+) -> list[int]:
+    """After how many source elements the sequence ends, ascending, at most `ends_max`. With
+    `starts_within` the source may begin inside the sequence.
+    """
     search = SequenceSearch(sequence)
     head: list[int] = []
     ends: list[int] = []
@@ -44,7 +54,9 @@ def find_ends(source: Iterable[int], sequence: Sequence[int], starts_within: boo
 
 
 def _find_overlaps(head: Sequence[int], sequence: Sequence[int], ends_max: int) -> list[int]:
-    """Each length for which the beginning of `head` is the end of the sequence; the longest ones when there are more than `ends_max`."""
+    """Each length for which the beginning of `head` is the end of the sequence; the longest ones
+    when there are more than `ends_max`.
+    """
     if not head:
         return []
     search = SequenceSearch(head)

@@ -1,4 +1,6 @@
-"""The copy in PostgreSQL as `reo verify` reads it: the rows of a table ordered by source offset, with the interface of consumed messages."""
+"""The copy in PostgreSQL as `reo verify` reads it: the rows of a table ordered by source offset,
+with the interface of consumed messages.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class TableRow:
 
     def headers(self) -> Headers | None:
         """In their order."""
-        return list(zip(self.columns.header_names or [], self.columns.header_values or [], strict=True))
+        return list(
+            zip(self.columns.header_names or [], self.columns.header_values or [], strict=True)
+        )
 
     def timestamp(self) -> tuple[int, int]:
         """The timestamp type is not stored: always 0."""
@@ -81,22 +85,36 @@ def open_tables(settings: Settings) -> Callable[[Place, int], Generator[Consumed
         try:
             with session.transaction(), session.cursor(name="verify") as cursor:
                 cursor.itersize = FETCH_ROWS
-                cursor.execute(sql.SQL(SELECT).format(postgresql.table(settings, place.topic)), [place.partition, begin], binary=True)
+                cursor.execute(
+                    sql.SQL(SELECT).format(postgresql.table(settings, place.topic)),
+                    [place.partition, begin],
+                    binary=True,
+                )
                 for row in cursor:
                     yield TableRow(place, Columns(*row))
         except psycopg.Error as error:
             raise postgresql.translate(error, f"reading the table of {place}") from None
+
     return read_rows
 
 
 def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
-    """The number of partitions in each table: the highest one that has a row, and 1. TopicMissing when one of the tables does not exist."""
+    """The number of partitions in each table: the highest one that has a row, and 1. TopicMissing
+    when one of the tables does not exist.
+    """
     session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
     try:
         for name in names:
             if not postgresql.is_there(session, postgresql.table(settings, name)):
                 raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
-        last = {name: session.execute(sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))).fetchone() for name in names}
+        last = {
+            name: (
+                session.execute(
+                    sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))
+                ).fetchone()
+            )
+            for name in names
+        }
     except psycopg.Error as error:
         raise postgresql.translate(error, f"reading the tables {', '.join(names)}") from None
     finally:

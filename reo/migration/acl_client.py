@@ -1,4 +1,6 @@
-"""The ACLs of one cluster: describes, creates and deletes them, and waits until the cluster says so. For `reo acls` and the fence of `reo cutover`."""
+"""The ACLs of one cluster: describes, creates and deletes them, and waits until the cluster says
+so. For `reo acls` and the fence of `reo cutover`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
@@ -17,50 +27,106 @@ Result = TypeVar("Result")
 PAUSE_S = 0.1
 
 
-def topic_acl(name: str, principal: str, host: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+def topic_acl(
+    name: str, principal: str, host: str, operation: AclOperation, permission: AclPermissionType
+) -> AclBinding:
     """An ACL on exactly this topic."""
-    return AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, principal, host, operation, permission)
+    return AclBinding(
+        ResourceType.TOPIC,
+        name,
+        ResourcePatternType.LITERAL,
+        principal,
+        host,
+        operation,
+        permission,
+    )
 
 
 def on_topic(acl: AclBinding, name: str) -> AclBinding:
     """The same ACL on exactly this topic."""
-    return AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, acl.principal, acl.host, acl.operation, acl.permission_type)
+    return AclBinding(
+        ResourceType.TOPIC,
+        name,
+        ResourcePatternType.LITERAL,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
 
 
 class AclClient:
-    """Errors: AccessRefused with the ACL that is needed, MoveRefused when the cluster has no authorizer."""
+    """Errors: AccessRefused with the ACL that is needed, MoveRefused when the cluster has no
+    authorizer.
+    """
 
     def __init__(self, cluster: Cluster, client: AdminClient) -> None:
         self.cluster = cluster
         self.client = client
 
-    def describe(self, name: str | None, pattern: ResourcePatternType = ResourcePatternType.LITERAL) -> list[AclBinding]:
-        """The ACLs of a topic (None: of any); with ResourcePatternType.MATCH also those of prefixes and wildcards that it has."""
-        acls = AclBindingFilter(ResourceType.TOPIC, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
-        return list(self._ask("Describe", lambda: self.client.describe_acls(acls, request_timeout=REQUEST_TIMEOUT_S).result()))
+    def describe(
+        self, name: str | None, pattern: ResourcePatternType = ResourcePatternType.LITERAL
+    ) -> list[AclBinding]:
+        """The ACLs of a topic (None: of any); with ResourcePatternType.MATCH also those of prefixes
+        and wildcards that it has.
+        """
+        acls = AclBindingFilter(
+            ResourceType.TOPIC, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )  # type: ignore[arg-type]
+        return list(
+            self._ask(
+                "Describe",
+                lambda: self.client.describe_acls(acls, request_timeout=REQUEST_TIMEOUT_S).result(),
+            )
+        )
 
     def create(self, acls: Sequence[AclBinding]) -> None:
         """Create these; one that exists stays. Returns when the cluster has them."""
-        for future in self.client.create_acls(list(acls), request_timeout=REQUEST_TIMEOUT_S).values() if acls else ():
+        for future in (
+            self.client.create_acls(list(acls), request_timeout=REQUEST_TIMEOUT_S).values()
+            if acls
+            else ()
+        ):
             self._ask("Alter", future.result)
         self._wait(acls, lambda there, acl: acl in there)
 
     def delete(self, acls: Sequence[AclBinding]) -> None:
         """Delete exactly these. Returns when the cluster has none of them."""
-        filters = [AclBindingFilter(acl.restype, acl.name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
-                   for acl in acls]
-        for future in self.client.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values() if filters else ():
+        filters = [
+            AclBindingFilter(
+                acl.restype,
+                acl.name,
+                acl.resource_pattern_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
+            )
+            for acl in acls
+        ]
+        for future in (
+            self.client.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values()
+            if filters
+            else ()
+        ):
             self._ask("Alter", future.result)
         self._wait(acls, lambda there, acl: acl not in there)
 
-    def _wait(self, acls: Iterable[AclBinding], is_done: Callable[[Collection[AclBinding], AclBinding], bool]) -> None:
+    def _wait(
+        self,
+        acls: Iterable[AclBinding],
+        is_done: Callable[[Collection[AclBinding], AclBinding], bool],
+    ) -> None:
         """The controller has answered; the broker that is asked hears of it a moment later."""
         deadline = runtime.monotonic() + REQUEST_TIMEOUT_S
         for acl in acls:
             while not is_done(self.describe(acl.name), acl):
                 if runtime.monotonic() > deadline:
-                    raise ClusterUnreachable(f"the {self.cluster.name} cluster has changed its ACLs {REQUEST_TIMEOUT_S:.0f} s ago, and the broker that is "
-                                             "asked does not know it yet. Run the command again")
+                    raise ClusterUnreachable(
+                        f"the {self.cluster.name} cluster has changed its ACLs"
+                        f" {REQUEST_TIMEOUT_S:.0f} s ago, and the broker that is asked does not"
+                        " know it yet. Run the command again"
+                    )
                 runtime.sleep(PAUSE_S)
 
     def _ask(self, operation: str, ask: Callable[[], Result]) -> Result:
@@ -69,12 +135,22 @@ class AclClient:
                 return ask()
             except KafkaException as failed:
                 if failed.args[0].code() == KafkaError.SECURITY_DISABLED:
-                    raise MoveRefused(f"the {self.cluster.name} cluster has no authorizer (authorizer.class.name), so it has no ACLs: nobody can be "
-                                      "allowed or denied anything there") from None
+                    raise MoveRefused(
+                        f"the {self.cluster.name} cluster has no authorizer"
+                        " (authorizer.class.name), so it has no ACLs: nobody can be allowed or"
+                        " denied anything there"
+                    ) from None
                 raise
+
         try:
-            return ask_with_retries(f"the ACLs of the {self.cluster.name} cluster", REQUEST_TIMEOUT_S, ask_cluster)
+            return ask_with_retries(
+                f"the ACLs of the {self.cluster.name} cluster", REQUEST_TIMEOUT_S, ask_cluster
+            )
         except AccessRefused as refused:
             principal = self.cluster.security.sasl_username or "…"
-            raise AccessRefused(f"{refused}. ACLs need {operation} on the cluster: kafka-acls.sh --bootstrap-server {self.cluster.bootstrap_servers} --add "
-                                f"--allow-principal User:{principal} --operation {operation} --cluster", names_what_to_grant=True) from None
+            raise AccessRefused(
+                f"{refused}. ACLs need {operation} on the cluster: kafka-acls.sh --bootstrap-server"
+                f" {self.cluster.bootstrap_servers} --add --allow-principal User:{principal}"
+                f" --operation {operation} --cluster",
+                names_what_to_grant=True,
+            ) from None

@@ -1,18 +1,19 @@
-"""`reo acls`: the ACLs of the copied topics at the source and at the destination; `--apply` creates those that the destination lacks.
+"""`reo acls`: the ACLs of the copied topics at the source and at the destination; `--apply` creates
+those that the destination lacks.
 
 Nobody is allowed more at the destination than at the source, at any moment:
 
-| ACL at the source | at the destination |
-|---|---|
-| DENY that covers the topic, by its name, a prefix or `*` | the same DENY on the destination topic only; created before any ALLOW |
-| ALLOW of Read, Describe, DescribeConfigs on the topic by its name | the same ALLOW |
-| ALLOW of anything else by its name | only with `--with-write`: a second writer breaks a running copy |
-| ALLOW by a prefix or `*` | left out: it covers other topics too |
-| the fence of `reo cutover run` | left out: it is for the source only |
-| DENY that would stop the service itself | left out, and with it every ALLOW of that topic |
+| ACL at the source | at the destination | |---|---| | DENY that covers the topic, by its name, a
+prefix or `*` | the same DENY on the destination topic only; created before any ALLOW | | ALLOW of
+Read, Describe, DescribeConfigs on the topic by its name | the same ALLOW | | ALLOW of anything else
+by its name | only with `--with-write`: a second writer breaks a running copy | | ALLOW by a prefix
+or `*` | left out: it covers other topics too | | the fence of `reo cutover run` | left out: it is
+for the source only | | DENY that would stop the service itself | left out, and with it every ALLOW
+of that topic |
 
-A route to a shared destination topic is left out: who may read one source would read the others. ACLs that only the
-destination has stay. ACLs of groups, transactional ids and the cluster are ignored.
+A route to a shared destination topic is left out: who may read one source would read the others.
+ACLs that only the destination has stay. ACLs of groups, transactional ids and the cluster are
+ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ConfigResource, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from common import source_candidates
 from common.errors import MoveRefused, ReoError
@@ -35,7 +43,13 @@ from reo.migration.write_fence import fence_acl
 from reo.output import align_columns
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-SERVICE_OPERATIONS = (AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+SERVICE_OPERATIONS = (
+    AclOperation.ALL,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+)
 OPEN_WITHOUT_ACLS = "allow.everyone.if.no.acl.found"
 WITH_WRITE = "only with --with-write: another writer breaks a running copy"
 
@@ -53,15 +67,35 @@ class AclRow:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON, in Kafka's words."""
-        return {"cluster": self.side, "topic": self.acl.name, "pattern": _word(self.acl.resource_pattern_type), "principal": self.acl.principal,
-                "host": self.acl.host, "operation": _word(self.acl.operation), "permission": _word(self.acl.permission_type),
-                "created_as": None if self.new is None else self.new.name, "why": self.reason}
+        return {
+            "cluster": self.side,
+            "topic": self.acl.name,
+            "pattern": _word(self.acl.resource_pattern_type),
+            "principal": self.acl.principal,
+            "host": self.acl.host,
+            "operation": _word(self.acl.operation),
+            "permission": _word(self.acl.permission_type),
+            "created_as": None if self.new is None else self.new.name,
+            "why": self.reason,
+        }
 
     def cells(self) -> tuple[str, ...]:
         """For people."""
-        name = self.acl.name if self.acl.resource_pattern_type == ResourcePatternType.LITERAL else f"{self.acl.name}… (prefix)"
+        name = (
+            self.acl.name
+            if self.acl.resource_pattern_type == ResourcePatternType.LITERAL
+            else f"{self.acl.name}… (prefix)"
+        )
         action = f"create on {self.new.name}" if self.new else self.reason
-        return (self.side, name, self.acl.principal, self.acl.host, _word(self.acl.permission_type), _word(self.acl.operation), action)
+        return (
+            self.side,
+            name,
+            self.acl.principal,
+            self.acl.host,
+            _word(self.acl.permission_type),
+            _word(self.acl.operation),
+            action,
+        )
 
 
 class AclComparison:
@@ -70,9 +104,19 @@ class AclComparison:
     def __init__(self, settings: Settings, with_write: bool) -> None:
         self.settings = settings
         self.with_write = with_write
-        source_admin, self.destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
-        self.source, self.destination = AclClient(settings.source_cluster, source_admin), AclClient(settings.destination_cluster, self.destination_admin)
-        self.rows = [row for route in topics.describe_sources(settings, source_admin, settings.connect_timeout_s) for row in self._compare(route)]
+        source_admin, self.destination_admin = (
+            admin(settings.source_cluster, settings),
+            admin(settings.destination_cluster, settings),
+        )
+        self.source, self.destination = (
+            AclClient(settings.source_cluster, source_admin),
+            AclClient(settings.destination_cluster, self.destination_admin),
+        )
+        self.rows = [
+            row
+            for route in topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
+            for row in self._compare(route)
+        ]
 
     @property
     def new_acls(self) -> list[AclBinding]:
@@ -80,28 +124,56 @@ class AclComparison:
         return list(dict.fromkeys(row.new for row in self.rows if row.new))
 
     def apply(self) -> None:
-        """Create what the destination lacks: first every DENY, and when the cluster has them, every ALLOW."""
+        """Create what the destination lacks: first every DENY, and when the cluster has them, every
+        ALLOW.
+        """
         for permission in (AclPermissionType.DENY, AclPermissionType.ALLOW):
-            self.destination.create([acl for acl in self.new_acls if acl.permission_type == permission])
+            self.destination.create(
+                [acl for acl in self.new_acls if acl.permission_type == permission]
+            )
 
     def _compare(self, route: Route) -> list[AclRow]:
         source_acls = self.source.describe(route.source_topic, ResourcePatternType.MATCH)
-        covering_acls = self.destination.describe(route.destination_topic, ResourcePatternType.MATCH)
+        covering_acls = self.destination.describe(
+            route.destination_topic, ResourcePatternType.MATCH
+        )
         destination_acls = self.destination.describe(route.destination_topic)
-        denies_first = sorted(source_acls, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl)))
+        denies_first = sorted(
+            source_acls, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl))
+        )
         rows = [self._decide(route, acl, destination_acls) for acl in denies_first]
-        is_open = any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
+        is_open = (
+            any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
+        )
         if is_open:
-            reason = (f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL denies it to all other principals, "
-                      "also the service: create the service's own ACLs first")
-            rows = [AclRow(row.side, row.acl, None, reason if row.new else row.reason) for row in rows]
+            reason = (
+                f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's"
+                " first ACL denies it to all other principals, also the service: create the"
+                " service's own ACLs first"
+            )
+            rows = [
+                AclRow(row.side, row.acl, None, reason if row.new else row.reason) for row in rows
+            ]
         elif any(row.blocks_allows for row in rows):
             reason = "left out: a DENY of this topic cannot be created"
-            rows = [AclRow(row.side, row.acl, None, reason) if row.new and row.acl.permission_type == AclPermissionType.ALLOW else row for row in rows]
+            rows = [
+                (
+                    AclRow(row.side, row.acl, None, reason)
+                    if row.new and row.acl.permission_type == AclPermissionType.ALLOW
+                    else row
+                )
+                for row in rows
+            ]
         copied = {on_topic(acl, route.destination_topic) for acl in source_acls}
-        return rows + [AclRow("destination", acl, None, "here only: stays") for acl in covering_acls if acl not in copied]
+        return rows + [
+            AclRow("destination", acl, None, "here only: stays")
+            for acl in covering_acls
+            if acl not in copied
+        ]
 
-    def _decide(self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]) -> AclRow:
+    def _decide(
+        self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]
+    ) -> AclRow:
         """Decide what happens to one ACL of the source."""
         new = on_topic(acl, route.destination_topic)
         own = f"User:{self.settings.destination_cluster.security.sasl_username}"
@@ -114,22 +186,44 @@ class AclComparison:
             reason = "left out: the destination topic is shared with other sources"
         elif acl.permission_type == AclPermissionType.DENY:
             if acl.principal in ("User:*", own) and acl.operation in SERVICE_OPERATIONS:
-                reason = f"left out: it would stop the service ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is created either"
+                reason = (
+                    "left out: it would stop the service"
+                    f" ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is"
+                    " created either"
+                )
                 blocks_allows = True
-        elif acl.resource_pattern_type != ResourcePatternType.LITERAL or acl.name != route.source_topic:
+        elif (
+            acl.resource_pattern_type != ResourcePatternType.LITERAL
+            or acl.name != route.source_topic
+        ):
             reason = "left out: it covers other topics too"
         elif acl.operation not in READ_OPERATIONS and not self.with_write:
             reason = f"left out: {WITH_WRITE}"
         return AclRow("source", acl, None if reason else new, reason, blocks_allows)
 
     def _is_open_without_acls(self) -> bool:
-        """Whether all principals can use a topic without ACLs, or possibly can: a broker does not report a configured value of its authorizer (4.3)."""
+        """Whether all principals can use a topic without ACLs, or possibly can: a broker does not
+        report a configured value of its authorizer (4.3).
+        """
+
         def ask() -> bool:
-            broker = self.destination_admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().controller
+            broker = (
+                self.destination_admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+                .result()
+                .controller
+            )
             resource = ConfigResource(ResourceType.BROKER, str(broker.id))
-            entries = self.destination_admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
-            return OPEN_WITHOUT_ACLS in entries and str(entries[OPEN_WITHOUT_ACLS].value).lower() != "false"
-        return ask_with_retries(f"reading {OPEN_WITHOUT_ACLS} of the destination cluster", REQUEST_TIMEOUT_S, ask)
+            entries = self.destination_admin.describe_configs(
+                [resource], request_timeout=REQUEST_TIMEOUT_S
+            )[resource].result()
+            return (
+                OPEN_WITHOUT_ACLS in entries
+                and str(entries[OPEN_WITHOUT_ACLS].value).lower() != "false"
+            )
+
+        return ask_with_retries(
+            f"reading {OPEN_WITHOUT_ACLS} of the destination cluster", REQUEST_TIMEOUT_S, ask
+        )
 
 
 def _word(value: object) -> str:
@@ -138,7 +232,9 @@ def _word(value: object) -> str:
 
 
 def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs that can be created exist."""
+    """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs
+    that can be created exist.
+    """
     try:
         destination_settings.refuse_command(settings, "reo acls", "there is no destination topic")
         settings = source_candidates.select_answering(settings)
@@ -147,16 +243,39 @@ def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) ->
             comparison.apply()
             remaining = AclComparison(settings, with_write).new_acls
             if remaining:
-                raise MoveRefused(f"these ACLs are missing after the change, because the source's ACLs changed meanwhile: {remaining}. Run the command again")
+                raise MoveRefused(
+                    "these ACLs are missing after the change, because the source's ACLs changed"
+                    f" meanwhile: {remaining}. Run the command again"
+                )
     except ReoError as error:
         print(f"reo acls: {error}", file=sys.stderr)
         return error.exit_code
     new = len(comparison.new_acls)
     if as_json:
-        print(orjson.dumps({"applied": apply and new > 0, "acls": [row.to_dict() for row in comparison.rows]}).decode())
+        print(
+            orjson.dumps(
+                {"applied": apply and new > 0, "acls": [row.to_dict() for row in comparison.rows]}
+            ).decode()
+        )
         return 0
     if comparison.rows:
-        head = ("cluster", "topic", "principal", "host", "permission", "operation", "at the destination")
+        head = (
+            "cluster",
+            "topic",
+            "principal",
+            "host",
+            "permission",
+            "operation",
+            "at the destination",
+        )
         print("\n".join(align_columns([head, *(row.cells() for row in comparison.rows)])))
-    print(f"ACLs created: {new}" if apply and new else f"ACLs to be created: {new}; `reo acls --apply` creates them" if new else "there is nothing to create")
+    print(
+        f"ACLs created: {new}"
+        if apply and new
+        else (
+            f"ACLs to be created: {new}; `reo acls --apply` creates them"
+            if new
+            else "there is nothing to create"
+        )
+    )
     return 0

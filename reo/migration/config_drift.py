@@ -1,15 +1,18 @@
-"""`reo topics`: lists where the configurations of destination and intermediate topics differ from what the source topic asks for; `--apply` changes them.
+"""`reo topics`: lists where the configurations of destination and intermediate topics differ from
+what the source topic asks for; `--apply` changes them.
 
-A topic that reo creates takes over the configuration of the source topic (`common.kafka.topic_config`). Later changes there are
-not taken over automatically: a shorter retention, for example, also deletes records at the destination, so an operator has
-to decide. Without `--apply` nothing is changed.
+A topic that reo creates takes over the configuration of the source topic
+(`common.kafka.topic_config`). Later changes there are not taken over automatically: a shorter
+retention, for example, also deletes records at the destination, so an operator has to decide.
+Without `--apply` nothing is changed.
 
-What is set on the source topic is set on the destination topic. What is set only on the destination topic is intended and
-stays, and so does a higher `max.message.bytes`: the source may have records from before it was lowered. Missing topics and
-partitions are added as at a start.
+What is set on the source topic is set on the destination topic. What is set only on the destination
+topic is intended and stays, and so does a higher `max.message.bytes`: the source may have records
+from before it was lowered. Missing topics and partitions are added as at a start.
 
-What `topics.sync` names is different: the destination topic gets the value that is in effect at the source, also when it is
-the default of the source's brokers, and the service does that at each start.
+What `topics.sync` names is different: the destination topic gets the value that is in effect at the
+source, also when it is the default of the source's brokers, and the service does that at each
+start.
 """
 
 from __future__ import annotations
@@ -56,25 +59,46 @@ class ConfigDrift:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.connect_timeout_s
-        source_admin, self.destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
+        source_admin, self.destination_admin = (
+            admin(settings.source_cluster, settings),
+            admin(settings.destination_cluster, settings),
+        )
         sources = topics.describe_sources(settings, source_admin, timeout_s)
         names = topics.list_written_topics(settings, sources)
-        self.existing = topics.look_up(settings.destination_cluster, self.destination_admin, names, timeout_s)
+        self.existing = topics.look_up(
+            settings.destination_cluster, self.destination_admin, names, timeout_s
+        )
         self.differences: list[Difference] = []
         compared: set[str] = set()
         for route, source in sources.items():
-            source_entries = topics.describe_config(source_admin, settings.source_cluster, source.name)
-            if route.destination_topic not in compared:  # a shared one follows the first of its source topics
+            source_entries = topics.describe_config(
+                source_admin, settings.source_cluster, source.name
+            )
+            # a shared one follows the first of its source topics
+            if route.destination_topic not in compared:
                 compared.add(route.destination_topic)
-                count = partition_mapping.get_min_partitions if route.destination_topic in self.existing else partition_mapping.count_new_partitions
-                partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
-                                 if other.destination_topic == route.destination_topic)
-                self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, self._compare_destination)
-            self.differences += self._compare_topic(route.intermediate_topic, source.partitions, source_entries, _compare_intermediate)
+                count = (
+                    partition_mapping.get_min_partitions
+                    if route.destination_topic in self.existing
+                    else partition_mapping.count_new_partitions
+                )
+                partitions = max(
+                    count(other.mapping, at_source.partitions)
+                    for other, at_source in sources.items()
+                    if other.destination_topic == route.destination_topic
+                )
+                self.differences += self._compare_topic(
+                    route.destination_topic, partitions, source_entries, self._compare_destination
+                )
+            self.differences += self._compare_topic(
+                route.intermediate_topic, source.partitions, source_entries, _compare_intermediate
+            )
 
     def apply(self) -> None:
         """Change the configurations, then create topics and add partitions, as a start does."""
-        self.alter_configs(row for row in self.differences if row.what not in ("topic", "partitions"))
+        self.alter_configs(
+            row for row in self.differences if row.what not in ("topic", "partitions")
+        )
         topics.prepare(self.settings)
 
     def alter_configs(self, differences: Iterable[Difference]) -> None:
@@ -86,43 +110,119 @@ class ConfigDrift:
         for name, configs in changes.items():
             self._alter_topic(name, configs)
 
-    def _compare_topic(self, name: str, partitions: int, source: Entries, compare: Callable[[str, Entries, Entries], list[Difference]]) -> list[Difference]:
+    def _compare_topic(
+        self,
+        name: str,
+        partitions: int,
+        source: Entries,
+        compare: Callable[[str, Entries, Entries], list[Difference]],
+    ) -> list[Difference]:
         topic = self.existing.get(name)
         if topic is None:
-            return [Difference(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
-        differences = [] if topic.partitions >= partitions else [
-            Difference(name, "partitions", str(topic.partitions), str(partitions), "the source has them")]
-        return differences + compare(name, source, topics.describe_config(self.destination_admin, self.settings.destination_cluster, name))
+            return [
+                Difference(
+                    name,
+                    "topic",
+                    "none",
+                    f"{partitions} partitions",
+                    "with the source's configurations",
+                )
+            ]
+        differences = (
+            []
+            if topic.partitions >= partitions
+            else [
+                Difference(
+                    name,
+                    "partitions",
+                    str(topic.partitions),
+                    str(partitions),
+                    "the source has them",
+                )
+            ]
+        )
+        return differences + compare(
+            name,
+            source,
+            topics.describe_config(self.destination_admin, self.settings.destination_cluster, name),
+        )
 
     def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
         """As `_compare_destination`, after what is kept alike."""
-        names = [config for config in sync_settings.list_synced_configs(self.settings) if config in source and config in copy]
-        synced = [row for config in names for row in self._compare_synced(name, config, str(source[config].value), str(copy[config].value))]
-        return synced + [row for row in _compare_destination(name, source, copy) if row.what not in names]
+        names = [
+            config
+            for config in sync_settings.list_synced_configs(self.settings)
+            if config in source and config in copy
+        ]
+        synced = [
+            row
+            for config in names
+            for row in self._compare_synced(
+                name, config, str(source[config].value), str(copy[config].value)
+            )
+        ]
+        return synced + [
+            row for row in _compare_destination(name, source, copy) if row.what not in names
+        ]
 
     def _compare_synced(self, name: str, config: str, value: str, now: str) -> list[Difference]:
         """One configuration of `topics.sync`; there is no row when both values are the same."""
         if now == value:
             return []
         if config == LIMIT and int(now) > int(value):
-            return [Difference(name, config, now, None, f"the source has {value} now; larger records may be there from before")]
+            return [
+                Difference(
+                    name,
+                    config,
+                    now,
+                    None,
+                    f"the source has {value} now; larger records may be there from before",
+                )
+            ]
         if config == "min.insync.replicas":
-            topic = self.destination_admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name].result()
+            topic = self.destination_admin.describe_topics(
+                TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S
+            )[name].result()
             replicas = min(len(partition.replicas) for partition in topic.partitions)
             if int(value) > replicas:
-                return [Difference(name, config, now, None, f"the source has {value}; with {replicas} replicas nothing could be written here")]
+                return [
+                    Difference(
+                        name,
+                        config,
+                        now,
+                        None,
+                        f"the source has {value}; with {replicas} replicas nothing could be written"
+                        " here",
+                    )
+                ]
         return [Difference(name, config, now, value, KEPT_ALIKE)]
 
     def _alter_topic(self, name: str, changes: dict[str, str]) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[
-            ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET) for what, value in changes.items()])
+        resource = ConfigResource(
+            ResourceType.TOPIC,
+            name,
+            incremental_configs=[
+                ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET)
+                for what, value in changes.items()
+            ],
+        )
 
         def alter() -> None:
-            self.destination_admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+            self.destination_admin.incremental_alter_configs(
+                [resource], request_timeout=REQUEST_TIMEOUT_S
+            )[resource].result()
+
         try:
-            ask_with_retries(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, alter)
+            ask_with_retries(
+                f"changing the configuration of topic {name} of the destination cluster",
+                REQUEST_TIMEOUT_S,
+                alter,
+            )
         except ReoError as error:
-            raise type(error)(f"{error}; requested: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
+            raise type(error)(
+                f"{error}; requested:"
+                f" {', '.join(f'{what}={value}' for what, value in changes.items())}"
+            ) from None
 
 
 def sync_configs(settings: Settings) -> None:
@@ -136,18 +236,54 @@ def sync_configs(settings: Settings) -> None:
 
 def _compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
     """Compare a destination topic with its source topic."""
-    expected, refused, set_at_source = topic_config.for_copy(source, copy), topic_config.refused(source, copy), topic_config.own(source)
+    expected, refused, set_at_source = (
+        topic_config.for_copy(source, copy),
+        topic_config.refused(source, copy),
+        topic_config.own(source),
+    )
     differences = []
     for config, value in expected.items():
         now = str(copy[config].value)
         if config == LIMIT and int(now) > int(value):
-            differences.append(Difference(name, config, now, None, f"the source has {value} now; larger records may be there from before"))
+            differences.append(
+                Difference(
+                    name,
+                    config,
+                    now,
+                    None,
+                    f"the source has {value} now; larger records may be there from before",
+                )
+            )
         elif now != value:
-            differences.append(Difference(name, config, now, value, topic_config.NOT_OVER.get(config, "as the source topic")))
-    differences += [Difference(name, config, str(copy[config].value) if config in copy else "unknown", None,
-                               f"the source topic has {set_at_source[config]}: {why}") for config, why in refused.items() if config not in expected]
-    set_here_only = {config: value for config, value in topic_config.own(copy).items() if config not in expected and config not in set_at_source}
-    return differences + [Difference(name, config, value, None, "set here only") for config, value in set_here_only.items()]
+            differences.append(
+                Difference(
+                    name,
+                    config,
+                    now,
+                    value,
+                    topic_config.NOT_OVER.get(config, "as the source topic"),
+                )
+            )
+    differences += [
+        Difference(
+            name,
+            config,
+            str(copy[config].value) if config in copy else "unknown",
+            None,
+            f"the source topic has {set_at_source[config]}: {why}",
+        )
+        for config, why in refused.items()
+        if config not in expected
+    ]
+    set_here_only = {
+        config: value
+        for config, value in topic_config.own(copy).items()
+        if config not in expected and config not in set_at_source
+    }
+    return differences + [
+        Difference(name, config, value, None, "set here only")
+        for config, value in set_here_only.items()
+    ]
 
 
 def _compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
@@ -155,13 +291,19 @@ def _compare_intermediate(name: str, source: Entries, intermediate: Entries) -> 
     differences = []
     for config, value in topic_config.for_intermediate(source).items():
         now = str(intermediate[config].value)
-        if config != "message.timestamp.type" and now != value and not (config == LIMIT and int(now) > int(value)):
+        if (
+            config != "message.timestamp.type"
+            and now != value
+            and not (config == LIMIT and int(now) > int(value))
+        ):
             differences.append(Difference(name, config, now, value, "as reo creates it"))
     return differences
 
 
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 also when there are differences; with `--apply` only when none is left."""
+    """The sub-command: exit code 0 also when there are differences; with `--apply` only when none
+    is left.
+    """
     try:
         destination_settings.refuse_command(settings, "reo topics", "there is no destination topic")
         permissions.check_permissions(settings, "topics --apply" if apply else "topics")
@@ -171,12 +313,21 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
             drift.apply()
             remaining = [row for row in ConfigDrift(settings).differences if row.then is not None]
             if remaining:
-                raise TopicsUnfit(f"these differences remain after the change: {'; '.join(map(str, remaining))}")
+                raise TopicsUnfit(
+                    f"these differences remain after the change: {'; '.join(map(str, remaining))}"
+                )
     except ReoError as error:
         print(f"reo topics: {error}", file=sys.stderr)
         return error.exit_code
     if as_json:
-        print(orjson.dumps({"applied": apply and bool(changes), "rows": [asdict(row) for row in drift.differences]}).decode())
+        print(
+            orjson.dumps(
+                {
+                    "applied": apply and bool(changes),
+                    "rows": [asdict(row) for row in drift.differences],
+                }
+            ).decode()
+        )
         return 0
     for row in drift.differences:
         print(row)

@@ -1,18 +1,20 @@
-"""`reo cutover`: topics move from the source to the destination, with their consumer groups. No record is lost, and none is processed twice.
+"""`reo cutover`: topics move from the source to the destination, with their consumer groups. No
+record is lost, and none is processed twice.
 
-| | step | it is done when |
-|---|---|---|
-| 1 | producers stop; with `--fence` an ACL denies them to write | the ends stand still for `--quiet` seconds, and no transaction is open |
-| 2 | the copy reaches the source's end | no visible record of the source lies behind the frontier |
-| 3 | the copy is compared with the source | `reo verify`; with `--resume` from where an earlier one ended |
-| 4 | consumers stop at the source | no member of a group has a partition of the topics |
-| 5 | the service stops, or is restarted without these topics | no member of its group has their intermediate partitions |
-| 6 | the groups' offsets are translated and committed | all of them, or none (`reo.migration.offsets`) |
+| | step | it is done when | |---|---|---| | 1 | producers stop; with `--fence` an ACL denies them
+to write | the ends stand still for `--quiet` seconds, and no transaction is open | | 2 | the copy
+reaches the source's end | no visible record of the source lies behind the frontier | | 3 | the copy
+is compared with the source | `reo verify`; with `--resume` from where an earlier one ended | | 4 |
+consumers stop at the source | no member of a group has a partition of the topics | | 5 | the
+service stops, or is restarted without these topics | no member of its group has their intermediate
+partitions | | 6 | the groups' offsets are translated and committed | all of them, or none
+(`reo.migration.offsets`) |
 
-Each run reads the state from the clusters again, and nothing is stored. So a run can be interrupted, or killed, at any
-step: the next run finds what is done, and does the rest. The command does not stop the service: it cannot reach
-its machine, and a supervisor or Kubernetes would start it again. It says when to stop it, waits, and checks again at the end; and a
-service that is started later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
+Each run reads the state from the clusters again, and nothing is stored. So a run can be
+interrupted, or killed, at any step: the next run finds what is done, and does the rest. The command
+does not stop the service: it cannot reach its machine, and a supervisor or Kubernetes would start
+it again. It says when to stop it, waits, and checks again at the end; and a service that is started
+later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
 ended nothing has moved: `reo cutover back` removes the fence, and everything goes on at the source.
 """
 
@@ -51,7 +53,14 @@ Ends = dict[Place, int]
 class Cutover:
     """One run. `report` is called with a line for each completed step and for each wait."""
 
-    def __init__(self, settings: Settings, groups: str, quiet_s: float, resume: str | None, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        groups: str,
+        quiet_s: float,
+        resume: str | None,
+        report: Callable[[str], None],
+    ) -> None:
         self.settings = settings
         self.view = CutoverView(settings, groups)
         self.quiet_s = quiet_s
@@ -68,7 +77,10 @@ class Cutover:
         if with_fence:
             names = sorted({row.source.topic for row in started.partitions})
             self.view.fence.add(names)
-            self.report(f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover back` removes the fence)")
+            self.report(
+                f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover"
+                " back` removes the fence)"
+            )
         snapshot = None
         while snapshot is None:
             ends = self.wait_for_producers()
@@ -81,7 +93,10 @@ class Cutover:
         self.check_ends(ends)
         self.check_groups(ends, rows)
         if self.view.is_copying(snapshot):
-            raise MoveRefused("the service was started again, before the topics had moved: stop it, and run the command again")
+            raise MoveRefused(
+                "the service was started again, before the topics had moved: stop it, and run the"
+                " command again"
+            )
         return rows
 
     def wait_for_producers(self) -> Ends:
@@ -92,16 +107,29 @@ class Cutover:
             current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
             if current_ends != ends:
                 ends, quiet_since_s = current_ends, runtime.monotonic()
-                self._wait_for("1 waiting for the producers to stop: records are written to " + _topics_of(ends))
-            elif open_partitions := sorted(place for place, end in ends.items() if stable_ends[place] < end):
+                self._wait_for(
+                    "1 waiting for the producers to stop: records are written to "
+                    + _topics_of(ends)
+                )
+            elif open_partitions := sorted(
+                place for place, end in ends.items() if stable_ends[place] < end
+            ):
                 quiet_since_s = runtime.monotonic()
-                self._wait_for(f"1 waiting for open transactions at the source to end: {', '.join(map(str, open_partitions))}")
+                self._wait_for(
+                    "1 waiting for open transactions at the source to end:"
+                    f" {', '.join(map(str, open_partitions))}"
+                )
             elif runtime.monotonic() > quiet_since_s + self.quiet_s:
-                self.report(f"1 no record was written for {self.quiet_s:g} s, and no transaction is open: {_topics_of(ends)}")
+                self.report(
+                    f"1 no record was written for {self.quiet_s:g} s, and no transaction is open:"
+                    f" {_topics_of(ends)}"
+                )
                 return ends
 
     def wait_for_copy(self, ends: Ends) -> Snapshot | None:
-        """Step 2: the snapshot in which everything up to the ends is copied; None when the source grows meanwhile."""
+        """Step 2: the snapshot in which everything up to the ends is copied; None when the source
+        grows meanwhile.
+        """
         while True:
             snapshot = self.view.take_snapshot()
             if self._find_written(ends):
@@ -113,42 +141,72 @@ class Cutover:
             if self.view.is_copying(snapshot):
                 self._wait_for("2 waiting for the copy to reach the source's end")
             else:
-                self._wait_for(f"2 waiting for the service: it does not run, and {records_left} records are not copied. Start it")
+                self._wait_for(
+                    f"2 waiting for the service: it does not run, and {records_left} records are"
+                    " not copied. Start it"
+                )
             runtime.sleep(POLL_S)
 
     def verify(self) -> None:
-        """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without records are."""
+        """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without
+        records are.
+        """
         started_at, resume_file = runtime.monotonic(), ResumeFile(self.resume)
         resume_file.read()
         verification = Verification(self.settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = verification.run()
-        verdict = Verdict(results, verification.not_comparable, (), compared_before, runtime.monotonic() - started_at)
+        verdict = Verdict(
+            results,
+            verification.not_comparable,
+            (),
+            compared_before,
+            runtime.monotonic() - started_at,
+        )
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
-        self.report(f"3 the copy equals the source: {verdict.records - compared_before} records compared in {verdict.took_s:.1f} s, {compared_before} before")
+        self.report(
+            f"3 the copy equals the source: {verdict.records - compared_before} records compared in"
+            f" {verdict.took_s:.1f} s, {compared_before} before"
+        )
 
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
+
         def find() -> list[MovingGroup] | None:
             groups = self.view.find_groups(ends)
-            reading = [f"{group.name} ({group.describe_readers()})" for group in groups if not group.has_stopped]
+            reading = [
+                f"{group.name} ({group.describe_readers()})"
+                for group in groups
+                if not group.has_stopped
+            ]
             if reading:
-                self._wait_for(f"4 waiting for the consumers at the source to stop: {', '.join(reading)}")
+                self._wait_for(
+                    f"4 waiting for the consumers at the source to stop: {', '.join(reading)}"
+                )
             return None if reading else groups
+
         groups = self._poll(find)
-        self.report(f"4 no group reads at the source: {', '.join(group.name for group in groups) or 'there is none'}")
+        self.report(
+            "4 no group reads at the source:"
+            f" {', '.join(group.name for group in groups) or 'there is none'}"
+        )
         return groups
 
     def wait_for_service(self, snapshot: Snapshot) -> None:
         """Step 5."""
+
         def has_stopped() -> bool | None:
             if not self.view.is_copying(snapshot):
                 return True
             members = ", ".join(sorted(self.view.inspector.group.members().partitions))
-            self._wait_for(f"5 waiting for the service to stop ({members}): stop it now, or start it again without these topics")
+            self._wait_for(
+                f"5 waiting for the service to stop ({members}): stop it now, or start it again"
+                " without these topics"
+            )
             return None
+
         self._poll(has_stopped)
         self.report("5 the service does not copy these topics any more")
 
@@ -159,41 +217,69 @@ class Cutover:
         for group in groups:
             for row in rows[group.name]:
                 if row.refusal:
-                    raise type(row.refusal)(f"group {group.name}: {row.refusal}. To move without this group, give the others with --groups")
+                    raise type(row.refusal)(
+                        f"group {group.name}: {row.refusal}. To move without this group, give the"
+                        " others with --groups"
+                    )
             if group.is_active_at_destination and any(row.moves for row in rows[group.name]):
-                raise GroupBusy(f"group {group.name} has members at the destination, and has not read there what it has read at the source: stop its "
-                                "consumers there, run the command again, then start them")
+                raise GroupBusy(
+                    f"group {group.name} has members at the destination, and has not read there"
+                    " what it has read at the source: stop its consumers there, run the command"
+                    " again, then start them"
+                )
         for name, translated in rows.items():
             if any(row.moves for row in translated):
                 translator.commit(name, translated)
-        self.report(f"6 the offsets are translated and committed at the destination; groups: {len(rows)}")
+        self.report(
+            f"6 the offsets are translated and committed at the destination; groups: {len(rows)}"
+        )
         return rows
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
         written = self._find_written(ends)
         if written:
-            raise MoveRefused(f"records were written to {', '.join(map(str, written))} at the source after its producers had stopped. Nothing is lost: "
-                                 "they are at the source. Start the service if it is stopped, stop the producers (or deny them with --fence), then run the "
-                                 "command again before anything starts at the destination")
+            raise MoveRefused(
+                f"records were written to {', '.join(map(str, written))} at the source after its"
+                " producers had stopped. Nothing is lost: they are at the source. Start the"
+                " service if it is stopped, stop the producers (or deny them with --fence), then"
+                " run the command again before anything starts at the destination"
+            )
 
     def check_groups(self, ends: Ends, rows: Mapping[str, Sequence[TranslatedPartition]]) -> None:
         """GroupBusy when a group has read at the source since its offsets were translated."""
         for group in self.view.find_groups(ends):
-            translated = {row.source: row.source_offset for row in rows.get(group.name, ()) if row.source_offset is not None}
-            current_offsets = ForeignGroup(self.settings.source_cluster, self.view.source_admin, group.name).fetch_offsets(ends)
+            translated = {
+                row.source: row.source_offset
+                for row in rows.get(group.name, ())
+                if row.source_offset is not None
+            }
+            current_offsets = ForeignGroup(
+                self.settings.source_cluster, self.view.source_admin, group.name
+            ).fetch_offsets(ends)
             if not group.has_stopped or current_offsets != translated:
-                raise GroupBusy(f"group {group.name} has read at the source after its consumers had stopped. Stop them there, and run the command again "
-                                "before they start at the destination")
+                raise GroupBusy(
+                    f"group {group.name} has read at the source after its consumers had stopped."
+                    " Stop them there, and run the command again before they start at the"
+                    " destination"
+                )
 
     def _find_written(self, ends: Ends) -> list[Place]:
         """The partitions whose end has moved, or that have an open transaction."""
         current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
-        return sorted(place for place, end in current_ends.items() if end != ends.get(place) or stable_ends[place] < end)
+        return sorted(
+            place
+            for place, end in current_ends.items()
+            if end != ends.get(place) or stable_ends[place] < end
+        )
 
     def _read_ends(self, committed_only: bool = False) -> Ends:
         sources = topics.describe_sources(self.settings, self.view.source_admin)
-        places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
+        places = [
+            route.source(partition)
+            for route, source in sources.items()
+            for partition in range(source.partitions)
+        ]
         return positions.list_end_offsets(self.view.source_admin, places, committed_only)
 
     def _poll(self, ask: Callable[[], Result | None]) -> Result:
@@ -212,7 +298,9 @@ def _topics_of(places: Ends) -> str:
     return ", ".join(sorted({place.topic for place in places}))
 
 
-def plan_command(settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool) -> int:
+def plan_command(
+    settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool
+) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
     try:
         settings = _prepare(settings, ("lag", "verify", "offsets translate"))
@@ -231,28 +319,69 @@ def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | No
     to_compare = Verification(settings, resume_file).total_offsets
     try:
         fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
-    except ReoError:  # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+    except ReoError:
         fenced = []
     return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced)
 
 
-def run_command(settings: Settings, groups: str, quiet_s: float, resume: str | None, with_fence: bool, as_json: bool) -> int:
+def run_command(
+    settings: Settings,
+    groups: str,
+    quiet_s: float,
+    resume: str | None,
+    with_fence: bool,
+    as_json: bool,
+) -> int:
     """`reo cutover run`: progress on standard error, the result on standard output."""
     try:
         settings = _prepare(settings, PERMISSIONS)
-        cutover = Cutover(settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True))
+        cutover = Cutover(
+            settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
+        )
         rows = cutover.run(with_fence)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
     if as_json:
-        print(orjson.dumps({"records_compared": cutover.compared, "groups": [
-            {"group": name, "partitions": [row.to_dict() for row in translated]} for name, translated in rows.items()]}).decode())
+        print(
+            orjson.dumps(
+                {
+                    "records_compared": cutover.compared,
+                    "groups": [
+                        {"group": name, "partitions": [row.to_dict() for row in translated]}
+                        for name, translated in rows.items()
+                    ],
+                }
+            ).decode()
+        )
         return 0
-    table = [("group", "source", "offset", "destination", "offset"),
-             *((name, str(row.source), format_offset(row.source_offset), str(row.destination), format_offset(row.destination_offset))
-               for name, translated in rows.items() for row in translated if row.source_offset is not None)]
-    print("\n".join([*align_columns(table), "the topics have moved: start producers and consumers at the destination, and leave the service stopped for them"]))
+    table = [
+        ("group", "source", "offset", "destination", "offset"),
+        *(
+            (
+                name,
+                str(row.source),
+                format_offset(row.source_offset),
+                str(row.destination),
+                format_offset(row.destination_offset),
+            )
+            for name, translated in rows.items()
+            for row in translated
+            if row.source_offset is not None
+        ),
+    ]
+    print(
+        "\n".join(
+            [
+                *align_columns(table),
+                (
+                    "the topics have moved: start producers and consumers at the destination, and"
+                    " leave the service stopped for them"
+                ),
+            ]
+        )
+    )
     return 0
 
 
@@ -261,19 +390,30 @@ def back_command(settings: Settings) -> int:
     try:
         settings = source_candidates.select_answering(settings)
         client = admin(settings.source_cluster, settings)
-        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.connect_timeout_s)})
+        names = sorted(
+            {
+                route.source_topic
+                for route in topics.list_routes(settings, client, settings.connect_timeout_s)
+            }
+        )
         fence = Fence(settings.source_cluster, client)
         fenced = fence.find_fenced(names)
         fence.remove(fenced)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
-    print(f"producers may write to {', '.join(fenced)} at the source again" if fenced else f"nothing is fenced: {', '.join(names)}")
+    print(
+        f"producers may write to {', '.join(fenced)} at the source again"
+        if fenced
+        else f"nothing is fenced: {', '.join(names)}"
+    )
     return 0
 
 
 def _prepare(settings: Settings, commands: Sequence[permissions.Command]) -> Settings:
-    destination_settings.refuse_command(settings, "reo cutover", "consumers of a table are not consumer groups")
+    destination_settings.refuse_command(
+        settings, "reo cutover", "consumers of a table are not consumer groups"
+    )
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *commands)
     return settings

@@ -1,8 +1,9 @@
-"""`reo cutover plan`: what prevents moving the topics now (who writes, who reads, how far the copy is), and what `reo cutover run` would do.
+"""`reo cutover plan`: what prevents moving the topics now (who writes, who reads, how far the copy
+is), and what `reo cutover run` would do.
 
-It asks the clusters only. Kafka tells which groups read a topic, but librdkafka cannot ask who writes it
-(DescribeProducers, KIP-664). So the ends of the partitions are read twice: what grows is written to, and so is a partition
-with an open transaction. Nothing is changed.
+It asks the clusters only. Kafka tells which groups read a topic, but librdkafka cannot ask who
+writes it (DescribeProducers, KIP-664). So the ends of the partitions are read twice: what grows is
+written to, and so is a partition with an open transaction. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -27,9 +28,17 @@ from reo.progress.lag import total_lags
 from reo.progress.snapshot import Inspector, Snapshot
 
 VERIFIED_OFFSETS_S = 100_000
-"""How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors (docs/performance.md), and a network is slower."""
-STEPS = ("producers stop", "the copy reaches the source's end", "the copy is compared with the source", "consumers stop at the source",
-         "the service stops", "offsets are translated")
+"""How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors
+(docs/performance.md), and a network is slower.
+"""
+STEPS = (
+    "producers stop",
+    "the copy reaches the source's end",
+    "the copy is compared with the source",
+    "consumers stop at the source",
+    "the service stops",
+    "offsets are translated",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +61,36 @@ class MovingGroup:
 
     def describe_readers(self) -> str:
         """For people."""
-        return "rebalancing" if self.readers_at_source is None else ", ".join(self.readers_at_source) or "none"
+        return (
+            "rebalancing"
+            if self.readers_at_source is None
+            else ", ".join(self.readers_at_source) or "none"
+        )
 
 
 class CutoverView:
-    """What the clusters tell about the topics of these settings and the groups that match the pattern."""
+    """What the clusters tell about the topics of these settings and the groups that match the
+    pattern.
+    """
 
     def __init__(self, settings: Settings, groups: str) -> None:
         self.settings = settings
         self.pattern = re.compile(groups)
         self.inspector = Inspector(settings)
-        self.source_admin, self.destination_admin = self.inspector.clients.source_admin, self.inspector.clients.destination_admin
+        self.source_admin, self.destination_admin = (
+            self.inspector.clients.source_admin,
+            self.inspector.clients.destination_admin,
+        )
         self.fence = Fence(settings.source_cluster, self.source_admin)
 
     def take_snapshot(self) -> Snapshot:
         """The partitions; MoveRefused when there are none."""
         snapshot = self.inspector.take_snapshot()
         if not snapshot.sources:
-            raise MoveRefused("no source topic matches what is to be moved. Correct source.topic, topics or --topic")
+            raise MoveRefused(
+                "no source topic matches what is to be moved. Correct source.topic, topics or"
+                " --topic"
+            )
         return snapshot
 
     def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:
@@ -82,12 +103,24 @@ class CutoverView:
             group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
             if offsets or readers:
-                active = ForeignGroup(self.settings.destination_cluster, self.destination_admin, name).has_members()
-                groups.append(MovingGroup(name, len(offsets), sum(ends[place] - offset for place, offset in offsets.items()), readers, active))
+                active = ForeignGroup(
+                    self.settings.destination_cluster, self.destination_admin, name
+                ).has_members()
+                groups.append(
+                    MovingGroup(
+                        name,
+                        len(offsets),
+                        sum(ends[place] - offset for place, offset in offsets.items()),
+                        readers,
+                        active,
+                    )
+                )
         return groups
 
     def is_copying(self, snapshot: Snapshot) -> bool:
-        """Whether a member of the service's group has, or may get, the intermediate partitions of these topics."""
+        """Whether a member of the service's group has, or may get, the intermediate partitions of
+        these topics.
+        """
         if not self.inspector.group.members().partitions:
             return False
         assigned = self.inspector.group.assigned()
@@ -114,7 +147,10 @@ class Plan:
         """By source partition: offsets per second that were added."""
         interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
         old = {row.source: row.source_end for row in self.before.partitions}
-        return {row.source: (row.source_end - old.get(row.source, row.source_end)) / interval_s for row in self.now.partitions}
+        return {
+            row.source: (row.source_end - old.get(row.source, row.source_end)) / interval_s
+            for row in self.now.partitions
+        }
 
     @cached_property
     def records_left(self) -> int:
@@ -126,25 +162,51 @@ class Plan:
         """Source offsets per second, of all partitions together."""
         old = {row.source: row.stage_two_offset for row in self.before.partitions}
         interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
-        return sum(row.stage_two_offset - old.get(row.source, row.stage_two_offset) for row in self.now.partitions) / interval_s
+        return (
+            sum(
+                row.stage_two_offset - old.get(row.source, row.stage_two_offset)
+                for row in self.now.partitions
+            )
+            / interval_s
+        )
 
     @property
     def estimate_s(self) -> float | None:
-        """How long the steps take that wait for nobody; None when the copy has work left and does not move."""
+        """How long the steps take that wait for nobody; None when the copy has work left and does
+        not move.
+        """
         if self.records_left and self.copied_per_s <= 0:
             return None
-        return self.quiet_s + (self.records_left / self.copied_per_s if self.records_left else 0) + self.to_compare / VERIFIED_OFFSETS_S
+        return (
+            self.quiet_s
+            + (self.records_left / self.copied_per_s if self.records_left else 0)
+            + self.to_compare / VERIFIED_OFFSETS_S
+        )
 
     def describe_steps(self) -> list[str]:
         """What each of STEPS finds now."""
         written = sum(self.growth.values())
         readers = [group.name for group in self.groups if not group.has_stopped]
         fence = f"; fenced: {', '.join(self.fenced)}" if self.fenced else ""
-        open_at = "".join(f"; a transaction is open on {place} from offset {offset} on" for place, offset in self.now.open_at_source.items())
-        copying = f"runs: {', '.join(sorted(self.members.partitions)) or 'the group rebalances'}" if self.is_copying else "does not run"
+        open_at = "".join(
+            f"; a transaction is open on {place} from offset {offset} on"
+            for place, offset in self.now.open_at_source.items()
+        )
+        copying = (
+            f"runs: {', '.join(sorted(self.members.partitions)) or 'the group rebalances'}"
+            if self.is_copying
+            else "does not run"
+        )
         return [
-            (f"{written:.1f} offsets/s are written" if written else "nothing was written between two measurements") + open_at + fence,
-            f"{self.records_left} records are left" + (f", {self.copied_per_s:.0f}/s are copied" if self.records_left else ""),
+            (
+                f"{written:.1f} offsets/s are written"
+                if written
+                else "nothing was written between two measurements"
+            )
+            + open_at
+            + fence,
+            f"{self.records_left} records are left"
+            + (f", {self.copied_per_s:.0f}/s are copied" if self.records_left else ""),
             f"{self.to_compare} offsets are to be compared",
             f"read there: {', '.join(readers)}" if readers else "no group reads there",
             copying,
@@ -153,40 +215,112 @@ class Plan:
 
     def as_text(self) -> str:
         """Tables of partitions, groups and steps, and the estimate."""
-        partitions = [("partition", "source end", "written/s", "copied up to", "left"),
-                      *((str(row.source), str(row.source_end), f"{self.growth[row.source]:.1f}", str(row.stage_two_offset), str(row.copy_lag.records))
-                        for row in self.now.partitions)]
-        groups = [("group", "members at the source", "partitions", "unread", "at the destination"),
-                  *((group.name, group.describe_readers(), str(group.partitions), str(group.unread), "active" if group.is_active_at_destination else "-")
-                    for group in self.groups)]
-        steps = [("step", "", "now"), *((str(number), step, now) for number, (step, now) in enumerate(zip(STEPS, self.describe_steps(), strict=True), 1))]
-        lines = [*align_columns(partitions, numbers_from=1), "", *(align_columns(groups) if self.groups else ["no consumer group reads these topics"]), "",
-                 *align_columns(steps), ""]
+        partitions = [
+            ("partition", "source end", "written/s", "copied up to", "left"),
+            *(
+                (
+                    str(row.source),
+                    str(row.source_end),
+                    f"{self.growth[row.source]:.1f}",
+                    str(row.stage_two_offset),
+                    str(row.copy_lag.records),
+                )
+                for row in self.now.partitions
+            ),
+        ]
+        groups = [
+            ("group", "members at the source", "partitions", "unread", "at the destination"),
+            *(
+                (
+                    group.name,
+                    group.describe_readers(),
+                    str(group.partitions),
+                    str(group.unread),
+                    "active" if group.is_active_at_destination else "-",
+                )
+                for group in self.groups
+            ),
+        ]
+        steps = [
+            ("step", "", "now"),
+            *(
+                (str(number), step, now)
+                for number, (step, now) in enumerate(
+                    zip(STEPS, self.describe_steps(), strict=True), 1
+                )
+            ),
+        ]
+        lines = [
+            *align_columns(partitions, numbers_from=1),
+            "",
+            *(align_columns(groups) if self.groups else ["no consumer group reads these topics"]),
+            "",
+            *align_columns(steps),
+            "",
+        ]
         if self.estimate_s is None:
-            lines.append("the duration cannot be estimated: records are left, and the copy does not progress")
+            lines.append(
+                "the duration cannot be estimated: records are left, and the copy does not progress"
+            )
         else:
-            lines.append(f"about {self.estimate_s:.0f} s, and the time until producers, consumers and service have stopped")
+            lines.append(
+                f"about {self.estimate_s:.0f} s, and the time until producers, consumers and"
+                " service have stopped"
+            )
         if any(self.growth.values()):
             topic, partition = max(self.growth, key=lambda place: self.growth[place])
-            lines.append(f"who writes: kafka-transactions.sh --bootstrap-server … describe-producers --topic {topic} --partition {partition}")
+            lines.append(
+                "who writes: kafka-transactions.sh --bootstrap-server … describe-producers --topic"
+                f" {topic} --partition {partition}"
+            )
         return "\n".join([*lines, "nothing was changed; `reo cutover run` does these steps"])
 
     def as_json(self) -> str:
         """One object."""
         rows: list[dict[str, Any]] = [
-            {"topic": row.source.topic, "partition": row.source.partition, "source_end": row.source_end, "written_per_s": round(self.growth[row.source], 3),
-             "copied_up_to": row.stage_two_offset, "left": row.copy_lag.records, "open_transaction": self.now.open_at_source.get(row.source)}
-            for row in self.now.partitions]
-        steps = [{"step": step, "now": now} for step, now in zip(STEPS, self.describe_steps(), strict=True)]
-        return orjson.dumps({"partitions": rows, "groups": [asdict(group) for group in self.groups], "service_copies": self.is_copying,
-                             "fenced": self.fenced, "to_compare": self.to_compare, "steps": steps,
-                             "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1)}).decode()
+            {
+                "topic": row.source.topic,
+                "partition": row.source.partition,
+                "source_end": row.source_end,
+                "written_per_s": round(self.growth[row.source], 3),
+                "copied_up_to": row.stage_two_offset,
+                "left": row.copy_lag.records,
+                "open_transaction": self.now.open_at_source.get(row.source),
+            }
+            for row in self.now.partitions
+        ]
+        steps = [
+            {"step": step, "now": now}
+            for step, now in zip(STEPS, self.describe_steps(), strict=True)
+        ]
+        return orjson.dumps(
+            {
+                "partitions": rows,
+                "groups": [asdict(group) for group in self.groups],
+                "service_copies": self.is_copying,
+                "fenced": self.fenced,
+                "to_compare": self.to_compare,
+                "steps": steps,
+                "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1),
+            }
+        ).decode()
 
 
-def make_plan(view: CutoverView, interval_s: float, quiet_s: float, to_compare: int, fenced: list[str]) -> Plan:
+def make_plan(
+    view: CutoverView, interval_s: float, quiet_s: float, to_compare: int, fenced: list[str]
+) -> Plan:
     """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
     groups = view.find_groups({row.source: row.source_end for row in before.partitions})
     runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
     now = view.take_snapshot()
-    return Plan(before, now, groups, view.inspector.group.members(), view.is_copying(now), fenced, quiet_s, to_compare)
+    return Plan(
+        before,
+        now,
+        groups,
+        view.inspector.group.members(),
+        view.is_copying(now),
+        fenced,
+        quiet_s,
+        to_compare,
+    )

@@ -1,11 +1,19 @@
-"""A consumer group that is not reo's own, on one cluster: reads its committed offsets, and commits on its behalf while it has no members."""
+"""A consumer group that is not reo's own, on one cluster: reads its committed offsets, and commits
+on its behalf while it has no members.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
@@ -26,26 +34,41 @@ class ForeignGroup:
         self.name = name
 
     def fetch_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The committed offset of each partition; one without a commit is left out. Waits a bounded time for offsets of an open transaction (KIP-447)."""
-        request = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
+        """The committed offset of each partition; one without a commit is left out. Waits a bounded
+        time for offsets of an open transaction (KIP-447).
+        """
+        request = ConsumerGroupTopicPartitions(
+            self.name, [TopicPartition(*place) for place in places]
+        )
 
         def fetch() -> dict[Place, int]:
             answers = list_group_offsets(self.client, request, decided=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
-            return {Place(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+            return {
+                Place(answer.topic, answer.partition): answer.offset
+                for answer in answers
+                if answer.offset >= 0
+            }
+
         return self._retry("reading", fetch)
 
     def list_readers(self, topics: Container[str]) -> list[str] | None:
-        """The members that have partitions of these topics, by client id and host; None while the group is rebalancing."""
+        """The members that have partitions of these topics, by client id and host; None while the
+        group is rebalancing.
+        """
         found = self._retry("asking for members and", self._describe)
         if found is None:
             return ["members whose topics this principal may not describe"]
         if found.members and found.state != ConsumerGroupState.STABLE:
             return None
-        return sorted(f"{member.client_id} on {member.host}" for member in found.members
-                      if member.assignment and any(place.topic in topics for place in member.assignment.topic_partitions))
+        return sorted(
+            f"{member.client_id} on {member.host}"
+            for member in found.members
+            if member.assignment
+            and any(place.topic in topics for place in member.assignment.topic_partitions)
+        )
 
     def has_members(self) -> bool:
         """Whether a consumer lives in the group."""
@@ -53,58 +76,89 @@ class ForeignGroup:
         return found is None or bool(found.members)
 
     def _describe(self) -> Any:
-        """The group; None when it has members that subscribe to topics which this principal may not describe (KIP-848)."""
+        """The group; None when it has members that subscribe to topics which this principal may not
+        describe (KIP-848).
+        """
         try:
-            return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+            return self.client.describe_consumer_groups(
+                [self.name], request_timeout=REQUEST_TIMEOUT_S
+            )[self.name].result()
         except KafkaException as refused:
             if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
             return None
 
     def commit_forward(self, offsets: Mapping[Place, int]) -> None:
-        """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when the group has members.
+        """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when
+        the group has members.
 
-        Kafka has no commit on a condition. So the group is described, its offsets are read, and they are committed, in this order and at once: for the
-        group to be moved back, a consumer would have to join, commit and leave between these requests, or somebody to set its offsets by hand.
+        Kafka has no commit on a condition. So the group is described, its offsets are read, and
+        they are committed, in this order and at once: for the group to be moved back, a consumer
+        would have to join, commit and leave between these requests, or somebody to set its offsets
+        by hand.
         """
         if self.has_members():
             raise self._busy()
         present = self.fetch_offsets(offsets)
-        ahead = {place: offset for place, offset in offsets.items() if offset > present.get(place, -1)}
+        ahead = {
+            place: offset for place, offset in offsets.items() if offset > present.get(place, -1)
+        }
         if ahead:
             self.commit(ahead)
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
-        """Commit all in one request; GroupBusy when the group has members: the broker then refuses it (see `common.kafka.consumer_group`)."""
-        request = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place, offset) for place, offset in offsets.items()])
+        """Commit all in one request; GroupBusy when the group has members: the broker then refuses
+        it (see `common.kafka.consumer_group`).
+        """
+        request = ConsumerGroupTopicPartitions(
+            self.name, [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        )
 
         def alter() -> None:
-            answers = self.client.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[self.name]
+            answers = self.client.alter_consumer_group_offsets(
+                [request], request_timeout=REQUEST_TIMEOUT_S
+            )[self.name]
             for answer in answers.result().topic_partitions:
                 if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                     raise self._busy()
                 if answer.error is not None:
                     raise KafkaException(answer.error)
+
         self._retry("committing", alter)
 
     def _busy(self) -> GroupBusy:
-        return GroupBusy(f"group {self.name} of the {self.cluster.name} cluster has members: its offsets can be set only while it is empty. Stop "
-                         "its consumers there (`kafka-consumer-groups.sh --describe --members` lists them), then run this command again")
+        return GroupBusy(
+            f"group {self.name} of the {self.cluster.name} cluster has members: its offsets can be"
+            " set only while it is empty. Stop its consumers there (`kafka-consumer-groups.sh"
+            " --describe --members` lists them), then run this command again"
+        )
 
     def _retry(self, action: str, request: Callable[[], Result]) -> Result:
         offsets = f"the offsets of group {self.name} at the {self.cluster.name} cluster"
         try:
-            return ask_with_retries(f"{action} {offsets}", REQUEST_TIMEOUT_S, request, (ClusterUnreachable, HangingTransaction))
+            return ask_with_retries(
+                f"{action} {offsets}",
+                REQUEST_TIMEOUT_S,
+                request,
+                (ClusterUnreachable, HangingTransaction),
+            )
         except HangingTransaction:
-            raise HangingTransaction(f"{offsets} are pending: a transaction of its consumers that sent them is neither committed nor aborted. Translate again "
-                                     "when it is; `kafka-transactions.sh find-hanging` finds one that hangs") from None
+            raise HangingTransaction(
+                f"{offsets} are pending: a transaction of its consumers that sent them is neither"
+                " committed nor aborted. Translate again when it is; `kafka-transactions.sh"
+                " find-hanging` finds one that hangs"
+            ) from None
 
 
 def list_groups(cluster: Cluster, client: AdminClient) -> list[str]:
     """The names of all consumer groups that the principal may describe, sorted."""
+
     def fetch() -> list[str]:
         answer = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
         for error in answer.errors:
             raise error
         return sorted(group.group_id for group in answer.valid)
-    return ask_with_retries(f"listing the consumer groups of the {cluster.name} cluster", REQUEST_TIMEOUT_S, fetch)
+
+    return ask_with_retries(
+        f"listing the consumer groups of the {cluster.name} cluster", REQUEST_TIMEOUT_S, fetch
+    )

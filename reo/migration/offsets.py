@@ -1,18 +1,21 @@
-"""`reo offsets translate`: at which destination offset a consumer group continues, exactly behind the last record that it has committed at the source.
+"""`reo offsets translate`: at which destination offset a consumer group continues, exactly behind
+the last record that it has committed at the source.
 
-No map of offsets is stored. The frontier gives one offset of each side that correspond: source offset `f`, and the
-destination's record `sent` records behind `destination_known`. By invariant 1 of the design, the destination up to there is
-the source's visible records in order; so the n-th visible record before that offset on one side is the n-th on the other.
-Per partition:
+No map of offsets is stored. The frontier gives one offset of each side that correspond: source
+offset `f`, and the destination's record `sent` records behind `destination_known`. By invariant 1
+of the design, the destination up to there is the source's visible records in order; so the n-th
+visible record before that offset on one side is the n-th on the other. Per partition:
 
 1. read the group's committed offset at the source: the next record that it would read;
 2. count the visible records of the source from there to the frontier;
-3. count as many visible records back from the frontier at the destination: there the group continues;
+3. count as many visible records back from the frontier at the destination: there the group
+   continues;
 4. read both sides in step from there to the frontier, and compare them record by record.
 
-Step 4 is the proof: from the translated offset on, a reader sees what the group has not read yet, whatever retention or
-compaction did before it. When the comparison fails, or the records are not there (any more, or yet), the partition is
-refused, never guessed, and nothing is committed for any partition.
+Step 4 is the proof: from the translated offset on, a reader sees what the group has not read yet,
+whatever retention or compaction did before it. When the comparison fails, or the records are not
+there (any more, or yet), the partition is refused, never guessed, and nothing is committed for any
+partition.
 """
 
 from __future__ import annotations
@@ -40,19 +43,29 @@ from reo.migration.foreign_group import ForeignGroup
 from reo.migration.translation_report import TranslatedPartition
 
 ProvedOffsets = dict[Place, tuple[int, int]]
-"""By source partition: a source offset of one group, and the destination offset that was proved to be the same place."""
+"""By source partition: a source offset of one group, and the destination offset that was proved to
+be the same place.
+"""
 SEGMENT_MIN = 1000
 """The destination is read backwards in segments of at least so many offsets."""
 
 
 class Translator:
-    """Translates the offsets of any group on all routes. `on_progress` is called again and again while it reads."""
+    """Translates the offsets of any group on all routes. `on_progress` is called again and again
+    while it reads.
+    """
 
     def __init__(self, settings: Settings, on_progress: Callable[[], None] = lambda: None) -> None:
         self.settings = settings
         self.on_progress = on_progress
-        self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source_cluster, settings.destination_cluster))
-        self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source_cluster, settings.destination_cluster))
+        self.source_admin, self.destination_admin = (
+            admin(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
+        self.source_reader, self.destination_reader = (
+            reader(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
         self.look_up_topics()
 
@@ -60,12 +73,18 @@ class Translator:
         """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
         timeout_s = self.settings.connect_timeout_s
         self.sources, self.not_comparable = select_comparable(
-            self.settings, topics.describe_sources(self.settings, self.source_admin, timeout_s))
+            self.settings, topics.describe_sources(self.settings, self.source_admin, timeout_s)
+        )
         names = [route.destination_topic for route in self.sources]
-        self.destinations = topics.look_up(self.settings.destination_cluster, self.destination_admin, names, timeout_s)
+        self.destinations = topics.look_up(
+            self.settings.destination_cluster, self.destination_admin, names, timeout_s
+        )
         for name in names:
             if name not in self.destinations:
-                raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied to it yet. Start the service")
+                raise TopicMissing(
+                    f"the destination topic {name} does not exist: nothing was copied to it yet."
+                    " Start the service"
+                )
 
     def source_group(self, name: str) -> ForeignGroup:
         """The group at the source."""
@@ -75,28 +94,52 @@ class Translator:
         """The group at the destination."""
         return ForeignGroup(self.settings.destination_cluster, self.destination_admin, name)
 
-    def translate(self, group: str, proved: ProvedOffsets | None = None) -> list[TranslatedPartition]:
+    def translate(
+        self, group: str, proved: ProvedOffsets | None = None
+    ) -> list[TranslatedPartition]:
         """A row for each partition; changes nothing on the clusters.
 
-        `proved` has what was translated before: then only what the group has read since is read and compared. The new
-        translations are added to it.
+        `proved` has what was translated before: then only what the group has read since is read and
+        compared. The new translations are added to it.
         """
-        pairs = [(route.source(partition), route.destination(partition)) for route, source in self.sources.items()
-                 for partition in range(min(source.partitions, self.destinations[route.destination_topic].partitions))]
+        pairs = [
+            (route.source(partition), route.destination(partition))
+            for route, source in self.sources.items()
+            for partition in range(
+                min(source.partitions, self.destinations[route.destination_topic].partitions)
+            )
+        ]
         source_offsets = self.source_group(group).fetch_offsets([source for source, _ in pairs])
         if not source_offsets:
-            return [TranslatedPartition(source, destination, None, None) for source, destination in pairs]
-        destination_offsets = self.destination_group(group).fetch_offsets([destination for _, destination in pairs])
+            return [
+                TranslatedPartition(source, destination, None, None)
+                for source, destination in pairs
+            ]
+        destination_offsets = self.destination_group(group).fetch_offsets(
+            [destination for _, destination in pairs]
+        )
         frontiers = self._load_frontiers()
-        begins, ends = (ask(self.source_admin, source_offsets) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
-        rows = [TranslatedPartition(source, destination, source_offsets.get(source), destination_offsets.get(destination))
-                for source, destination in pairs]
+        begins, ends = (
+            ask(self.source_admin, source_offsets)
+            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+        )
+        rows = [
+            TranslatedPartition(
+                source,
+                destination,
+                source_offsets.get(source),
+                destination_offsets.get(destination),
+            )
+            for source, destination in pairs
+        ]
         proved = {} if proved is None else proved
         for row in rows:
             if row.source_offset is not None:
                 bounds, frontier = (begins[row.source], ends[row.source]), frontiers.get(row.source)
                 try:
-                    row.destination_offset = self._translate_offset(row, row.source_offset, bounds, frontier, proved.get(row.source))
+                    row.destination_offset = self._translate_offset(
+                        row, row.source_offset, bounds, frontier, proved.get(row.source)
+                    )
                     proved[row.source] = row.source_offset, row.destination_offset
                 except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
                     row.refusal = refusal
@@ -104,98 +147,189 @@ class Translator:
         return rows
 
     def commit(self, group: str, rows: Sequence[TranslatedPartition]) -> None:
-        """Commit the translated offsets that move the group forward at the destination, in one request; GroupBusy when it has members there."""
-        offsets = {row.destination: row.destination_offset for row in rows if row.moves and row.destination_offset is not None}
+        """Commit the translated offsets that move the group forward at the destination, in one
+        request; GroupBusy when it has members there.
+        """
+        offsets = {
+            row.destination: row.destination_offset
+            for row in rows
+            if row.moves and row.destination_offset is not None
+        }
         if offsets:
             self.destination_group(group).commit_forward(offsets)
 
     def _load_frontiers(self) -> dict[Place, Frontier]:
         """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        commits = Group(self.settings, self.destination_admin).read_commits(topics.list_intermediate_partitions(self.sources))
+        commits = Group(self.settings, self.destination_admin).read_commits(
+            topics.list_intermediate_partitions(self.sources)
+        )
         frontiers = {}
         for place, commit in commits.items():
             route = routes[place.topic]
             topics.check_identity(commit.frontier.source_identity, self.sources[route])
-            if commit.frontier.destination_topic_id == self.destinations[route.destination_topic].topic_id:
+            if (
+                commit.frontier.destination_topic_id
+                == self.destinations[route.destination_topic].topic_id
+            ):
                 frontiers[route.source(place.partition)] = commit.frontier
         return frontiers
 
-    def _translate_offset(self, row: TranslatedPartition, offset: int, bounds: tuple[int, int], frontier: Frontier | None,
-                          proved: tuple[int, int] | None) -> int:
-        """The four steps; an error when one of them is impossible. From what is proved, see `_translate_from`, it is two."""
+    def _translate_offset(
+        self,
+        row: TranslatedPartition,
+        offset: int,
+        bounds: tuple[int, int],
+        frontier: Frontier | None,
+        proved: tuple[int, int] | None,
+    ) -> int:
+        """The four steps; an error when one of them is impossible. From what is proved, see
+        `_translate_from`, it is two.
+        """
         if frontier is None:
-            raise FrontierLost(f"{row.source}: the copy has no frontier for this partition. Start the service, or run `reo recover` when it is lost")
+            raise FrontierLost(
+                f"{row.source}: the copy has no frontier for this partition. Start the service, or"
+                " run `reo recover` when it is lost"
+            )
         if not bounds[0] <= offset <= bounds[1]:
-            raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the source has {bounds[0]} to {bounds[1]}: the record that it would "
-                                       "read next is not there (any more). Reset the group at the source (kafka-consumer-groups.sh --reset-offsets), then "
-                                       "translate again")
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, the source has {bounds[0]} to"
+                f" {bounds[1]}: the record that it would read next is not there (any more). Reset"
+                " the group at the source (kafka-consumer-groups.sh --reset-offsets), then"
+                " translate again"
+            )
         copied = frontier.rule.frontier + 1
         if positions.find_first_visible(self.source_reader, row.source, copied, offset) is not None:
-            raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group has read records that are not copied "
-                                       "yet. Let the service catch up, then translate again")
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group"
+                " has read records that are not copied yet. Let the service catch up, then"
+                " translate again"
+            )
         if proved is not None and bounds[0] <= proved[0] <= offset:
             return self._translate_from(row, proved, offset)
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
         begin, skip, destination_end = self._find_begin(row, frontier, unread)
-        return self._compare(row, (offset, copied), (begin, destination_end), skip) if unread else destination_end
+        return (
+            self._compare(row, (offset, copied), (begin, destination_end), skip)
+            if unread
+            else destination_end
+        )
 
-    def _translate_from(self, row: TranslatedPartition, proved: tuple[int, int], offset: int) -> int:
-        """Go on from a source offset and its place at the destination: the records up to `offset` are the next ones there, compared one by one."""
+    def _translate_from(
+        self, row: TranslatedPartition, proved: tuple[int, int], offset: int
+    ) -> int:
+        """Go on from a source offset and its place at the destination: the records up to `offset`
+        are the next ones there, compared one by one.
+        """
         source_begin, destination_offset = proved
         if source_begin == offset:
             return destination_offset
-        first = positions.list_beginning_offsets(self.destination_admin, [row.destination])[row.destination]
-        with (closing(self._read_records(self.source_reader, row.source, source_begin, offset)) as source_records,
-              closing(self._read_records(self.destination_reader, row.destination, max(first, destination_offset))) as destination_records):
+        first = positions.list_beginning_offsets(self.destination_admin, [row.destination])[
+            row.destination
+        ]
+        with (
+            closing(
+                self._read_records(self.source_reader, row.source, source_begin, offset)
+            ) as source_records,
+            closing(
+                self._read_records(
+                    self.destination_reader, row.destination, max(first, destination_offset)
+                )
+            ) as destination_records,
+        ):
             for left in source_records:
                 right = next(destination_records, None)
-                if right is None or content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
-                    raise OffsetUntranslatable(f"{row.destination}: the records behind offset {destination_offset} are not (any more) those that the group "
-                                               "has read at the source since. Translate again: it then reads from the group's offset to the end")
+                if right is None or content(left, self.zero_timestamp_ms) != content(
+                    right, self.zero_timestamp_ms
+                ):
+                    raise OffsetUntranslatable(
+                        f"{row.destination}: the records behind offset {destination_offset} are not"
+                        " (any more) those that the group has read at the source since. Translate"
+                        " again: it then reads from the group's offset to the end"
+                    )
                 destination_offset = right.offset() + 1
             following = next(destination_records, None)
         return destination_offset if following is None else following.offset()
 
-    def _find_begin(self, row: TranslatedPartition, frontier: Frontier, unread: int) -> tuple[int, int, int]:
-        """A destination offset, how many visible records to skip from it so that `unread` records remain up to the frontier, and the offset behind these."""
+    def _find_begin(
+        self, row: TranslatedPartition, frontier: Frontier, unread: int
+    ) -> tuple[int, int, int]:
+        """A destination offset, how many visible records to skip from it so that `unread` records
+        remain up to the frontier, and the offset behind these.
+        """
         place = row.destination
         first = positions.list_beginning_offsets(self.destination_admin, [place])[place]
         begin = max(first, frontier.destination_known + 1)
-        sent = [message.offset() for message in islice(self._read_records(self.destination_reader, place, begin), frontier.sent)]
-        if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not self._is_unchanged(row, frontier):
-            raise OffsetUntranslatable(f"{place}: retention or compaction deleted records behind offset {frontier.destination_known} while the service copies: "
-                                       "the offset cannot be translated now. Translate again when the service is stopped")
+        sent = [
+            message.offset()
+            for message in islice(
+                self._read_records(self.destination_reader, place, begin), frontier.sent
+            )
+        ]
+        if (
+            begin > frontier.destination_known + 1 or len(sent) < frontier.sent
+        ) and not self._is_unchanged(row, frontier):
+            raise OffsetUntranslatable(
+                f"{place}: retention or compaction deleted records behind offset"
+                f" {frontier.destination_known} while the service copies: the offset cannot be"
+                " translated now. Translate again when the service is stopped"
+            )
         destination_end, total = sent[-1] + 1 if sent else begin, len(sent)
         while total < unread and begin > first:
             end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (unread - total)))
             total += sum(1 for _ in self._read_records(self.destination_reader, place, begin, end))
         if total < unread:
-            raise OffsetUntranslatable(f"{place} has {total} records up to the frontier, and the group has {unread} to read there: retention or "
-                                       "compaction deleted the others, or the copy began behind them. Deleted records cannot be read at the destination")
+            raise OffsetUntranslatable(
+                f"{place} has {total} records up to the frontier, and the group has {unread} to"
+                " read there: retention or compaction deleted the others, or the copy began behind"
+                " them. Deleted records cannot be read at the destination"
+            )
         return begin, total - unread, destination_end
 
     def _is_unchanged(self, row: TranslatedPartition, frontier: Frontier) -> bool:
-        """Whether the frontier is the same and the destination has no open transaction: then all that is there was copied up to the frontier."""
+        """Whether the frontier is the same and the destination has no open transaction: then all
+        that is there was copied up to the frontier.
+        """
         ends = positions.list_end_offsets(self.destination_admin, [row.destination])
-        stable_ends = positions.list_end_offsets(self.destination_admin, [row.destination], committed_only=True)
+        stable_ends = positions.list_end_offsets(
+            self.destination_admin, [row.destination], committed_only=True
+        )
         return stable_ends == ends and self._load_frontiers().get(row.source) == frontier
 
-    def _compare(self, row: TranslatedPartition, source: tuple[int, int], destination: tuple[int, int], skip: int) -> int:
+    def _compare(
+        self,
+        row: TranslatedPartition,
+        source: tuple[int, int],
+        destination: tuple[int, int],
+        skip: int,
+    ) -> int:
         """The destination offset of the first record; CopyDiffers unless all records are equal."""
         first = -1
-        with (closing(self._read_records(self.source_reader, row.source, *source)) as source_records,
-              closing(self._read_records(self.destination_reader, row.destination, *destination)) as destination_records):
+        with (
+            closing(self._read_records(self.source_reader, row.source, *source)) as source_records,
+            closing(
+                self._read_records(self.destination_reader, row.destination, *destination)
+            ) as destination_records,
+        ):
             for left, right in zip_longest(source_records, islice(destination_records, skip, None)):
                 if left is None or right is None:
-                    raise CopyDiffers(f"{row.destination}: records were added or deleted while they were compared. Translate again")
+                    raise CopyDiffers(
+                        f"{row.destination}: records were added or deleted while they were"
+                        " compared. Translate again"
+                    )
                 if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
-                    raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {describe_difference(left, right)}. A topic "
-                                      "with cleanup.policy=compact can have lost a record on one side only; otherwise `reo verify` tells more")
+                    raise CopyDiffers(
+                        f"{row.destination} is not a copy of what the group has to read:"
+                        f" {describe_difference(left, right)}. A topic with cleanup.policy=compact"
+                        " can have lost a record on one side only; otherwise `reo verify` tells"
+                        " more"
+                    )
                 first = right.offset() if first < 0 else first
         return first
 
-    def _read_records(self, client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
+    def _read_records(
+        self, client: Consumer, place: Place, begin: int, end: int | None = None
+    ) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
         with closing(positions.read_visible(client, {place: begin})) as records:
             for message in records:
@@ -208,9 +342,13 @@ class Translator:
 def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        destination_settings.refuse_command(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
+        destination_settings.refuse_command(
+            settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+        )
         settings = source_candidates.select_answering(settings)
-        permissions.check_permissions(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
+        permissions.check_permissions(
+            settings, "offsets translate --apply" if apply else "offsets translate", group=group
+        )
         translator = Translator(settings)
         rows = translator.translate(group)
         refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
@@ -220,7 +358,11 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     except ReoError as error:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
-    print((translation_report.as_json if as_json else translation_report.as_text)(group, rows, is_applied))
+    print(
+        (translation_report.as_json if as_json else translation_report.as_text)(
+            group, rows, is_applied
+        )
+    )
     refusals += translator.not_comparable
     for refusal in refusals:
         print(f"reo offsets: {refusal}", file=sys.stderr)

@@ -15,7 +15,9 @@ from reo.output import align_columns, error_to_dict
 
 @dataclass(slots=True)
 class TranslatedPartition:
-    """One partition: the group's offset at the source, at the destination, and the translated one."""
+    """One partition: the group's offset at the source, at the destination, and the translated
+    one.
+    """
 
     source: Place
     destination: Place
@@ -29,7 +31,9 @@ class TranslatedPartition:
     @property
     def moves(self) -> bool:
         """Whether to commit the translated offset: a group is never moved back."""
-        return self.destination_offset is not None and (self.committed_offset is None or self.destination_offset > self.committed_offset)
+        return self.destination_offset is not None and (
+            self.committed_offset is None or self.destination_offset > self.committed_offset
+        )
 
     def describe_commit(self) -> str:
         """For people."""
@@ -38,32 +42,67 @@ class TranslatedPartition:
         if self.destination_offset is None:
             return "nothing: no offset at the source"
         if not self.moves:
-            return "nothing: already at this offset" if self.committed_offset == self.destination_offset else "nothing: already further"
+            return (
+                "nothing: already at this offset"
+                if self.committed_offset == self.destination_offset
+                else "nothing: already further"
+            )
         return f"offset {self.destination_offset}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"source_topic": self.source.topic, "destination_topic": self.destination.topic, "partition": self.source.partition,
-                "source_offset": self.source_offset, "destination_offset": self.destination_offset,
-                "destination_offset_before": self.committed_offset, "moves": self.moves, "refused": error_to_dict(self.refusal)}
+        return {
+            "source_topic": self.source.topic,
+            "destination_topic": self.destination.topic,
+            "partition": self.source.partition,
+            "source_offset": self.source_offset,
+            "destination_offset": self.destination_offset,
+            "destination_offset_before": self.committed_offset,
+            "moves": self.moves,
+            "refused": error_to_dict(self.refusal),
+        }
 
 
 def as_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """One object."""
-    return orjson.dumps({"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}).decode()
+    return orjson.dumps(
+        {"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}
+    ).decode()
 
 
 def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """A table, and what to do next."""
-    table = [("source", "offset", "destination", "offset", "translated", "committed" if applied else "to be committed"),
-             *((str(row.source), format_offset(row.source_offset), str(row.destination), format_offset(row.committed_offset),
-                format_offset(row.destination_offset), row.describe_commit()) for row in rows)]
+    table = [
+        (
+            "source",
+            "offset",
+            "destination",
+            "offset",
+            "translated",
+            "committed" if applied else "to be committed",
+        ),
+        *(
+            (
+                str(row.source),
+                format_offset(row.source_offset),
+                str(row.destination),
+                format_offset(row.committed_offset),
+                format_offset(row.destination_offset),
+                row.describe_commit(),
+            )
+            for row in rows
+        ),
+    ]
     if any(row.refusal for row in rows):
         conclusion = "nothing was committed: a partition was refused"
     elif not any(row.moves for row in rows):
         conclusion = "there is nothing to commit"
     else:
-        conclusion = "committed; start the consumers at the destination" if applied else "nothing was changed; run it again with --apply to commit this"
+        conclusion = (
+            "committed; start the consumers at the destination"
+            if applied
+            else "nothing was changed; run it again with --apply to commit this"
+        )
     return "\n".join([f"group {group}", *align_columns(table), conclusion])
 
 

@@ -1,8 +1,10 @@
-"""The fence of `reo cutover`: an ACL at the source that denies everybody to write to a topic. It can be taken away again.
+"""The fence of `reo cutover`: an ACL at the source that denies everybody to write to a topic. It
+can be taken away again.
 
-A DENY wins over every ALLOW, on the next produce request. What it does not stop: a super user, and the end of a transaction
-that is open (a producer can still commit or abort it). `User:*` from every host on the literal topic is used for nothing
-else here, so the ACL itself tells that it is the fence: nothing is stored about it.
+A DENY wins over every ALLOW, on the next produce request. What it does not stop: a super user, and
+the end of a transaction that is open (a producer can still commit or abort it). `User:*` from every
+host on the literal topic is used for nothing else here, so the ACL itself tells that it is the
+fence: nothing is stored about it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Fence:
         try:
             self.acls.create([fence_acl(topic) for topic in topics])
         except MoveRefused as no_authorizer:
-            raise MoveRefused(f"{no_authorizer}. Stop the producers, and run the command without --fence") from None
+            raise MoveRefused(
+                f"{no_authorizer}. Stop the producers, and run the command without --fence"
+            ) from None
 
     def remove(self, topics: Iterable[str]) -> None:
         """Take the fence of these topics away."""

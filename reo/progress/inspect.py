@@ -1,6 +1,8 @@
-"""`reo inspect`: prints records of the intermediate topics in readable form. Their origins are bytes, which Kafka's console consumer cannot show.
+"""`reo inspect`: prints records of the intermediate topics in readable form. Their origins are
+bytes, which Kafka's console consumer cannot show.
 
-It only reads; it commits nothing, and the service may run. A record that stage one did not write is printed with the reason.
+It only reads; it commits nothing, and the service may run. A record that stage one did not write is
+printed with the reason.
 """
 
 from __future__ import annotations
@@ -24,22 +26,52 @@ from common.routes import Place
 from common.settings import Settings
 from reo.output import align_columns
 
-HEAD = ("intermediate", "offset", "source offset", "epoch", "batch", "sequence", "timestamp", "key", "value")
+HEAD = (
+    "intermediate",
+    "offset",
+    "source offset",
+    "epoch",
+    "batch",
+    "sequence",
+    "timestamp",
+    "key",
+    "value",
+)
 KEY_MAX = 24
 """A longer key is cut after so many characters."""
 
 
-def read_rows(settings: Settings, partition: int | None, begin: int | None, count: int) -> Iterator[dict[str, Any]]:
-    """The records of each partition from offset `begin` on, or the last ones; at most `count` of each."""
-    client, consumer = admin(settings.destination_cluster, settings), reader(settings.destination_cluster, settings)
-    routes = topics.list_routes(settings, admin(settings.source_cluster, settings), settings.connect_timeout_s)
+def read_rows(
+    settings: Settings, partition: int | None, begin: int | None, count: int
+) -> Iterator[dict[str, Any]]:
+    """The records of each partition from offset `begin` on, or the last ones; at most `count` of
+    each.
+    """
+    client, consumer = (
+        admin(settings.destination_cluster, settings),
+        reader(settings.destination_cluster, settings),
+    )
+    routes = topics.list_routes(
+        settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
+    )
     intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
-    places = [Place(name, number) for name, topic in intermediate_topics.items() for number in range(topic.partitions) if partition in (None, number)]
+    places = [
+        Place(name, number)
+        for name, topic in intermediate_topics.items()
+        for number in range(topic.partitions)
+        if partition in (None, number)
+    ]
     if not places:
         which = "" if partition is None else f" with partition {partition}"
-        raise TopicMissing(f"there is no intermediate topic{which} yet: {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it "
-                           "when it starts")
-    begins, ends = positions.list_beginning_offsets(client, places), positions.list_end_offsets(client, places)
+        raise TopicMissing(
+            f"there is no intermediate topic{which} yet:"
+            f" {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it when"
+            " it starts"
+        )
+    begins, ends = (
+        positions.list_beginning_offsets(client, places),
+        positions.list_end_offsets(client, places),
+    )
     try:
         for place in places:
             first = max(begins[place], ends[place] - count if begin is None else begin)
@@ -49,20 +81,34 @@ def read_rows(settings: Settings, partition: int | None, begin: int | None, coun
         consumer.close()
 
 
-def _read_partition(consumer: Consumer, place: Place, first: int, count: int) -> Iterator[dict[str, Any]]:
+def _read_partition(
+    consumer: Consumer, place: Place, first: int, count: int
+) -> Iterator[dict[str, Any]]:
     with closing(positions.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as records:
         yield from map(_describe_record, islice(records, count))
 
 
 def _describe_record(message: Consumed) -> dict[str, Any]:
     key, value = message.key(), message.value()
-    row: dict[str, Any] = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "written_ms": message.timestamp()[1],
-                           "key": None if key is None else key.decode(errors="replace"), "value_bytes": None if value is None else len(value)}
+    row: dict[str, Any] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "written_ms": message.timestamp()[1],
+        "key": None if key is None else key.decode(errors="replace"),
+        "value_bytes": None if value is None else len(value),
+    }
     try:
         header = positions.parse_read_up_to(message) or positions.parse_origin(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
-    return row | ({"read_up_to" if isinstance(header, ReadUpTo) else "origin": {name: getattr(header, name) for name in header.__struct_fields__}})
+    return row | (
+        {
+            "read_up_to" if isinstance(header, ReadUpTo) else "origin": {
+                name: getattr(header, name) for name in header.__struct_fields__
+            }
+        }
+    )
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
@@ -71,15 +117,30 @@ def as_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    place, size = f"{row['topic']}-{row['partition']}", "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes"
+    place, size = (
+        f"{row['topic']}-{row['partition']}",
+        "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes",
+    )
     if "foreign" in row:
         return place, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
     if "read_up_to" in row:
         read_up_to = row["read_up_to"]
-        return (place, str(row["offset"]), str(read_up_to["source_offset"]), str(read_up_to["epoch"]), "", "",
-                f"nothing to copy behind {read_up_to['follows']}", "", "")
+        return (
+            place,
+            str(row["offset"]),
+            str(read_up_to["source_offset"]),
+            str(read_up_to["epoch"]),
+            "",
+            "",
+            f"nothing to copy behind {read_up_to['follows']}",
+            "",
+            "",
+        )
     origin = row["origin"]
-    numbers = (str(origin[name]) for name in ("source_offset", "epoch", "batch", "sequence", "timestamp_ms"))
+    numbers = (
+        str(origin[name])
+        for name in ("source_offset", "epoch", "batch", "sequence", "timestamp_ms")
+    )
     return place, str(row["offset"]), *numbers, _shorten(row["key"]), size
 
 
@@ -87,7 +148,9 @@ def _shorten(key: str | None) -> str:
     return "null" if key is None else repr(key[:KEY_MAX]) + ("…" if len(key) > KEY_MAX else "")
 
 
-def command(settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int) -> int:
+def command(
+    settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int
+) -> int:
     """The sub-command: exit code 0."""
     try:
         settings = source_candidates.select_answering(settings)

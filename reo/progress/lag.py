@@ -1,7 +1,8 @@
-"""`reo lag`: how far the copy is behind: each stage, per partition and in total, for scripts and alerts. `reo.progress.snapshot` defines the figures.
+"""`reo lag`: how far the copy is behind: each stage, per partition and in total, for scripts and
+alerts. `reo.progress.snapshot` defines the figures.
 
-With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than that: in records for all partitions together, in
-seconds for the partition with the longest lag.
+With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than
+that: in records for all partitions together, in seconds for the partition with the longest lag.
 """
 
 from __future__ import annotations
@@ -23,13 +24,20 @@ HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "b
 
 
 def total_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
-    """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others: stage two's lag counts records of the intermediate topic."""
-    return (total_lag([row.stage_one_lag for row in partitions]), total_lag([row.stage_two_lag for row in partitions]),
-            total_lag([row.copy_lag for row in partitions]))
+    """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others:
+    stage two's lag counts records of the intermediate topic.
+    """
+    return (
+        total_lag([row.stage_one_lag for row in partitions]),
+        total_lag([row.stage_two_lag for row in partitions]),
+        total_lag([row.copy_lag for row in partitions]),
+    )
 
 
 def wait_until_copied(settings: Settings, timeout_s: float) -> None:
-    """Wait until no record of the source waits to be copied, at most so long. A line on standard error says that it waits."""
+    """Wait until no record of the source waits to be copied, at most so long. A line on standard
+    error says that it waits.
+    """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
@@ -49,20 +57,40 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> None:
 
 def as_text(partitions: list[PartitionProgress]) -> str:
     """A table; the last line is the total."""
-    rows = [(row.source.topic, str(row.source.partition), *_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag))) for row in partitions]
-    return "\n".join(align_columns([HEAD, *rows, ("total", "", *_cells(total_lags(partitions)))], numbers_from=1))
+    rows = [
+        (
+            row.source.topic,
+            str(row.source.partition),
+            *_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+        )
+        for row in partitions
+    ]
+    return "\n".join(
+        align_columns([HEAD, *rows, ("total", "", *_cells(total_lags(partitions)))], numbers_from=1)
+    )
 
 
 def as_json(partitions: list[PartitionProgress]) -> str:
     """One object."""
-    rows = [{"topic": row.source.topic, "partition": row.source.partition, **lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag))}
-            for row in partitions]
-    return orjson.dumps({"partitions": rows, "total": lags_to_dict(total_lags(partitions))}).decode()
+    rows = [
+        {
+            "topic": row.source.topic,
+            "partition": row.source.partition,
+            **lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+        }
+        for row in partitions
+    ]
+    return orjson.dumps(
+        {"partitions": rows, "total": lags_to_dict(total_lags(partitions))}
+    ).decode()
 
 
 def lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
     """For JSON."""
-    return {name: lag.to_dict() for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)}
+    return {
+        name: lag.to_dict()
+        for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)
+    }
 
 
 def format_seconds(lag: Lag) -> str:
@@ -82,10 +110,15 @@ def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -
     if max_seconds is not None and (lag.seconds or 0) > max_seconds:
         exceeded.append(f"{lag.seconds:.1f} seconds, more than --max-seconds {max_seconds:g}")
     if exceeded:
-        raise LagsBehind(f"the copy is behind by {' and by '.join(exceeded)}. `reo status` shows which stage waits, and whether it moves")
+        raise LagsBehind(
+            f"the copy is behind by {' and by '.join(exceeded)}. `reo status` shows which stage"
+            " waits, and whether it moves"
+        )
 
 
-def command(settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None) -> int:
+def command(
+    settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None
+) -> int:
     """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
     try:
         settings = source_candidates.select_answering(settings)

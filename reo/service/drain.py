@@ -1,7 +1,9 @@
-"""`reo run deduplicator --stop-at-end`: tells when stage two, running alone, has copied all records that existed at the start.
+"""`reo run deduplicator --stop-at-end`: tells when stage two, running alone, has copied all records
+that existed at the start.
 
-With both stages in one service, stage one tells it: it compares the frontier with the source. For stage two alone, the
-group's committed offsets have to reach the ends that the intermediate topics had at the start.
+With both stages in one service, stage one tells it: it compares the frontier with the source. For
+stage two alone, the group's committed offsets have to reach the ends that the intermediate topics
+had at the start.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ INTERVAL_S = 0.5
 
 
 class Drain:
-    """The end offsets of the intermediate topics at the start, and whether the group has reached them."""
+    """The end offsets of the intermediate topics at the start, and whether the group has reached
+    them.
+    """
 
     def __init__(self, settings: Settings, places: Iterable[Place]) -> None:
         self.reader = commit_reader(settings.destination_cluster, settings)
-        self.ends = positions.list_end_offsets(admin(settings.destination_cluster, settings), places)
+        self.ends = positions.list_end_offsets(
+            admin(settings.destination_cluster, settings), places
+        )
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:
@@ -36,4 +42,7 @@ class Drain:
             commits = positions.read_commits(self.reader, self.ends, INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
-        return all(place in commits and commits[place].intermediate_offset >= end for place, end in self.ends.items())
+        return all(
+            place in commits and commits[place].intermediate_offset >= end
+            for place, end in self.ends.items()
+        )

@@ -1,8 +1,9 @@
 """One port for the whole service: /metrics, /livez, /readyz, /status.
 
-All of them read the metric files of the service's processes (`common.pulse`). A process that hangs sends no heartbeats: /livez
-then names it. /readyz names each process that does not do its work, and what it waits for. A process whose heartbeat is late
-is not ready, whatever its own gauge says; /metrics shows that too. `reo.service.service_status` has what /status says.
+All of them read the metric files of the service's processes (`common.pulse`). A process that hangs
+sends no heartbeats: /livez then names it. /readyz names each process that does not do its work, and
+what it waits for. A process whose heartbeat is late is not ready, whatever its own gauge says;
+/metrics shows that too. `reo.service.service_status` has what /status says.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
-"""Stage, worker and start time (Unix) of each process that should run now; 0 for one that has not been started yet."""
+"""Stage, worker and start time (Unix) of each process that should run now; 0 for one that has not
+been started yet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,18 @@ class SilentRequestHandler(WSGIRequestHandler):
 
 RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
 """Counted by the supervisor itself, which has no metric file."""
-BUILD_INFO = Gauge("reo_build_info", "1, with what the service is made of. `compiled`: yes when stage two's compiled path was built and can be used.",
-                   ("version", "python", "confluent_kafka", "librdkafka", "compiled"))
+BUILD_INFO = Gauge(
+    "reo_build_info",
+    "1, with what the service is made of. `compiled`: yes when stage two's compiled path was built"
+    " and can be used.",
+    ("version", "python", "confluent_kafka", "librdkafka", "compiled"),
+)
 
 
 class MetricFiles:
-    """The metric files of all processes. A file that a process is just creating is empty for a moment, so reading is tried again."""
+    """The metric files of all processes. A file that a process is just creating is empty for a
+    moment, so reading is tried again.
+    """
 
     def __init__(self, folder: str) -> None:
         self.files = MultiProcessCollector(None, path=folder)
@@ -82,14 +91,27 @@ def mark_late_not_ready(families: Iterable[Metric], now: float) -> list[Metric]:
     """Set `reo_ready` to 0 for each process whose last heartbeat is older than LATE_S."""
     metrics = list(families)
     by_name = {metric.name: metric.samples for metric in metrics}
-    late = {(sample.labels["stage"], sample.labels["worker"]) for sample in by_name.get("reo_heartbeat_seconds", []) if now - sample.value > LATE_S}
+    late = {
+        (sample.labels["stage"], sample.labels["worker"])
+        for sample in by_name.get("reo_heartbeat_seconds", [])
+        if now - sample.value > LATE_S
+    }
     samples = by_name.get("reo_ready", [])
-    samples[:] = [sample._replace(value=0.0) if (sample.labels["stage"], sample.labels["worker"]) in late else sample for sample in samples]
+    samples[:] = [
+        (
+            sample._replace(value=0.0)
+            if (sample.labels["stage"], sample.labels["worker"]) in late
+            else sample
+        )
+        for sample in samples
+    ]
     return metrics
 
 
 def build_registry(folder: str) -> CollectorRegistry:
-    """The metrics of all processes of the service, including the counters of ended ones, and the supervisor's."""
+    """The metrics of all processes of the service, including the counters of ended ones, and the
+    supervisor's.
+    """
     registry = CollectorRegistry()
     registry.register(cast(Any, MetricFiles(folder)))
     registry.register(RESTARTS)
@@ -104,10 +126,18 @@ def set_build_info() -> None:
         compiled = "yes"
     except hot_path.Unavailable:
         compiled = "no"
-    BUILD_INFO.labels(VERSION, platform.python_version(), confluent_kafka.__version__, confluent_kafka.libversion()[0], compiled).set(1)
+    BUILD_INFO.labels(
+        VERSION,
+        platform.python_version(),
+        confluent_kafka.__version__,
+        confluent_kafka.libversion()[0],
+        compiled,
+    ).set(1)
 
 
-def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
+def assess_health(
+    metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]
+) -> Health:
     """Which of the processes that should run hang or are not ready."""
     gauges: dict[tuple[str, str, str], float] = {}
     reasons: dict[tuple[str, str], Reason] = {}
@@ -116,24 +146,41 @@ def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str
             if family.name in ("reo_heartbeat_seconds", "reo_ready"):
                 gauges[family.name, sample.labels["stage"], sample.labels["worker"]] = sample.value
             elif family.name == "reo_waiting" and sample.value:
-                reasons[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
+                reasons[sample.labels["stage"], sample.labels["worker"]] = cast(
+                    Reason, sample.labels["reason"]
+                )
     silent, not_ready = [], []
     for stage, worker, started in processes:
-        heartbeat = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
+        heartbeat = (
+            max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
+        )
         age_s = time.time() - heartbeat
         if age_s > SILENT_S:
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
         if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
             reason = REASONS[reasons.get((stage, worker), "start")]
-            why = f"gave no sign of life for {age_s:.0f} s" if age_s > LATE_S else f"waits for {reason}"
+            why = (
+                f"gave no sign of life for {age_s:.0f} s"
+                if age_s > LATE_S
+                else f"waits for {reason}"
+            )
             not_ready.append(f"{stage} {worker} is not working: it {why}")
     return Health(silent, not_ready)
 
 
-def start_server(address: str, port: int, folder: str, processes: Processes, describe: Describe, any_port: bool = False) -> int:
-    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port.
+def start_server(
+    address: str,
+    port: int,
+    folder: str,
+    processes: Processes,
+    describe: Describe,
+    any_port: bool = False,
+) -> int:
+    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the
+    process ends; returns the port.
 
-    A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its place.
+    A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its
+    place.
     """
     registry = build_registry(folder)
     set_build_info()
@@ -151,16 +198,24 @@ def start_server(address: str, port: int, folder: str, processes: Processes, des
             start_response("200 OK", [("Content-Type", "application/json")])
             return [orjson.dumps(describe(registry, health)), b"\n"]
         problems = health.silent + (health.not_ready if path == "/readyz" else [])
-        start_response("503 Service Unavailable" if problems else "200 OK", [("Content-Type", "text/plain")])
+        start_response(
+            "503 Service Unavailable" if problems else "200 OK", [("Content-Type", "text/plain")]
+        )
         return [("\n".join(problems) or "ok").encode() + b"\n"]
 
     try:
         server = make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
     except OSError as error:
         if any_port and error.errno == errno.EADDRINUSE:
-            log.warning("metrics.port %d is taken: the metrics are on another port for as long as this copy lasts", port)
+            log.warning(
+                "metrics.port %d is taken: the metrics are on another port for as long as this copy"
+                " lasts",
+                port,
+            )
             return start_server(address, 0, folder, processes, describe)
-        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({error.strerror}): "
-                              "set REO_METRICS_PORT to a free one") from None
+        raise SettingsInvalid(
+            f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be"
+            f" opened ({error.strerror}): set REO_METRICS_PORT to a free one"
+        ) from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     return int(server.server_port)

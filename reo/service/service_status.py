@@ -1,11 +1,11 @@
 """`/status`: the state of the copy as the service itself knows it, with the keys of `reo status
 --json`.
 
-Everything comes from the metric files of the service's processes (`reo.service.health`) and from the
-supervisor, so it sends no request to a cluster, and works while no cluster answers. A value
-is null when only the clusters know it, when it belongs to a stage that runs elsewhere, or when the
-process has not reported it yet. `reo status` asks the clusters and knows neither the last error
-nor what a process waits for.
+Everything comes from the metric files of the service's processes (`reo.service.health`) and from
+the supervisor, so it sends no request to a cluster, and works while no cluster answers. A value is
+null when only the clusters know it, when it belongs to a stage that runs elsewhere, or when the
+process has not reported it yet. `reo status` asks the clusters and knows neither the last error nor
+what a process waits for.
 """
 
 from __future__ import annotations

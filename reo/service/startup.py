@@ -1,9 +1,11 @@
-"""Checks permissions and creates the topics before the service starts its stages, in a child process.
+"""Checks permissions and creates the topics before the service starts its stages, in a child
+process.
 
-A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group coordinator is lost at
-the wrong moment (librdkafka #4605). The supervisor restarts the process of a stage after that. The service itself must not
-end, so a child sends the requests, and a new child follows one that died. And a service that is told to stop while a cluster
-does not answer does not have to wait for it.
+A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group
+coordinator is lost at the wrong moment (librdkafka #4605). The supervisor restarts the process of a
+stage after that. The service itself must not end, so a child sends the requests, and a new child
+follows one that died. And a service that is told to stop while a cluster does not answer does not
+have to wait for it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ TRIES = 5
 TICK_S = 0.05
 
 
-def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list[Place] | None:
-    """Prepare both clusters for these stages and return the intermediate partitions; None when told to stop before. Raises the child's error."""
+def prepare_clusters(
+    settings: Settings, stages: Sequence[str], stopping: Stopping
+) -> list[Place] | None:
+    """Prepare both clusters for these stages and return the intermediate partitions; None when told
+    to stop before. Raises the child's error.
+    """
     fork = multiprocessing.get_context("fork")
     for _ in range(TRIES):
         receiver, sender = fork.Pipe(duplex=False)
@@ -42,7 +48,11 @@ def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stoppi
             answer = receiver.recv()
         except EOFError:
             child.join()
-            log.warning("the process that prepares the clusters ended with exit code %s and without an answer: a new one starts", child.exitcode)
+            log.warning(
+                "the process that prepares the clusters ended with exit code %s and without an"
+                " answer: a new one starts",
+                child.exitcode,
+            )
             continue
         finally:
             child.kill()
@@ -52,7 +62,10 @@ def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stoppi
             raise answer
         places: list[Place] = answer
         return places
-    raise StageFailed(f"the process that prepares the clusters before the start has died {TRIES} times: read its output above")
+    raise StageFailed(
+        f"the process that prepares the clusters before the start has died {TRIES} times: read its"
+        " output above"
+    )
 
 
 def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -> None:

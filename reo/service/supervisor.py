@@ -1,9 +1,11 @@
-"""The service: runs both stages, or one of them, as child processes, and restarts them when they die. With `offsets.sync_groups` also
-`reo.migration.offsets_sync`, beside stage two: its end never ends the service, and readiness does not ask for it.
+"""The service: runs both stages, or one of them, as child processes, and restarts them when they
+die. With `offsets.sync_groups` also `reo.migration.offsets_sync`, beside stage two: its end never
+ends the service, and readiness does not ask for it.
 
-It has no state and does not take part in the copy, so it may die too: then the kernel kills its children. A child's exit
-code decides: 0 means done, a code of `common.errors.Stop` ends the service with the same code, every other code means a
-restart after a backoff. A child that sends no heartbeats is killed and then restarted in the same way.
+It has no state and does not take part in the copy, so it may die too: then the kernel kills its
+children. A child's exit code decides: 0 means done, a code of `common.errors.Stop` ends the service
+with the same code, every other code means a restart after a backoff. A child that sends no
+heartbeats is killed and then restarted in the same way.
 """
 
 from __future__ import annotations
@@ -44,14 +46,18 @@ STOP_S = 8.0
 OUTPUT_TIMEOUT_S = 1.0
 WATCHDOG_INTERVAL_S = 5.0
 OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
-"""A cluster that does not answer at the start of the service means a wrong address; later it means an outage, and a restart waits for it."""
+"""A cluster that does not answer at the start of the service means a wrong address; later it means
+an outage, and a restart waits for it.
+"""
 MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
 """What runs a child that is not a package of its own."""
 PACKAGES = Path(__file__).parent.parent.parent
 
 
 def ends_service(code: int, stop_at_end: bool) -> bool:
-    """Whether the service ends with this exit code of a child; otherwise the child is started again."""
+    """Whether the service ends with this exit code of a child; otherwise the child is started
+    again.
+    """
     return (code == 0 and stop_at_end) or (code in stop_codes() and code != OUTAGE_EXIT_CODE)
 
 
@@ -75,7 +81,9 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs the children in a temporary folder, which it deletes at the end; `exit_code` is None until it is known."""
+    """Runs the children in a temporary folder, which it deletes at the end; `exit_code` is None
+    until it is known.
+    """
 
     settings: Settings
     stages: Sequence[str]
@@ -89,7 +97,9 @@ class Supervisor:
     """Of the last child that ended by an error, for /status."""
 
     def run(self) -> int:
-        """Run until told to stop, or until a child ends with a code that a restart cannot repair; returns the exit code."""
+        """Run until told to stop, or until a child ends with a code that a restart cannot repair;
+        returns the exit code.
+        """
         try:
             if "replicator" in self.stages:
                 connector.jars()  # before anything is created on the clusters
@@ -101,12 +111,25 @@ class Supervisor:
             is_alone = "replicator" not in self.stages
             drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
             (self.folder / "metrics").mkdir()
-            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
+            # none of them is ready
+            self.children = [
+                Child(stage, worker)
+                for stage in self.stages
+                for worker in range(self._count_workers(stage))
+            ]
             if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
                 self.children.append(Child(offsets_sync.STAGE, 0))
-            port = health.start_server(self.settings.metrics.address, self.settings.metrics.port, str(self.folder / "metrics"),
-                                       self.processes, self.describe, any_port=self.settings.stop_at_end)
-            log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
+            port = health.start_server(
+                self.settings.metrics.address,
+                self.settings.metrics.port,
+                str(self.folder / "metrics"),
+                self.processes,
+                self.describe,
+                any_port=self.settings.stop_at_end,
+            )
+            log.info(
+                "metrics, health and readiness on port %d", port, extra={"facts": {"port": port}}
+            )
             watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
             while self.exit_code is None and not self.stopping():
                 for child in self.children:
@@ -124,11 +147,17 @@ class Supervisor:
 
     def processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
-        return [(child.stage, str(child.worker), child.started) for child in self.children if child.stage in self.stages]
+        return [
+            (child.stage, str(child.worker), child.started)
+            for child in self.children
+            if child.stage in self.stages
+        ]
 
     def describe(self, registry: CollectorRegistry, now: health.Health) -> dict[str, Any]:
         """What /status says."""
-        return service_status.build_status(self.settings, self.stages, registry, now, self.last_error)
+        return service_status.build_status(
+            self.settings, self.stages, registry, now, self.last_error
+        )
 
     def _count_workers(self, stage: str) -> int:
         return self.settings.deduplicator.workers if stage == "deduplicator" else 1
@@ -149,10 +178,18 @@ class Supervisor:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if code:
             ended = datetime.fromtimestamp(runtime.time(), UTC).isoformat(timespec="seconds")
-            self.last_error = {"error": name_of_exit_code(code), "exit_code": code, "message": f"{child.name} ended at {ended} ({how}): its log says why"}
+            self.last_error = {
+                "error": name_of_exit_code(code),
+                "exit_code": code,
+                "message": f"{child.name} ended at {ended} ({how}): its log says why",
+            }
         if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
             if code:
-                log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
+                log.error(
+                    "%s ended with exit code %d, which a restart cannot repair: the service ends",
+                    child.name,
+                    code,
+                )
             else:
                 log.info("%s has copied all records that existed at the start", child.name)
             self.exit_code = code
@@ -164,14 +201,27 @@ class Supervisor:
 
     def _start_child(self, child: Child) -> None:
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
-        environment = inherited | self.settings.as_environment() | {
-            "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"), "TMPDIR": str(self.folder),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
-        }
+        environment = (
+            inherited
+            | self.settings.as_environment()
+            | {
+                "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"),
+                "TMPDIR": str(self.folder),
+                "PYTHONPATH": os.pathsep.join(
+                    filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
+                ),
+            }
+        )
         as_json = self.settings.log.format == "json"
         command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
-        child.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
+        child.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if as_json else None,
+            stderr=subprocess.STDOUT if as_json else None,
+            preexec_fn=die_with_parent,
+        )
         if child.process.stdout:
             self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
         child.started = runtime.time()
@@ -179,11 +229,22 @@ class Supervisor:
         log.info("%s started, process %d", child.name, child.process.pid)
 
     def _kill_hanging(self) -> None:
-        """Kill each child that hangs: a call of a client can hang, and only a new process repairs that."""
+        """Kill each child that hangs: a call of a client can hang, and only a new process repairs
+        that.
+        """
         registry = health.build_registry(str(self.folder / "metrics"))
         for child in self.children:
-            if child.process and health.assess_health(registry, [(child.stage, str(child.worker), child.started)]).silent:
-                log.error("%s gave no sign of life for %.0f s; it is killed and restarted", child.name, health.SILENT_S)
+            if (
+                child.process
+                and health.assess_health(
+                    registry, [(child.stage, str(child.worker), child.started)]
+                ).silent
+            ):
+                log.error(
+                    "%s gave no sign of life for %.0f s; it is killed and restarted",
+                    child.name,
+                    health.SILENT_S,
+                )
                 child.process.kill()
 
     def _stop_all(self) -> None:
@@ -196,7 +257,12 @@ class Supervisor:
             try:
                 process.wait(max(0.0, deadline - runtime.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("%s did not stop in %.0f s and is killed; its successor aborts its open transaction", child.name, STOP_S)
+                log.warning(
+                    "%s did not stop in %.0f s and is killed; its successor aborts its open"
+                    " transaction",
+                    child.name,
+                    STOP_S,
+                )
                 process.kill()
                 process.wait()
         for thread in self.output_threads:

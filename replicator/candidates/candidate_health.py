@@ -1,14 +1,18 @@
-"""The health of all source candidates while a run lives: which one answers, and how far it is (`source.mode=failover`).
+"""The health of all source candidates while a run lives: which one answers, and how far it is
+(`source.mode=failover`).
 
-Every `source.healthcheck_interval_ms` all candidates are asked at once for the last stable offsets of their partitions. Nothing waits for the answers: they
-are evaluated when all have arrived or timed out. The candidate that is copied from is `lost` when it did not answer and another one did. It is `lagging` when
-another one is ahead by more than `source.offset_lag_threshold`, so a candidate with a hanging transaction is left. Candidates that the last selection refused
-do not count. A candidate that answers that its partitions have new leaders, or none, is unhealthy in this round; the client refreshes its metadata for the
-next round.
+Every `source.healthcheck_interval_ms` all candidates are asked at once for the last stable offsets
+of their partitions. Nothing waits for the answers: they are evaluated when all have arrived or
+timed out. The candidate that is copied from is `lost` when it did not answer and another one did.
+It is `lagging` when another one is ahead by more than `source.offset_lag_threshold`, so a candidate
+with a hanging transaction is left. Candidates that the last selection refused do not count. A
+candidate that answers that its partitions have new leaders, or none, is unhealthy in this round;
+the client refreshes its metadata for the next round.
 
-Both events only end the run. The next source is then selected anew, with more checks (`replicator.candidates.source_selection`), and may be the same one. So
-`lagging` is reported at most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is ahead and cannot be copied from, do not end
-each run.
+Both events only end the run. The next source is then selected anew, with more checks
+(`replicator.candidates.source_selection`), and may be the same one. So `lagging` is reported at
+most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is ahead and
+cannot be copied from, do not end each run.
 """
 
 from __future__ import annotations
@@ -46,21 +50,38 @@ class Health:
         self.settings = settings
         self.selection = selection
         has_candidates = len(settings.sources) > 1
-        self.clients = [admin(cluster, settings) for cluster in settings.sources] if has_candidates else []
+        self.clients = (
+            [admin(cluster, settings) for cluster in settings.sources] if has_candidates else []
+        )
         self.interval_s = settings.source.healthcheck_interval_ms / 1000
         self.next_round_at = self.next_lagging_at = 0.0
         self.pending: list[OffsetFutures] = []
 
     def poll(self, places: Collection[Place]) -> Event | None:
-        """Evaluate a complete round of answers (`lost`, `lagging` or None), or start the next round when it is due."""
-        if self.pending and all(future.done() for answers in self.pending for future in answers.values()):
+        """Evaluate a complete round of answers (`lost`, `lagging` or None), or start the next round
+        when it is due.
+        """
+        if self.pending and all(
+            future.done() for answers in self.pending for future in answers.values()
+        ):
             round_, self.pending = self.pending, []
-            return self.evaluate_round({number: self._sum_stable_ends(number, answers) for number, answers in enumerate(round_)})
+            return self.evaluate_round(
+                {
+                    number: self._sum_stable_ends(number, answers)
+                    for number, answers in enumerate(round_)
+                }
+            )
         if self.clients and not self.pending and runtime.monotonic() >= self.next_round_at:
             self.next_round_at = runtime.monotonic() + self.interval_s
             specs = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-            self.pending = [client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
-                            for client in self.clients]
+            self.pending = [
+                client.list_offsets(
+                    specs,
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=request_timeout_s(self.settings),
+                )
+                for client in self.clients
+            ]
         return None
 
     def _sum_stable_ends(self, number: int, answers: OffsetFutures) -> int | None:
@@ -78,14 +99,23 @@ class Health:
 
     def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
         with contextlib.suppress(KafkaException):  # the next round tries again
-            positions.refresh_metadata(self.clients[number], names, request_timeout_s(self.settings))
+            positions.refresh_metadata(
+                self.clients[number], names, request_timeout_s(self.settings)
+            )
 
     def evaluate_round(self, end_sums: Mapping[int, int | None]) -> Event | None:
         """Evaluate one round of answers for the candidate that is copied from."""
         current = self.selection.current
         assert current is not None
-        event = evaluate({number: end_sum for number, end_sum in end_sums.items() if number == current or number not in self.selection.refused}, current,
-                         self.settings.source.offset_lag_threshold)
+        event = evaluate(
+            {
+                number: end_sum
+                for number, end_sum in end_sums.items()
+                if number == current or number not in self.selection.refused
+            },
+            current,
+            self.settings.source.offset_lag_threshold,
+        )
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
@@ -94,13 +124,21 @@ class Health:
                 return None
             self.next_lagging_at = runtime.monotonic() + self.settings.source.backoff_max_ms / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
-            log.warning("source candidate %s is behind: %s", names[current], {names[number]: end_sum for number, end_sum in end_sums.items()})
+            log.warning(
+                "source candidate %s is behind: %s",
+                names[current],
+                {names[number]: end_sum for number, end_sum in end_sums.items()},
+            )
         return event
 
 
 def evaluate(end_sums: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
-    """The event for the candidate that is copied from. In `end_sums`, None is a candidate that did not answer."""
-    others = [end_sum for number, end_sum in end_sums.items() if number != current and end_sum is not None]
+    """The event for the candidate that is copied from. In `end_sums`, None is a candidate that did
+    not answer.
+    """
+    others = [
+        end_sum for number, end_sum in end_sums.items() if number != current and end_sum is not None
+    ]
     mine = end_sums[current]
     if not others:
         return None

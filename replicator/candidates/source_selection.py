@@ -1,9 +1,11 @@
 """Which cluster the next run copies from.
 
-In single mode there is one source. It must be the topic that the frontiers name, have the last copied records (`replicator.source_history`), and have
-everything that follows them; otherwise the service stops.
+In single mode there is one source. It must be the topic that the frontiers name, have the last
+copied records (`replicator.source_history`), and have everything that follows them; otherwise the
+service stops.
 
-With failover every candidate is checked before every run, including the one that was copied from last. It can be copied from when
+With failover every candidate is checked before every run, including the one that was copied from
+last. It can be copied from when
 
 1. it answers, and has as many partitions as the copy,
 2. it still has what follows the frontier, and is at least as far as the copy,
@@ -11,9 +13,10 @@ With failover every candidate is checked before every run, including the one tha
 4. its topics allow an exact copy (`topics.prepare`: no cycle, sizes, partitions),
 5. its records are the copy's records (`replicator.candidates.tail_comparison`).
 
-The candidates are tried in the order of the setting, beginning with the one copied from last; the first that meets all conditions is selected. A candidate that
-fails 2, 4 or 5 is logged each time, and the lag of the others is not measured against it. When all candidates are refused, and none of them is only silent or
-behind, the service ends (SourceRefused). Otherwise it waits.
+The candidates are tried in the order of the setting, beginning with the one copied from last; the
+first that meets all conditions is selected. A candidate that fails 2, 4 or 5 is logged each time,
+and the lag of the others is not measured against it. When all candidates are refused, and none of
+them is only silent or behind, the service ends (SourceRefused). Otherwise it waits.
 """
 
 from __future__ import annotations
@@ -29,7 +32,13 @@ from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTru
 from common.frontier import Frontier
 from common.kafka import permissions, topics
 from common.kafka.clients import admin, reader
-from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
+from common.metrics import (
+    SOURCE_CONNECTIONS,
+    SOURCE_HIGH_WATERMARK,
+    SOURCE_REFUSED,
+    SOURCE_SWITCHES,
+    SOURCE_UNHEALTHY,
+)
 from common.routes import Place
 from common.runtime import Chance
 from common.settings import Settings
@@ -48,17 +57,26 @@ class Behind(ReoError):
 
 
 class SourceSelection:
-    """The candidate that is copied from, how often it changed, and the candidates that the last selection refused.
+    """The candidate that is copied from, how often it changed, and the candidates that the last
+    selection refused.
 
-    The `state_file` keeps the first two across restarts of stage one: the new process continues with the same candidate, and `source.max_failovers` counts for
-    the whole service.
+    The `state_file` keeps the first two across restarts of stage one: the new process continues
+    with the same candidate, and `source.max_failovers` counts for the whole service.
     """
 
-    def __init__(self, settings: Settings, chance: Chance, on_progress: Callable[[], None], state_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        chance: Chance,
+        on_progress: Callable[[], None],
+        state_file: Path | None = None,
+    ) -> None:
         self.settings = settings
         self.on_progress = on_progress
         self.state_file = state_file
-        self.initial = chance.randrange(len(settings.sources)) if settings.source.randomize_initial else 0
+        self.initial = (
+            chance.randrange(len(settings.sources)) if settings.source.randomize_initial else 0
+        )
         self.current: int | None = None
         self.refused: set[int] = set()
         self.failovers = 0
@@ -66,14 +84,26 @@ class SourceSelection:
             self.current, self.failovers = orjson.loads(state_file.read_bytes())
 
     def select_source(self, prepared: SourceTopics, frontiers: Frontiers) -> SourceSnapshot | None:
-        """The source of the next run, or None when no candidate can be copied from now; a Stop when a restart would not help."""
+        """The source of the next run, or None when no candidate can be copied from now; a Stop when
+        a restart would not help.
+        """
         if not self.settings.failover:
             return inspect_single_source(self.settings, prepared, frontiers)
         results = source_candidates.take_snapshots(self.settings)
-        reasons: dict[int, ReoError] = {number: result for number, result in enumerate(results) if isinstance(result, ReoError)}
-        snapshots = {number: _report_stable_ends(result) for number, result in enumerate(results) if isinstance(result, SourceSnapshot)}
+        reasons: dict[int, ReoError] = {
+            number: result for number, result in enumerate(results) if isinstance(result, ReoError)
+        }
+        snapshots = {
+            number: _report_stable_ends(result)
+            for number, result in enumerate(results)
+            if isinstance(result, SourceSnapshot)
+        }
         selected = self._find_usable(snapshots, prepared, frontiers, reasons)
-        self.refused = {number for number, reason in reasons.items() if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)}
+        self.refused = {
+            number
+            for number, reason in reasons.items()
+            if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)
+        }
         for number, reason in reasons.items():
             self._report_refusal(number, reason)
         if selected is not None:
@@ -81,22 +111,53 @@ class SourceSelection:
             return snapshots[selected]
         SOURCE_UNHEALTHY.inc()
         if len(self.refused) == len(results):
-            error = SourceTruncated if all(isinstance(reason, SourceTruncated) for reason in reasons.values()) else SourceRefused
-            raise error("every source candidate was refused: "
-                        + "; ".join(f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())))
+            error = (
+                SourceTruncated
+                if all(isinstance(reason, SourceTruncated) for reason in reasons.values())
+                else SourceRefused
+            )
+            raise error(
+                "every source candidate was refused: "
+                + "; ".join(
+                    f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())
+                )
+            )
         return None
 
-    def _find_usable(self, snapshots: dict[int, SourceSnapshot], prepared: SourceTopics, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
-        """The first candidate that passes every check. Candidates that fail move from `snapshots` to `reasons`."""
+    def _find_usable(
+        self,
+        snapshots: dict[int, SourceSnapshot],
+        prepared: SourceTopics,
+        frontiers: Frontiers,
+        reasons: dict[int, ReoError],
+    ) -> int | None:
+        """The first candidate that passes every check. Candidates that fail move from `snapshots`
+        to `reasons`.
+        """
         for number in list(snapshots):
-            self._passes(number, snapshots, reasons, lambda snapshot: check_offsets(snapshot, frontiers))
+            self._passes(
+                number, snapshots, reasons, lambda snapshot: check_offsets(snapshot, frontiers)
+            )
         while True:
             end_sums = {number: snapshot.stable_end_sum for number, snapshot in snapshots.items()}
-            first = first_within_threshold(self._order_candidates(), end_sums, self.settings.source.offset_lag_threshold)
-            if first is None or self._passes(first, snapshots, reasons, lambda snapshot: _check_copyable(snapshot, prepared, frontiers, self.on_progress)):
+            first = first_within_threshold(
+                self._order_candidates(), end_sums, self.settings.source.offset_lag_threshold
+            )
+            if first is None or self._passes(
+                first,
+                snapshots,
+                reasons,
+                lambda snapshot: _check_copyable(snapshot, prepared, frontiers, self.on_progress),
+            ):
                 return first
 
-    def _passes(self, number: int, snapshots: dict[int, SourceSnapshot], reasons: dict[int, ReoError], check: Callable[[SourceSnapshot], None]) -> bool:
+    def _passes(
+        self,
+        number: int,
+        snapshots: dict[int, SourceSnapshot],
+        reasons: dict[int, ReoError],
+        check: Callable[[SourceSnapshot], None],
+    ) -> bool:
         try:
             check(snapshots[number])
         except ReoError as reason:
@@ -107,19 +168,32 @@ class SourceSelection:
 
     def _order_candidates(self) -> list[int]:
         begin = self.initial if self.current is None else self.current
-        return [(begin + step) % len(self.settings.sources) for step in range(len(self.settings.sources))]
+        return [
+            (begin + step) % len(self.settings.sources)
+            for step in range(len(self.settings.sources))
+        ]
 
     def _switch_to(self, number: int) -> None:
-        """Copy from this candidate from now on; SourceRefused when `source.max_failovers` does not allow the change."""
+        """Copy from this candidate from now on; SourceRefused when `source.max_failovers` does not
+        allow the change.
+        """
         SOURCE_CONNECTIONS.labels(self._name(number)).inc()
         if self.current is not None and number != self.current:
             failovers_max = self.settings.source.max_failovers
             if 0 <= failovers_max <= self.failovers:
-                raise SourceRefused(f"{self._name(self.current)} cannot be copied from, and source.max_failovers={failovers_max} does not allow a failover "
-                                    f"to {self._name(number)}")
+                raise SourceRefused(
+                    f"{self._name(self.current)} cannot be copied from, and"
+                    f" source.max_failovers={failovers_max} does not allow a failover to"
+                    f" {self._name(number)}"
+                )
             self.failovers += 1
             SOURCE_SWITCHES.labels(self._name(number)).inc()
-            log.warning("failover number %d: from %s to %s", self.failovers, self._name(self.current), self._name(number))
+            log.warning(
+                "failover number %d: from %s to %s",
+                self.failovers,
+                self._name(self.current),
+                self._name(number),
+            )
         self.current = number
         if self.state_file:
             new_file = self.state_file.with_suffix(".new")
@@ -131,20 +205,37 @@ class SourceSelection:
             SOURCE_REFUSED.labels(self._name(number)).inc()
             log.error("source candidate %s is refused: %s", self._name(number), reason)
         else:
-            log.warning("source candidate %s cannot be copied from now: %s", self._name(number), reason)
+            log.warning(
+                "source candidate %s cannot be copied from now: %s", self._name(number), reason
+            )
 
     def _name(self, number: int) -> str:
         return self.settings.sources[number].bootstrap_servers
 
 
-def first_within_threshold(order: list[int], end_sums: Mapping[int, int], threshold: int) -> int | None:
-    """The first candidate in `order` that is at most `threshold` behind the furthest one; None without candidates."""
+def first_within_threshold(
+    order: list[int], end_sums: Mapping[int, int], threshold: int
+) -> int | None:
+    """The first candidate in `order` that is at most `threshold` behind the furthest one; None
+    without candidates.
+    """
     furthest = max(end_sums.values(), default=0)
-    return next((number for number in order if number in end_sums and furthest - end_sums[number] <= threshold), None)
+    return next(
+        (
+            number
+            for number in order
+            if number in end_sums and furthest - end_sums[number] <= threshold
+        ),
+        None,
+    )
 
 
-def inspect_single_source(settings: Settings, prepared: SourceTopics, frontiers: Frontiers) -> SourceSnapshot:
-    """Single mode: a snapshot of the source if it can be copied from, else a Stop. The identity is checked first: another topic's offsets mean nothing."""
+def inspect_single_source(
+    settings: Settings, prepared: SourceTopics, frontiers: Frontiers
+) -> SourceSnapshot:
+    """Single mode: a snapshot of the source if it can be copied from, else a Stop. The identity is
+    checked first: another topic's offsets mean nothing.
+    """
     _check_identities(prepared, frontiers)
     snapshot = source_candidates.take_snapshot(settings, prepared)
     if isinstance(snapshot, ReoError):
@@ -153,7 +244,8 @@ def inspect_single_source(settings: Settings, prepared: SourceTopics, frontiers:
     try:
         _check_single_source(snapshot, frontiers)
     except SourceTruncated:
-        new_snapshot = source_candidates.take_snapshot(settings)  # the topic may have been recreated between two requests
+        # the topic may have been recreated between two requests
+        new_snapshot = source_candidates.take_snapshot(settings)
         if isinstance(new_snapshot, SourceSnapshot):
             _check_identities(new_snapshot.sources, frontiers)
         raise
@@ -170,37 +262,56 @@ def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None
         _check_beginning(snapshot, place, frontier)
         if snapshot.ends[place] <= frontier.rule.frontier:
             raise SourceTruncated(
-                f"{place} ends at offset {snapshot.ends[place]}, but records up to {frontier.rule.frontier} were copied: the source lost its newest records. "
-                "The copy has records that the source no longer has; copy to a new destination.topic")
+                f"{place} ends at offset {snapshot.ends[place]}, but records up to"
+                f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
+                " copy has records that the source no longer has; copy to a new destination.topic"
+            )
     check_history(snapshot, frontiers)
 
 
 def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
-    """The source partitions that have their last copied record; SourceTruncated when this cluster has lost one."""
+    """The source partitions that have their last copied record; SourceTruncated when this cluster
+    has lost one.
+    """
     copied = tail_comparison.list_last_copied(snapshot.sources, frontiers)
     if not copied:
         return set()
     consumer = reader(snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH)
     try:
-        return source_history.check_history(snapshot.settings, admin(snapshot.settings.source_cluster, snapshot.settings), consumer, copied)
+        return source_history.check_history(
+            snapshot.settings,
+            admin(snapshot.settings.source_cluster, snapshot.settings),
+            consumer,
+            copied,
+        )
     finally:
         consumer.close()
 
 
 def _report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
-    """Set the metric. Only stage one does: what stage two saw at its start would pass for the newest value while stage one restarts."""
-    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source_cluster.bootstrap_servers).set(snapshot.stable_end_sum)
+    """Set the metric. Only stage one does: what stage two saw at its start would pass for the
+    newest value while stage one restarts.
+    """
+    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source_cluster.bootstrap_servers).set(
+        snapshot.stable_end_sum
+    )
     return snapshot
 
 
 def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier) -> None:
     next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[place]
     if begin > next_offset:
-        filter_note = ", and nothing tells whether filter.sql would have let them pass" if snapshot.settings.filter.sql else ""
+        filter_note = (
+            ", and nothing tells whether filter.sql would have let them pass"
+            if snapshot.settings.filter.sql
+            else ""
+        )
         raise SourceTruncated(
-            f"{place} begins at offset {begin} now, but the copy continues at {next_offset}: {begin - next_offset} "
-            f"offsets were deleted at the source before they were copied (retention, or kafka-delete-records){filter_note}. These records cannot be copied; "
-            "for an exact copy of what is left, copy to a new destination.topic")
+            f"{place} begins at offset {begin} now, but the copy continues at {next_offset}:"
+            f" {begin - next_offset} offsets were deleted at the source before they were copied"
+            f" (retention, or kafka-delete-records){filter_note}. These records cannot be copied;"
+            " for an exact copy of what is left, copy to a new destination.topic"
+        )
 
 
 def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
@@ -210,18 +321,36 @@ def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
             raise Behind(f"{place} does not exist there")
         _check_beginning(snapshot, place, frontier)
         if snapshot.ends[place] <= frontier.rule.frontier:
-            raise Behind(f"{place} ends there at offset {snapshot.ends[place]}, and records up to {frontier.rule.frontier} were copied: "
-                         "it is behind, was truncated, or was recreated")
-        if frontier.last_record and snapshot.stable_ends[place] <= frontier.last_record.source_offset:
-            raise Behind(f"{place} has an open transaction there at offset {snapshot.stable_ends[place]}, and the record at offset "
-                         f"{frontier.last_record.source_offset} was copied: it is behind, or it lost the end of that transaction")
+            raise Behind(
+                f"{place} ends there at offset {snapshot.ends[place]}, and records up to"
+                f" {frontier.rule.frontier} were copied: it is behind, was truncated, or was"
+                " recreated"
+            )
+        if (
+            frontier.last_record
+            and snapshot.stable_ends[place] <= frontier.last_record.source_offset
+        ):
+            raise Behind(
+                f"{place} has an open transaction there at offset {snapshot.stable_ends[place]},"
+                f" and the record at offset {frontier.last_record.source_offset} was copied: it is"
+                " behind, or it lost the end of that transaction"
+            )
 
 
-def _check_copyable(snapshot: SourceSnapshot, prepared: SourceTopics, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:
+def _check_copyable(
+    snapshot: SourceSnapshot,
+    prepared: SourceTopics,
+    frontiers: Frontiers,
+    on_progress: Callable[[], None],
+) -> None:
     """Check conditions 4 and 5."""
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
         topics.prepare(snapshot.settings)
     same_last = check_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
-    log.info("source candidate %s has the copy's last records (%d compared)", snapshot.settings.source_cluster.bootstrap_servers, compared)
+    log.info(
+        "source candidate %s has the copy's last records (%d compared)",
+        snapshot.settings.source_cluster.bootstrap_servers,
+        compared,
+    )

@@ -1,14 +1,18 @@
-"""Whether a candidate's topic is the one that was copied: its last records show it, or it is refused (`source.mode=failover`).
+"""Whether a candidate's topic is the one that was copied: its last records show it, or it is
+refused (`source.mode=failover`).
 
-The destination's last records up to the frontier are compared with the candidate's last visible records up to the frontier, from the end backwards, over
-TAIL_OFFSETS offsets of each partition: key, value, headers, timestamp. The copy's last record must be exactly at the frontier's offset, otherwise the candidate
-has other offsets. The frontier tells where the copy's last record is: `sent` visible records after `destination_known`.
+The destination's last records up to the frontier are compared with the candidate's last visible
+records up to the frontier, from the end backwards, over TAIL_OFFSETS offsets of each partition:
+key, value, headers, timestamp. The copy's last record must be exactly at the frontier's offset,
+otherwise the candidate has other offsets. The frontier tells where the copy's last record is:
+`sent` visible records after `destination_known`.
 
-With a mapping, a filter, or several sources for one destination, the destination does not have the source's records in their order. Then the last copied record
-of each partition is compared, whose checksum the frontier has.
+With a mapping, a filter, or several sources for one destination, the destination does not have the
+source's records in their order. Then the last copied record of each partition is compared, whose
+checksum the frontier has.
 
-A partition proves nothing when nothing of it was copied, or when one side has no records left. A topic is refused when records of it were written and no
-partition proves that it is the same.
+A partition proves nothing when nothing of it was copied, or when one side has no records left. A
+topic is refused when records of it were written and no partition proves that it is the same.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ FETCH_OPTIONS = {"fetch.message.max.bytes": 1_048_576, "queued.max.messages.kbyt
 
 
 class TailRecord(NamedTuple):
-    """A record and its offset. Records of the two sides are the same when their contents are equal."""
+    """A record and its offset. Records of the two sides are the same when their contents are
+    equal.
+    """
 
     offset: int
     content: tuple[object, ...]
@@ -48,22 +54,41 @@ class TailRecord(NamedTuple):
         return f"key={key!r:.{TEXT_MAX}} value={value!r:.{TEXT_MAX}} timestamp={timestamp}"
 
 
-def match_routes(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> list[tuple[Route, Place, Frontier]]:
-    """Each frontier with its route and its source partition; `frontiers` is by intermediate partition."""
+def match_routes(
+    routes: Iterable[Route], frontiers: Mapping[Place, Frontier]
+) -> list[tuple[Route, Place, Frontier]]:
+    """Each frontier with its route and its source partition; `frontiers` is by intermediate
+    partition.
+    """
     by_topic = {route.intermediate_topic: route for route in routes}
-    return [(by_topic[place.topic], by_topic[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
+    return [
+        (by_topic[place.topic], by_topic[place.topic].source(place.partition), frontier)
+        for place, frontier in frontiers.items()
+    ]
 
 
-def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, LastCopied]:
+def list_last_copied(
+    routes: Iterable[Route], frontiers: Mapping[Place, Frontier]
+) -> dict[Place, LastCopied]:
     """By source partition, what was copied last."""
-    return {place: LastCopied(last, last.source_offset if last.left_out else frontier.rule.frontier)
-            for _, place, frontier in match_routes(routes, frontiers) if (last := frontier.last_record)}
+    return {
+        place: LastCopied(last, last.source_offset if last.left_out else frontier.rule.frontier)
+        for _, place, frontier in match_routes(routes, frontiers)
+        if (last := frontier.last_record)
+    }
 
 
-def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier], same_last: Container[Place], on_progress: Callable[[], None]) -> int:
-    """The number of compared records; SourceRefused with the first difference, ClusterUnreachable when a cluster does not answer now.
+def compare_tails(
+    snapshot: SourceSnapshot,
+    frontiers: Mapping[Place, Frontier],
+    same_last: Container[Place],
+    on_progress: Callable[[], None],
+) -> int:
+    """The number of compared records; SourceRefused with the first difference, ClusterUnreachable
+    when a cluster does not answer now.
 
-    `same_last`: the source partitions whose last copied record is the candidate's (`replicator.source_history`). Where the destination's partition is not the
+    `same_last`: the source partitions whose last copied record is the candidate's
+    (`replicator.source_history`). Where the destination's partition is not the
     copy of     one source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
@@ -74,45 +99,76 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
         if frontier.last_record and not (is_whole and route.is_one_to_one):
             written.add(route)
             compared[route] += place in same_last
-    client, outputs = admin(settings.destination_cluster, settings), [route.destination(place.partition) for route, place, _ in rows]
-    beginnings, stable_ends = positions.list_beginning_offsets(client, outputs), positions.list_end_offsets(client, outputs, committed_only=True)
-    ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination_cluster, settings.source_cluster))
+    client, outputs = (
+        admin(settings.destination_cluster, settings),
+        [route.destination(place.partition) for route, place, _ in rows],
+    )
+    beginnings, stable_ends = (
+        positions.list_beginning_offsets(client, outputs),
+        positions.list_end_offsets(client, outputs, committed_only=True),
+    )
+    ours, theirs = (
+        reader(cluster, settings, **FETCH_OPTIONS)
+        for cluster in (settings.destination_cluster, settings.source_cluster)
+    )
     try:
         for route, place, frontier in rows:
             on_progress()
             output = route.destination(place.partition)
-            last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
+            last = (
+                frontier.last_record.source_offset
+                if frontier.last_record
+                else frontier.rule.frontier
+            )
             if stable_ends[output] <= frontier.destination_known:
-                raise ClusterUnreachable(f"{output} is visible up to offset {stable_ends[output]} only: the transaction of offset "
-                                         f"{frontier.destination_known} has not ended there yet")
+                raise ClusterUnreachable(
+                    f"{output} is visible up to offset {stable_ends[output]} only: the transaction"
+                    f" of offset {frontier.destination_known} has not ended there yet"
+                )
             copied = _read_copy_tail(ours, output, frontier, beginnings[output])
             begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
-                compared[route] += compare_tail(place, copied, _read_candidate_tail(snapshot, theirs, place, begin, last), last)
-            if frontier.last_record or frontier.sent or copied:  # offsets alone can be those of aborted records
+                compared[route] += compare_tail(
+                    place, copied, _read_candidate_tail(snapshot, theirs, place, begin, last), last
+                )
+            # offsets alone can be those of aborted records
+            if frontier.last_record or frontier.sent or copied:
                 written.add(route)
     finally:
         ours.close()
         theirs.close()
     for route in written:
         if not compared[route]:
-            raise SourceRefused(f"none of the last copied records of {route} is left to compare: nothing shows that {route.source_topic} there is the topic "
-                                "that was copied")
+            raise SourceRefused(
+                f"none of the last copied records of {route} is left to compare: nothing shows that"
+                f" {route.source_topic} there is the topic that was copied"
+            )
     return compared.total()
 
 
-def compare_tail(place: Place, copied: list[TailRecord], candidate: list[TailRecord], frontier: int) -> int:
-    """Compare the tails of one partition from the end backwards; the number of equal pairs, or SourceRefused."""
+def compare_tail(
+    place: Place, copied: list[TailRecord], candidate: list[TailRecord], frontier: int
+) -> int:
+    """Compare the tails of one partition from the end backwards; the number of equal pairs, or
+    SourceRefused.
+    """
     if not candidate or candidate[-1].offset != frontier:
-        raise SourceRefused(f"{place} has no record at offset {frontier}, which was the last one copied")
+        raise SourceRefused(
+            f"{place} has no record at offset {frontier}, which was the last one copied"
+        )
     pairs = list(zip(reversed(copied), reversed(candidate), strict=False))
     for ours, theirs in pairs:
         if ours.content != theirs.content:
-            raise SourceRefused(f"the record of {place} at offset {theirs.offset} is not the one that was copied: there {theirs}, at the destination {ours}")
+            raise SourceRefused(
+                f"the record of {place} at offset {theirs.offset} is not the one that was copied:"
+                f" there {theirs}, at the destination {ours}"
+            )
     return len(pairs)
 
 
-def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, beginning: int) -> list[TailRecord]:
+def _read_copy_tail(
+    consumer: Consumer, output: Place, frontier: Frontier, beginning: int
+) -> list[TailRecord]:
     """Read the copy's last records up to the frontier."""
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
     records: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
@@ -124,15 +180,22 @@ def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, begin
             sent += 1
         records.append(_to_tail_record(message))
     if sent < frontier.sent and beginning <= frontier.destination_known + 1:
-        raise ClusterUnreachable(f"only {sent} of the {frontier.sent} records written last to {output} are visible: their transaction has not ended yet")
+        raise ClusterUnreachable(
+            f"only {sent} of the {frontier.sent} records written last to {output} are visible:"
+            " their transaction has not ended yet"
+        )
     return list(records)
 
 
-def _read_candidate_tail(snapshot: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
+def _read_candidate_tail(
+    snapshot: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int
+) -> list[TailRecord]:
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
     instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
-    for message in positions.read_visible(consumer, {place: begin}, request_timeout_s(snapshot.settings)):
+    for message in positions.read_visible(
+        consumer, {place: begin}, request_timeout_s(snapshot.settings)
+    ):
         if message.offset() > last:
             break
         records.append(_to_tail_record(message, instead_of_zero))

@@ -1,10 +1,13 @@
-"""The archive of Spark's classes: stage one's JVM maps it at its start instead of reading and verifying 16,000 classes from jars.
+"""The archive of Spark's classes: stage one's JVM maps it at its start instead of reading and
+verifying 16,000 classes from jars.
 
-It is HotSpot's class data sharing (JEP 310). `classes.gz` names the classes that a start loads up to the first record (`make classes` updates it for a new
-Spark). `reo setup` creates the archive from it once, also for a checkout and for the image. Time from the start to the first record: 9.7 s without the
-archive, 5.7 s with it (measured).
+It is HotSpot's class data sharing (JEP 310). `classes.gz` names the classes that a start loads up
+to the first record (`make classes` updates it for a new Spark). `reo setup` creates the archive
+from it once, also for a checkout and for the image. Time from the start to the first record: 9.7 s
+without the archive, 5.7 s with it (measured).
 
-An archive fits one JVM, one class path and unchanged jars. If any of these differs, the JVM starts without it, and more slowly.
+An archive fits one JVM, one class path and unchanged jars. If any of these differs, the JVM starts
+without it, and more slowly.
 """
 
 from __future__ import annotations
@@ -28,12 +31,20 @@ def archive_file() -> Path:
 
 
 def options() -> list[str]:
-    """The JVM's options for it. The JVM does not log why an archive does not fit: a user cannot repair that."""
-    return [f"-XX:SharedArchiveFile={archive_file()}", "-Xlog:cds=off"] if archive_file().exists() else []
+    """The JVM's options for it. The JVM does not log why an archive does not fit: a user cannot
+    repair that.
+    """
+    return (
+        [f"-XX:SharedArchiveFile={archive_file()}", "-Xlog:cds=off"]
+        if archive_file().exists()
+        else []
+    )
 
 
 def class_path() -> str:
-    """The class path of the JVM in local mode, as Spark's launcher builds it (AbstractCommandBuilder.buildClassPath)."""
+    """The class path of the JVM in local mode, as Spark's launcher builds it
+    (AbstractCommandBuilder.buildClassPath).
+    """
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     spark = Path(str(found.origin)).resolve().parent
@@ -42,19 +53,41 @@ def class_path() -> str:
 
 
 def is_current() -> bool:
-    """Whether the archive is there and the JVM can map it: it was made by this JVM, for this class path and for these jars."""
-    return archive_file().exists() and not _run_java("-Xshare:on", f"-XX:SharedArchiveFile={archive_file()}", "-cp", class_path(), "-version").returncode
+    """Whether the archive is there and the JVM can map it: it was made by this JVM, for this class
+    path and for these jars.
+    """
+    return (
+        archive_file().exists()
+        and not _run_java(
+            "-Xshare:on", f"-XX:SharedArchiveFile={archive_file()}", "-cp", class_path(), "-version"
+        ).returncode
+    )
 
 
 def create_archive() -> None:
-    """Dump the archive, which takes half a minute; StageFailed with the JVM's own words when it cannot. It appears when it is complete."""
-    with tempfile.NamedTemporaryFile("wb") as names, tempfile.TemporaryDirectory(dir=jars_folder()) as folder:
+    """Dump the archive, which takes half a minute; StageFailed with the JVM's own words when it
+    cannot. It appears when it is complete.
+    """
+    with (
+        tempfile.NamedTemporaryFile("wb") as names,
+        tempfile.TemporaryDirectory(dir=jars_folder()) as folder,
+    ):
         names.write(gzip.decompress(CLASSES.read_bytes()))
         names.flush()
         new_file = Path(folder) / archive_file().name
-        result = _run_java("-Xshare:dump", f"-XX:SharedClassListFile={names.name}", f"-XX:SharedArchiveFile={new_file}", "-Xlog:cds=off", "-cp", class_path())
+        result = _run_java(
+            "-Xshare:dump",
+            f"-XX:SharedClassListFile={names.name}",
+            f"-XX:SharedArchiveFile={new_file}",
+            "-Xlog:cds=off",
+            "-cp",
+            class_path(),
+        )
         if result.returncode:
-            raise StageFailed(f"the archive of Spark's classes cannot be created: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+            raise StageFailed(
+                "the archive of Spark's classes cannot be created:"
+                f" {result.stdout[-2000:]}{result.stderr[-2000:]}"
+            )
         new_file.replace(archive_file())
 
 

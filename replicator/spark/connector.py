@@ -55,8 +55,8 @@ def jars() -> list[Path]:
     missing = [name for name in read_checksums() if not (folder / name).exists()]
     if missing:
         raise SettingsInvalid(
-            f"{folder} lacks {', '.join(missing)} of Spark's Kafka connector: run `reo setup` (in a "
-            f"checkout `make setup`), or set {VARIABLE} to the folder that has them"
+            f"{folder} lacks {', '.join(missing)} of Spark's Kafka connector: run `reo setup` (in a"
+            f" checkout `make setup`), or set {VARIABLE} to the folder that has them"
         )
     return sorted(folder.glob("*.jar"))
 
@@ -96,8 +96,9 @@ def install_jars(source: Path | None = None) -> list[str]:
             ]
             if wrong:
                 raise StageFailed(
-                    f"{', '.join(wrong)} from {source or 'Maven Central'}: not the file whose checksum "
-                    "reo has, so it is not used. Find out who changed it: a mirror, a proxy"
+                    f"{', '.join(wrong)} from {source or 'Maven Central'}: not the file whose"
+                    " checksum reo has, so it is not used. Find out who changed it: a mirror, a"
+                    " proxy"
                 )
             for name in names:
                 (Path(temporary) / name).replace(folder / name)
@@ -125,7 +126,8 @@ def _fetch_jars(folder: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise StageFailed(
-            "the jars of Spark's Kafka connector cannot be fetched from Maven Central: "
-            f"{(result.stdout + result.stderr).strip()[-1500:]}\nBehind a proxy set JAVA_TOOL_OPTIONS "
-            "(-Dhttps.proxyHost=…); without a network use `reo setup --from FOLDER`"
+            "the jars of Spark's Kafka connector cannot be fetched from Maven Central:"
+            f" {(result.stdout + result.stderr).strip()[-1500:]}\nBehind a proxy set"
+            " JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=…); without a network use `reo setup --from"
+            " FOLDER`"
         )

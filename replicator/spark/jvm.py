@@ -1,4 +1,6 @@
-"""The options of every JVM of stage one, the driver's and the executors': garbage collector, JIT thresholds and log layout."""
+"""The options of every JVM of stage one, the driver's and the executors': garbage collector, JIT
+thresholds and log layout.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,27 @@ from pathlib import Path
 from common.settings import Settings
 from replicator.spark import class_archive, memory
 
-LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
-                  "-XX:Tier4BackEdgeThreshold=800000")
-"""Twenty times HotSpot's defaults. Code that runs for every record is still optimised (C2) within a second of full load. The rest of Spark's start is not: its
-optimisation took a third of the start."""
+LATE_OPTIMISER = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=800000",
+)
+"""Twenty times HotSpot's defaults. Code that runs for every record is still optimised (C2) within a
+second of full load. The rest of Spark's start is not: its optimisation took a third of the start.
+"""
 YOUNG_PERCENT = 60
-"""Of the heap. Nearly all objects are records in transit and die young. With HotSpot's default, a third, many were first copied to the old generation."""
+"""Of the heap. Nearly all objects are records in transit and die young. With HotSpot's default, a
+third, many were first copied to the old generation.
+"""
 SURVIVORS = "-XX:MinSurvivorRatio=8"
-"""With HotSpot's default, 3, the heap that Spark measures is smaller by a third of the young generation, and an executor of 512 MB does not start."""
+"""With HotSpot's default, 3, the heap that Spark measures is smaller by a third of the young
+generation, and an executor of 512 MB does not start.
+"""
 METASPACE = ("-XX:MetaspaceSize=192m", "-XX:MaxMetaspaceSize=256m")
-"""At MetaspaceSize HotSpot collects the whole heap to unload classes. Its default, 21 MB, is reached in the middle of the start (0.15 s)."""
+"""At MetaspaceSize HotSpot collects the whole heap to unload classes. Its default, 21 MB, is
+reached in the middle of the start (0.15 s).
+"""
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """The URLs at which Kafka's Java client may request an OAuth token."""
 LOG = """
@@ -37,7 +50,10 @@ logger.utils.level = off
 """
 DRIVER = "replicator-jvm"
 EXECUTOR = "replicator-executor"
-QUIET = {EXECUTOR: "", DRIVER: """
+QUIET = {
+    EXECUTOR: "",
+    DRIVER: (
+        """
 logger.streaming.name = org.apache.spark.sql.execution.streaming
 logger.streaming.level = error
 logger.conf.name = org.apache.spark.SparkConf
@@ -51,32 +67,58 @@ logger.executor.name = org.apache.spark.executor
 logger.executor.level = off
 logger.stream.name = org.apache.spark.sql.catalyst
 logger.stream.level = error
-"""}
+"""
+    ),
+}
 LAYOUTS = {
-    "text": r"""
+    "text": (
+        r"""
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p STAGE: %c{1}: %m%n%ex{short}
-""",
-    "json": r"""
+"""
+    ),
+    "json": (
+        r"""
 appender.err.layout.type = JsonTemplateLayout
 appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", "pattern": {"format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}}, \
     "level": {"$resolver": "level", "field": "name"}, "stage": "STAGE", "event": {"$resolver": "message", "stringified": true}, \
     "logger": {"$resolver": "logger", "field": "name"}, "exception": {"$resolver": "exception", "field": "message"}}
-""",
+"""
+    ),
 }
 """The same layouts as in `common.logs`."""
 
 
 def options(settings: Settings, partitions: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
-    token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (*settings.sources, settings.destination_cluster))))
+    token_urls = ",".join(
+        filter(
+            None,
+            (
+                cluster.security.sasl_oauth_token_url
+                for cluster in (*settings.sources, settings.destination_cluster)
+            ),
+        )
+    )
     young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
-    return " ".join([class_archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, *METASPACE, "-XX:ReservedCodeCacheSize=96m",
-                     "-Djava.net.preferIPv4Stack=true", f"-D{ALLOWED_URLS}={token_urls}"])
+    return " ".join(
+        [
+            class_archive.COLLECTOR,
+            f"-Xmn{young_mb}m",
+            SURVIVORS,
+            *LATE_OPTIMISER,
+            *METASPACE,
+            "-XX:ReservedCodeCacheSize=96m",
+            "-Djava.net.preferIPv4Stack=true",
+            f"-D{ALLOWED_URLS}={token_urls}",
+        ]
+    )
 
 
 def write_log_config(folder: Path, layout: str, stage: str) -> str:
-    """Write the log4j2 configuration of `stage` with a layout (`log.format`), and return the JVM option that names the file."""
+    """Write the log4j2 configuration of `stage` with a layout (`log.format`), and return the JVM
+    option that names the file.
+    """
     file = folder / "log4j2.properties"
     file.write_text(LOG + QUIET[stage] + LAYOUTS[layout].replace("STAGE", stage))
     return f"-Dlog4j2.configurationFile={file}"

@@ -1,13 +1,17 @@
-"""The JVM: a Spark session with a slot per partition, without the services that a copy does not need.
+"""The JVM: a Spark session with a slot per partition, without the services that a copy does not
+need.
 
-By default Spark runs in local mode, and this JVM does all the work. With `replicator.master` it is the driver, and executors elsewhere do the work
-(`replicator.spark.spark_master`). In both cases a failed task fails its query at once, and a new run begins at the frontier (`spark.task.maxFailures`, 1 in
-local mode): Spark's own retry would rewrite everything that its batch has written, which is minutes. When an executor is lost, Spark itself restarts its tasks,
-in the same batch with the same sequence numbers: for the rule, the repeated records are duplicates.
+By default Spark runs in local mode, and this JVM does all the work. With `replicator.master` it is
+the driver, and executors elsewhere do the work (`replicator.spark.spark_master`). In both cases a
+failed task fails its query at once, and a new run begins at the frontier (`spark.task.maxFailures`,
+1 in local mode): Spark's own retry would rewrite everything that its batch has written, which is
+minutes. When an executor is lost, Spark itself restarts its tasks, in the same batch with the same
+sequence numbers: for the rule, the repeated records are duplicates.
 
-No state in the JVM is worth saving, so it is killed, not stopped: the next run rewrites what was half written, and the rule drops the duplicates. The JVM also
-ends when the Python process is killed, because its standard input is closed. Executors end when they lose their driver; what a frozen executor writes later is
-stale.
+No state in the JVM is worth saving, so it is killed, not stopped: the next run rewrites what was
+half written, and the rule drops the duplicates. The JVM also ends when the Python process is
+killed, because its standard input is closed. Executors end when they lose their driver; what a
+frozen executor writes later is stale.
 """
 
 from __future__ import annotations
@@ -45,19 +49,27 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.master": settings.replicator.master or f"local[{slots}]",
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{heap_mb}m",
-        "spark.driver.extraJavaOptions": f"{log_option} -Xms{heap_mb}m {jvm.options(settings, partitions)}",
+        "spark.driver.extraJavaOptions": (
+            f"{log_option} -Xms{heap_mb}m {jvm.options(settings, partitions)}"
+        ),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore",  # never logged
+        # never logged
+        "spark.redaction.regex": (
+            "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore"
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.speculation": "false",  # two attempts of a task at the same time would interleave two sequences
+        # two attempts of a task at the same time would interleave two sequences
+        "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams: otherwise Spark logs a warning
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
-        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # includes the causes, see `replicator.run.describe_failure`
+        # includes the causes, see `replicator.run.describe_failure`
+        "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         "spark.sql.streaming.stopTimeout": "5s",
-        "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, Spark logs a warning at each use of the pool
+        # one for each partition; beyond it, Spark logs a warning at each use of the pool
+        "spark.kafka.consumer.cache.capacity": str(max(64, slots)),
         **spark_master.build_configuration(settings, partitions),
         **settings.replicator.spark_options,
     }
@@ -74,20 +86,40 @@ def start_session(settings: Settings, partitions: int) -> SparkSession:
         _warn_of_unknown_options(spark, settings)
         sql_filter.check_condition(spark, settings.filter.sql)
     except (PySparkRuntimeError, Py4JError) as failed:
-        raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
+        raise StageFailed(
+            "the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]
+        ) from None
     return spark
 
 
 def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
-    """Warn of options that Kafka's Java client does not know: it ignores them, a mistyped one too. (A plug-in of the client may have its own.)"""
-    for name, raw_options, config in (("source.consumer_options", settings.source.consumer_options, "consumer.ConsumerConfig"),
-                                      ("intermediate.producer_options", settings.intermediate.producer_options, "producer.ProducerConfig")):
+    """Warn of options that Kafka's Java client does not know: it ignores them, a mistyped one too.
+    (A plug-in of the client may have its own.)
+    """
+    for name, raw_options, config in (
+        ("source.consumer_options", settings.source.consumer_options, "consumer.ConsumerConfig"),
+        (
+            "intermediate.producer_options",
+            settings.intermediate.producer_options,
+            "producer.ProducerConfig",
+        ),
+    ):
         if not raw_options:
             continue
-        known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
+        known = set(
+            reduce(
+                getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients
+            ).configNames()
+        )  # type: ignore[union-attr]
         for option in raw_options:
             if option not in known and option not in client_options.SPARK_OPTIONS:
-                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option, suggest(option, known))
+                log.warning(
+                    "%s: %s is no option of Kafka's client%s: it is passed through, and probably"
+                    " has no effect",
+                    name,
+                    option,
+                    suggest(option, known),
+                )
 
 
 class Spark:
@@ -98,10 +130,14 @@ class Spark:
 
     def __init__(self, settings: Settings, partitions: int) -> None:
         self.session: Future[SparkSession] = Future()
-        threading.Thread(target=self._start_session, args=(settings, partitions), daemon=True, name="jvm").start()
+        threading.Thread(
+            target=self._start_session, args=(settings, partitions), daemon=True, name="jvm"
+        ).start()
 
     def slots(self) -> int | None:
-        """How many tasks can run at once now: the cores of all live executors, or of the JVM in local mode."""
+        """How many tasks can run at once now: the cores of all live executors, or of the JVM in
+        local mode.
+        """
         if not self.session.done():
             return None
         spark = self.session.result()

@@ -1,8 +1,11 @@
-"""Where stage one's tasks run (`replicator.master`), and Spark's configuration for it: in the driver's own JVM, on a standalone cluster, or on Kubernetes.
+"""Where stage one's tasks run (`replicator.master`), and Spark's configuration for it: in the
+driver's own JVM, on a standalone cluster, or on Kubernetes.
 
-Executors need no Python, because no Python function runs in them. On a standalone cluster they get the connector's jars from the driver. On Kubernetes they run
-in reo's own image (`replicator.spark.executor`), which has the jars. There are two executors, each with a core for each partition: when one is lost, the other
-continues alone until there is a new one. A core is a thread that mostly waits, so a pod requests fewer cores from its node.
+Executors need no Python, because no Python function runs in them. On a standalone cluster they get
+the connector's jars from the driver. On Kubernetes they run in reo's own image
+(`replicator.spark.executor`), which has the jars. There are two executors, each with a core for
+each partition: when one is lost, the other continues alone until there is a new one. A core is a
+thread that mostly waits, so a pod requests fewer cores from its node.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from replicator.spark import class_archive, connector, jvm, memory
 
 EXECUTORS = 2
 MEMORY_OVERHEAD_MB = 512
-"""Memory of an executor outside its heap: classes (at most 256 MB), compiled code (at most 96 MB), threads and network buffers."""
+"""Memory of an executor outside its heap: classes (at most 256 MB), compiled code (at most 96 MB),
+threads and network buffers.
+"""
 POD = Path(__file__).with_name("executor-pod.yaml")
 
 
 def count_slots(partitions: int) -> int:
-    """Real-Time Mode runs all tasks at once, one per partition; twice as many slots leave room for added partitions."""
+    """Real-Time Mode runs all tasks at once, one per partition; twice as many slots leave room for
+    added partitions.
+    """
     return max(8, 2 * partitions)
 
 
@@ -27,24 +34,39 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration for the master."""
     master = settings.replicator.master
     if not master:
-        return _own_jars() | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return _executors(settings, partitions) | (_on_kubernetes(settings, partitions) if master.startswith("k8s:") else _on_standalone(partitions))
+        return _own_jars() | {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    return _executors(settings, partitions) | (
+        _on_kubernetes(settings, partitions)
+        if master.startswith("k8s:")
+        else _on_standalone(partitions)
+    )
 
 
 def build_environment(settings: Settings) -> dict[str, str]:
-    """Variables for the driver's JVM. Spark looks up the address of this host's name, and does not start where there is none (`docker run --network host
-    --hostname …`). In local mode nobody needs it.
+    """Variables for the driver's JVM. Spark looks up the address of this host's name, and does not
+    start where there is none (`docker run --network host --hostname …`). In local mode nobody needs
+    it.
     """
     return {} if settings.replicator.master else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
 def _own_jars() -> dict[str, str]:
-    """For a driver that ships no jars: they are on the class path for which the class archive was created."""
-    return {"spark.driver.extraClassPath": ":".join(map(str, connector.jars())), "spark.driver.defaultJavaOptions": " ".join(class_archive.options())}
+    """For a driver that ships no jars: they are on the class path for which the class archive was
+    created.
+    """
+    return {
+        "spark.driver.extraClassPath": ":".join(map(str, connector.jars())),
+        "spark.driver.defaultJavaOptions": " ".join(class_archive.options()),
+    }
 
 
 def _executors(settings: Settings, partitions: int) -> dict[str, str]:
-    """Executors must reach the driver: Spark uses this host's name, SPARK_LOCAL_IP or spark.driver.host."""
+    """Executors must reach the driver: Spark uses this host's name, SPARK_LOCAL_IP or
+    spark.driver.host.
+    """
     return {
         "spark.executor.memory": f"{memory.heap_mb(settings, partitions)}m",
         "spark.executor.extraJavaOptions": jvm.options(settings, partitions),
@@ -55,7 +77,8 @@ def _executors(settings: Settings, partitions: int) -> dict[str, str]:
 def _on_standalone(partitions: int) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, connector.jars())),
-        "spark.cores.max": str(count_slots(partitions)),  # without it, an application takes the whole cluster
+        # without it, an application takes the whole cluster
+        "spark.cores.max": str(count_slots(partitions)),
     }
 
 
@@ -67,5 +90,6 @@ def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.executorEnv.REO_LOG_FORMAT": settings.log.format,
         "spark.kubernetes.executor.request.cores": "1",
         "spark.kubernetes.executor.podTemplateFile": str(POD),
-        "spark.kubernetes.executor.disableConfigMap": "true",  # it would hold the driver's Spark files, which executors do not read
+        # it would hold the driver's Spark files, which executors do not read
+        "spark.kubernetes.executor.disableConfigMap": "true",
     }

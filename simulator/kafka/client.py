@@ -1,4 +1,6 @@
-"""What the three clients have in common: options, requests to their cluster, callbacks, and metadata."""
+"""What the three clients have in common: options, requests to their cluster, callbacks, and
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMeta
 from greenlet import GreenletExit
 
 from simulator.kafka.cluster import Cluster
-from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error, create_exception
+from simulator.kafka.errors import (
+    BrokerError,
+    ConnectionLost,
+    RequestTimedOut,
+    create_error,
+    create_exception,
+)
 from simulator.kafka.network import Network
 
 Result = TypeVar("Result")
@@ -27,8 +35,14 @@ class Client:
         self.schedule = network.schedule
         self.options = dict(options)
         address = str(options["bootstrap.servers"])
-        known_addresses = [known for known in (address, *address.split(",")) if known in network.clusters]
-        self.cluster = network.clusters[known_addresses[0]] if known_addresses else self._create_unreachable_cluster(address)
+        known_addresses = [
+            known for known in (address, *address.split(",")) if known in network.clusters
+        ]
+        self.cluster = (
+            network.clusters[known_addresses[0]]
+            if known_addresses
+            else self._create_unreachable_cluster(address)
+        )
         self.process = self.schedule.process
         self.client_id = str(options.get("client.id", "rdkafka"))
         self.pending_callbacks: deque[Callable[[], object]] = deque()
@@ -54,21 +68,33 @@ class Client:
         """An option that is true or false."""
         return str(self.options.get(option, False)).lower() == "true"
 
-    def request(self, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True) -> Result:
+    def request(
+        self, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True
+    ) -> Result:
         """See `Network.request`."""
-        return self.network.request(self.cluster, api, execute, timeout_s, is_retried, self.report_lost_connection)
+        return self.network.request(
+            self.cluster, api, execute, timeout_s, is_retried, self.report_lost_connection
+        )
 
     def report_lost_connection(self, api: str) -> None:
-        """A connection or a response was lost: write it to the client's log, and call the application's `error_cb`."""
+        """A connection or a response was lost: write it to the client's log, and call the
+        application's `error_cb`.
+        """
         logger, on_error = self.options.get("logger"), self.options.get("error_cb")
         if logger is not None and int(self.options.get("log_level", INFO)) >= INFO:
-            self.pending_callbacks.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
+            self.pending_callbacks.append(
+                lambda: logger.log(
+                    20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"
+                )
+            )
         if on_error is not None:
             code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_down else KafkaError._TRANSPORT
             self.pending_callbacks.append(lambda: on_error(create_error(code)))
 
     def start(self, work: Callable[[], object], name: str) -> None:
-        """Start a background task of the client. The next call of the application raises an unexpected exception of this task."""
+        """Start a background task of the client. The next call of the application raises an
+        unexpected exception of this task.
+        """
         process = self.schedule.process
         if process is None:
             raise GreenletExit  # the schedule is closed
@@ -82,6 +108,7 @@ class Client:
             if task is not None:
                 task.process.tasks.remove(task)
                 self.schedule.all_tasks.remove(task)
+
         self.schedule.start(process, run_task, name)
 
     def run_callbacks(self) -> int:
@@ -97,9 +124,13 @@ class Client:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Metadata."""
         try:
-            found: ClusterMetadata = self.request("Metadata", lambda: describe_metadata(self.cluster, topic), timeout)
+            found: ClusterMetadata = self.request(
+                "Metadata", lambda: describe_metadata(self.cluster, topic), timeout
+            )
         except (RequestTimedOut, ConnectionLost):
-            raise create_exception(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
+            raise create_exception(
+                KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure"
+            ) from None
         except BrokerError as error:
             raise create_exception(error.code, error.reason) from None
         return found
@@ -114,7 +145,12 @@ class Client:
 def describe_metadata(cluster: Cluster, wanted_topic: str | None) -> ClusterMetadata:
     """The metadata of all topics, or of one."""
     answer: Any = ClusterMetadata()
-    answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
+    answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = (
+        cluster.cluster_id,
+        1,
+        1,
+        f"{cluster.address}/1",
+    )
     broker: Any = BrokerMetadata()
     broker.id, broker.host, broker.port = 1, cluster.name, 9092
     answer.brokers[1] = broker

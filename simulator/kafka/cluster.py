@@ -1,7 +1,9 @@
-"""One cluster: its topics, groups and transactions, the responses of its brokers, and what operators and failures do to it.
+"""One cluster: its topics, groups and transactions, the responses of its brokers, and what
+operators and failures do to it.
 
-There is one broker. The requests of clients come through `simulator.kafka.network`. The calls under "operator" take effect at once; they are for fault
-injection, for load generators, and for the simulated Spark, which writes as a plain producer.
+There is one broker. The requests of clients come through `simulator.kafka.network`. The calls under
+"operator" take effect at once; they are for fault injection, for load generators, and for the
+simulated Spark, which writes as a plain producer.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ class Topic:
 
     __slots__ = ("config", "id", "logs", "name", "overrides")
 
-    def __init__(self, name: str, topic_id: Uuid, partitions: int, overrides: Mapping[str, str], config: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        topic_id: Uuid,
+        partitions: int,
+        overrides: Mapping[str, str],
+        config: dict[str, str],
+    ) -> None:
         self.name = name
         self.id = topic_id
         self.overrides = dict(overrides)
@@ -41,16 +50,27 @@ class Topic:
 class Cluster:
     """The state of a cluster."""
 
-    def __init__(self, schedule: Schedule, name: str, cluster_id: str = "", faults: Any = None, is_older: bool = False) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        name: str,
+        cluster_id: str = "",
+        faults: Any = None,
+        is_older: bool = False,
+    ) -> None:
         self.schedule = schedule
         self.name = name
-        self.cluster_id = cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
+        self.cluster_id = (
+            cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
+        )
         self.faults = faults
         self.defaults = DEFAULTS_3_9 if is_older else DEFAULTS
         """The default topic settings; with `is_older`, those of Kafka 3.9."""
         self.is_down = False
         self.record_delay_s = 0.0
-        """How long a transactional producer waits for each of its records, as with a quota (KIP-124)."""
+        """How long a transactional producer waits for each of its records, as with a quota
+        (KIP-124).
+        """
         self.down_since = 0.0
         self.up = Signal(schedule)
         """Notified when the cluster is up again."""
@@ -70,7 +90,11 @@ class Cluster:
     def find_log(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, or None."""
         found = self.topics.get(topic)
-        return found.logs[partition] if found is not None and 0 <= partition < len(found.logs) else None
+        return (
+            found.logs[partition]
+            if found is not None and 0 <= partition < len(found.logs)
+            else None
+        )
 
     def log(self, topic: str, partition: int) -> Log:
         """The log of a partition. BrokerError when it does not exist."""
@@ -90,7 +114,14 @@ class Cluster:
         """The group, or an empty one that is not stored."""
         return self.groups.get(name) or Group(self, name)
 
-    def produce(self, topic: str, partition: int, records: list[NewRecord], writer: Writer, transactional_id: str | None = None) -> tuple[int, int]:
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        records: list[NewRecord],
+        writer: Writer,
+        transactional_id: str | None = None,
+    ) -> tuple[int, int]:
         """Produce: the first offset, and the broker's timestamp or -1."""
         log = self.log(topic, partition)
         config = self.topics[topic].config
@@ -99,15 +130,28 @@ class Cluster:
         now_ms = self.now_ms()
         is_appended_at = config["message.timestamp.type"] == "LogAppendTime"
         if not is_appended_at:
-            oldest, newest = now_ms - int(config["message.timestamp.before.max.ms"]), now_ms + int(config["message.timestamp.after.max.ms"])
+            oldest, newest = (
+                now_ms - int(config["message.timestamp.before.max.ms"]),
+                now_ms + int(config["message.timestamp.after.max.ms"]),
+            )
             if any(not oldest <= record.timestamp_ms <= newest for record in records):
                 raise BrokerError(KafkaError.INVALID_TIMESTAMP)
         if transactional_id is not None and writer.producer_id not in log.open_transactions:
-            self.transactions.check_open(transactional_id, writer.producer_id, writer.epoch, (topic, partition))
-        return log.append(records, now_ms if is_appended_at else None, writer), now_ms if is_appended_at else -1
+            self.transactions.check_open(
+                transactional_id, writer.producer_id, writer.epoch, (topic, partition)
+            )
+        return log.append(records, now_ms if is_appended_at else None, writer), (
+            now_ms if is_appended_at else -1
+        )
 
-    def commit_in_transaction(self, transactional_id: str, writer: Writer, group: str, offsets: Mapping[tuple[str, int], tuple[int, str]],
-                              member: tuple[int, str, str | None]) -> None:
+    def commit_in_transaction(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        group: str,
+        offsets: Mapping[tuple[str, int], tuple[int, str]],
+        member: tuple[int, str, str | None],
+    ) -> None:
         """TxnOffsetCommit."""
         for partition_key in offsets:
             self.log(*partition_key)
@@ -118,12 +162,20 @@ class Cluster:
 
     # ---- operator
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> Topic:
         """Create a topic, with a new id."""
         if name in self.topics:
             raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         most, least = (self.schedule.random.getrandbits(62) + 1 for _ in range(2))
-        self.topics[name] = Topic(name, Uuid(most, least), partitions, config or {}, merge_config(self.defaults, config or {}))
+        self.topics[name] = Topic(
+            name,
+            Uuid(most, least),
+            partitions,
+            config or {},
+            merge_config(self.defaults, config or {}),
+        )
         return self.topics[name]
 
     def delete_topic(self, name: str) -> None:
@@ -140,8 +192,11 @@ class Cluster:
         """Increase the number of partitions to `total`."""
         topic = self.topics[name]
         if total <= len(topic.logs):
-            raise BrokerError(KafkaError.INVALID_PARTITIONS, f"The topic {name} currently has {len(topic.logs)} partition(s); "
-                              f"{total} would not be an increase.")
+            raise BrokerError(
+                KafkaError.INVALID_PARTITIONS,
+                f"The topic {name} currently has {len(topic.logs)} partition(s); "
+                f"{total} would not be an increase.",
+            )
         if not validate_only:
             topic.logs += [Log() for _ in range(total - len(topic.logs))]
 
@@ -159,37 +214,68 @@ class Cluster:
         return self.log(topic, partition).delete(before)
 
     def apply_retention(self, topic: str) -> None:
-        """Delete records older than retention.ms from the beginning of each partition, but none of open transactions."""
+        """Delete records older than retention.ms from the beginning of each partition, but none of
+        open transactions.
+        """
         limit_ms = int(self.topics[topic].config["retention.ms"])
         for log in self.topics[topic].logs if limit_ms >= 0 else ():
-            kept = next((record.offset for record in log.records if record.timestamp_ms >= self.now_ms() - limit_ms), log.end)
+            kept = next(
+                (
+                    record.offset
+                    for record in log.records
+                    if record.timestamp_ms >= self.now_ms() - limit_ms
+                ),
+                log.end,
+            )
             log.delete(min(kept, log.last_stable_offset))
 
     def compact(self, topic: str, partition: int) -> int:
-        """Keep only the newest stable record of each key, and remove aborted records. Returns how many records were removed."""
+        """Keep only the newest stable record of each key, and remove aborted records. Returns how
+        many records were removed.
+        """
         log = self.log(topic, partition)
-        stable_records = log.records[:log.index(log.last_stable_offset)]
-        newest: dict[bytes | None, int] = {record.key: record.offset for record in stable_records if record.kind == DATA and record.offset not in log.aborted}
-        removed_offsets = [record.offset for record in stable_records
-                           if record.kind == DATA and (record.offset in log.aborted or newest.get(record.key) != record.offset)]
+        stable_records = log.records[: log.index(log.last_stable_offset)]
+        newest: dict[bytes | None, int] = {
+            record.key: record.offset
+            for record in stable_records
+            if record.kind == DATA and record.offset not in log.aborted
+        }
+        removed_offsets = [
+            record.offset
+            for record in stable_records
+            if record.kind == DATA
+            and (record.offset in log.aborted or newest.get(record.key) != record.offset)
+        ]
         log.remove(removed_offsets)
         return len(removed_offsets)
 
-    def truncate(self, topic: str, partition: int, count: int, is_same_epoch: bool = False) -> list[Record]:
-        """Lose the newest records, as in an unclean leader election or when a disk is restored. Returns the lost records."""
+    def truncate(
+        self, topic: str, partition: int, count: int, is_same_epoch: bool = False
+    ) -> list[Record]:
+        """Lose the newest records, as in an unclean leader election or when a disk is restored.
+        Returns the lost records.
+        """
         log = self.log(topic, partition)
-        lost_records = log.records[log.index(max(log.begin, log.end - count)):]
+        lost_records = log.records[log.index(max(log.begin, log.end - count)) :]
         log.truncate(count, is_same_epoch)
         return lost_records
 
     def change_leaders(self, topic: str) -> None:
-        """Change the leader of every partition without loss. A connected client must refresh its leader epochs."""
+        """Change the leader of every partition without loss. A connected client must refresh its
+        leader epochs.
+        """
         for log in self.topics[topic].logs:
             log.change_leader()
 
-    def append(self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]) -> int:
-        """Append as a plain producer. Records are (key, value, headers, timestamp in ms). Returns the first offset; BrokerError as for a producer."""
-        return self.produce(topic, partition, [NewRecord(*record) for record in records], Writer())[0]
+    def append(
+        self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]
+    ) -> int:
+        """Append as a plain producer. Records are (key, value, headers, timestamp in ms). Returns
+        the first offset; BrokerError as for a producer.
+        """
+        return self.produce(topic, partition, [NewRecord(*record) for record in records], Writer())[
+            0
+        ]
 
     def open_transaction(self) -> Transaction:
         """Open a transaction of a load generator."""
@@ -227,12 +313,16 @@ class Transaction:
         self.producer_id = producer_id
         self.sequences: dict[tuple[str, int], int] = {}
 
-    def append(self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]) -> int:
+    def append(
+        self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]
+    ) -> int:
         """Append records. Returns the first offset."""
         new = [NewRecord(*record) for record in records]
         sequence = self.sequences.get((topic, partition), 0)
         self.sequences[topic, partition] = sequence + len(new)
-        return self.cluster.produce(topic, partition, new, Writer(self.producer_id, 0, sequence, True))[0]
+        return self.cluster.produce(
+            topic, partition, new, Writer(self.producer_id, 0, sequence, True)
+        )[0]
 
     def commit(self, after_s: float = 0.0) -> None:
         """Commit: the markers are written within `after_s`."""
@@ -245,7 +335,10 @@ class Transaction:
     def _end(self, kind: int, after_s: float) -> None:
         for partition_key in self.sequences:
             if after_s:
-                self.cluster.schedule.call_later(after_s * self.cluster.schedule.random.random(), partial(self._write_marker, partition_key, kind))
+                self.cluster.schedule.call_later(
+                    after_s * self.cluster.schedule.random.random(),
+                    partial(self._write_marker, partition_key, kind),
+                )
             else:
                 self._write_marker(partition_key, kind)
 

@@ -1,7 +1,7 @@
 """confluent-kafka's Consumer: manual assignment or a group, reading, commits, offsets.
 
-The membership of the group (`membership`) runs in a task of its own and leaves events for the application. `poll` and `consume` handle them and run the
-application's callbacks.
+The membership of the group (`membership`) runs in a task of its own and leaves events for the
+application. `poll` and `consume` handle them and run the application's callbacks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
 from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
-from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception, create_topic_partition
+from simulator.kafka.errors import (
+    BrokerError,
+    ConnectionLost,
+    RequestTimedOut,
+    create_exception,
+    create_topic_partition,
+)
 from simulator.kafka.fetch import Fetcher
 from simulator.kafka.group_metadata import serialize_metadata
 from simulator.kafka.list_offsets import answer_list_offsets
@@ -69,30 +75,49 @@ class Consumer(Fetcher):
 
     def _rebalance(self, event: str, partitions: list[TopicPartition]) -> None:
         """Run the application's callback. If it does not assign or unassign, do it here."""
-        callback = self.callbacks.get(event) or (self.callbacks.get("revoke") if event == "lost" else None)
+        callback = self.callbacks.get(event) or (
+            self.callbacks.get("revoke") if event == "lost" else None
+        )
         self.has_assigned = False
         is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
         try:
             if callback:
-                callback(self, [TopicPartition(partition.topic, partition.partition) for partition in partitions])
+                callback(
+                    self,
+                    [
+                        TopicPartition(partition.topic, partition.partition)
+                        for partition in partitions
+                    ],
+                )
             if event == "assign" and not self.has_assigned:
                 (self.incremental_assign if is_consumer_protocol else self.assign)(partitions)
         finally:
             if event != "assign" and self.membership:
-                self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
+                self.remove_partitions(
+                    [(partition.topic, partition.partition) for partition in partitions]
+                )
                 self.membership.on_revoked()
             elif self.membership:
                 self.membership.on_assigned()
 
     # ---- assignment
 
-    def subscribe(self, topics: Sequence[str], on_assign: Callback | None = None, on_revoke: Callback | None = None,
-                  on_lost: Callback | None = None) -> None:
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
         """Join the group, or join again with other topics."""
         self._check_open()
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
         if self.membership is None:
-            kind = ConsumerProtocolMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
+            kind = (
+                ConsumerProtocolMembership
+                if self.options.get("group.protocol") == "consumer"
+                else ClassicMembership
+            )
             self.membership = kind(self, list(topics))
             self.start(self.membership.run, f"{self.client_id} of {self.group_id}")
         else:
@@ -142,53 +167,97 @@ class Consumer(Fetcher):
         """Read on from this offset."""
         key = partition.topic, partition.partition
         if key not in self.partition_states:
-            raise create_exception(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
+            raise create_exception(
+                KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition"
+            )
         self.seek_partition(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The offset after the last record that was returned, for each partition."""
-        partition_states = [self.partition_states.get((partition.topic, partition.partition)) for partition in partitions]
-        return [create_topic_partition(asked.topic, asked.partition, state.position if state else OFFSET_INVALID)
-                for asked, state in zip(partitions, partition_states, strict=True)]
+        partition_states = [
+            self.partition_states.get((partition.topic, partition.partition))
+            for partition in partitions
+        ]
+        return [
+            create_topic_partition(
+                asked.topic, asked.partition, state.position if state else OFFSET_INVALID
+            )
+            for asked, state in zip(partitions, partition_states, strict=True)
+        ]
 
     # ---- offsets
 
-    def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The committed offsets of the group. With read_committed, wait until pending offsets are stable."""
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """The committed offsets of the group. With read_committed, wait until pending offsets are
+        stable.
+        """
         self._check_open()
         deadline = self.schedule.now + (timeout if timeout >= 0 else FOREVER_S)
         keys = [(partition.topic, partition.partition) for partition in partitions]
         while True:
             try:
-                answers = self.request("OffsetFetch", lambda: self.cluster.find_group(self.group_id).fetch(keys, self.is_read_committed),
-                                       deadline - self.schedule.now)
+                answers = self.request(
+                    "OffsetFetch",
+                    lambda: self.cluster.find_group(self.group_id).fetch(
+                        keys, self.is_read_committed
+                    ),
+                    deadline - self.schedule.now,
+                )
             except (RequestTimedOut, ConnectionLost):
                 raise create_exception(KafkaError._TIMED_OUT) from None
-            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in answers.values()):
-                return [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
-                        for key, (offset, metadata, code) in ((key, answers[key]) for key in keys)]
+            if not any(
+                code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in answers.values()
+            ):
+                return [
+                    create_topic_partition(
+                        *key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code
+                    )
+                    for key, (offset, metadata, code) in ((key, answers[key]) for key in keys)
+                ]
             if self.schedule.now + self.backoff_s >= deadline:
                 self.schedule.sleep(deadline - self.schedule.now)
                 raise create_exception(KafkaError._TIMED_OUT)
             self.schedule.sleep(self.backoff_s)
 
-    def commit(self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None,
-               asynchronous: bool = True) -> list[TopicPartition] | None:
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Sequence[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
         """Commit offsets of the group; as its member, if this consumer is one."""
         self._check_open()
         if message is not None:
-            offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
-        own_positions = [TopicPartition(*key, state.position) for key, state in self.partition_states.items() if state.position >= 0]
+            offsets = [
+                TopicPartition(
+                    str(message.topic()),
+                    int(message.partition() or 0),
+                    int(message.offset() or 0) + 1,
+                )
+            ]
+        own_positions = [
+            TopicPartition(*key, state.position)
+            for key, state in self.partition_states.items()
+            if state.position >= 0
+        ]
         positions = own_positions if offsets is None else offsets
         if not positions:
             raise create_exception(KafkaError._NO_OFFSET)
         if self.membership and self.membership.is_fatal:
             raise create_exception(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
-        offsets_to_commit = {(position.topic, position.partition): (position.offset, position.metadata or "") for position in positions}
+        offsets_to_commit = {
+            (position.topic, position.partition): (position.offset, position.metadata or "")
+            for position in positions
+        }
 
         def execute() -> dict[tuple[str, int], int]:
-            return self.cluster.group(self.group_id).commit(offsets_to_commit, generation, member_id, instance_id)
+            return self.cluster.group(self.group_id).commit(
+                offsets_to_commit, generation, member_id, instance_id
+            )
+
         if asynchronous:
             self.network.send(self.cluster, "OffsetCommit", execute, 60.0, lambda *_: None)
             return None
@@ -200,21 +269,45 @@ class Consumer(Fetcher):
             raise create_exception(KafkaError._TIMED_OUT) from None
         if codes and all(codes.values()):
             raise create_exception(next(iter(codes.values())))
-        return [create_topic_partition(position.topic, position.partition, position.offset, position.metadata, codes[position.topic, position.partition])
-                for position in positions]
+        return [
+            create_topic_partition(
+                position.topic,
+                position.partition,
+                position.offset,
+                position.metadata,
+                codes[position.topic, position.partition],
+            )
+            for position in positions
+        ]
 
-    def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+    def offsets_for_times(
+        self, partitions: Sequence[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
         """Offsets by timestamp; also OFFSET_END and OFFSET_BEGINNING."""
         self._check_open()
-        asked = [(partition.topic, partition.partition, partition.offset) for partition in partitions]
+        asked = [
+            (partition.topic, partition.partition, partition.offset) for partition in partitions
+        ]
         try:
-            answers = self.request("ListOffsets", lambda: [answer_list_offsets(self.cluster, *one, self.is_read_committed) for one in asked], timeout)
+            answers = self.request(
+                "ListOffsets",
+                lambda: [
+                    answer_list_offsets(self.cluster, *one, self.is_read_committed) for one in asked
+                ],
+                timeout,
+            )
         except (RequestTimedOut, ConnectionLost):
-            raise create_exception(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
-        return [create_topic_partition(topic, partition, answer.offset, None, answer.code)
-                for (topic, partition, _), answer in zip(asked, answers, strict=True)]
+            raise create_exception(
+                KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out"
+            ) from None
+        return [
+            create_topic_partition(topic, partition, answer.offset, None, answer.code)
+            for (topic, partition, _), answer in zip(asked, answers, strict=True)
+        ]
 
-    def get_watermark_offsets(self, partition: TopicPartition, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
         """The low and high watermark; with `cached`, those of the last fetch."""
         self._check_open()
         key = partition.topic, partition.partition
@@ -222,18 +315,33 @@ class Consumer(Fetcher):
             state = self.partition_states.get(key)
             return (state.begin, state.end) if state else (OFFSET_INVALID, OFFSET_INVALID)
         try:
-            return self.request("ListOffsets", lambda: (self.cluster.log(*key).begin, self._resolve_logical_offset(self.cluster.log(*key), -1)), timeout)
+            return self.request(
+                "ListOffsets",
+                lambda: (
+                    self.cluster.log(*key).begin,
+                    self._resolve_logical_offset(self.cluster.log(*key), -1),
+                ),
+                timeout,
+            )
         except (RequestTimedOut, ConnectionLost):
             raise create_exception(KafkaError._TIMED_OUT) from None
         except BrokerError as error:
-            raise create_exception(KafkaError._UNKNOWN_PARTITION if error.code == KafkaError.UNKNOWN_TOPIC_OR_PART else error.code) from None
+            raise create_exception(
+                KafkaError._UNKNOWN_PARTITION
+                if error.code == KafkaError.UNKNOWN_TOPIC_OR_PART
+                else error.code
+            ) from None
 
     # ---- the group
 
     def member(self) -> tuple[int, str, str | None]:
         """Generation, member id and instance id; empty values when this is no member."""
         membership = self.membership
-        return (membership.generation, membership.member_id, membership.instance_id) if membership else (-1, "", None)
+        return (
+            (membership.generation, membership.member_id, membership.instance_id)
+            if membership
+            else (-1, "", None)
+        )
 
     def memberid(self) -> str:
         """The member id."""
@@ -253,7 +361,9 @@ class Consumer(Fetcher):
     def _leave(self) -> None:
         if self.membership:
             if self.membership.owned and self.callbacks and not self.membership.is_fatal:
-                self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
+                self._rebalance(
+                    "revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)]
+                )
             self.membership.leave()
             self.membership = None
             self.events.clear()

@@ -1,4 +1,6 @@
-"""A consumer's member with group.protocol=consumer (KIP-848): each heartbeat response has its assignment."""
+"""A consumer's member with group.protocol=consumer (KIP-848): each heartbeat response has its
+assignment.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class ConsumerProtocolMembership(Membership):
         self.generation = 0
         while not self.is_over:
             try:
-                epoch, assigned = self.consumer.request("ConsumerGroupHeartbeat", self._heartbeat, CONSUMER_PROTOCOL_HEARTBEAT_S)
+                epoch, assigned = self.consumer.request(
+                    "ConsumerGroupHeartbeat", self._heartbeat, CONSUMER_PROTOCOL_HEARTBEAT_S
+                )
             except (RequestTimedOut, ConnectionLost):
                 continue
             except BrokerError:
@@ -40,11 +44,14 @@ class ConsumerProtocolMembership(Membership):
                 self.member_id, self.generation = f"{self.schedule.random.getrandbits(96):024x}", 0
 
     def _apply_assignment(self, assigned: set[PartitionKey]) -> bool:
-        """Revoke or assign partitions. Returns whether something changed: then the next heartbeat is sent at once."""
+        """Revoke or assign partitions. Returns whether something changed: then the next heartbeat
+        is sent at once.
+        """
         if self.owned - assigned:
             self.notify_application("revoke", self.owned - assigned)
             self.has_revoked = True
-        elif assigned - self.owned or self.has_revoked:  # librdkafka assigns the remaining partitions again
+        # librdkafka assigns the remaining partitions again
+        elif assigned - self.owned or self.has_revoked:
             self.notify_application("assign", assigned - self.owned)
             self.has_revoked = False
         else:
@@ -54,10 +61,18 @@ class ConsumerProtocolMembership(Membership):
 
     def _heartbeat(self) -> tuple[int, set[PartitionKey]]:
         group = self.cluster.group(self.consumer.group_id)
-        return group.consumer_group_heartbeat(self.consumer.client_id, self.member_id, self.generation, list(self.topics), set(self.owned))
+        return group.consumer_group_heartbeat(
+            self.consumer.client_id,
+            self.member_id,
+            self.generation,
+            list(self.topics),
+            set(self.owned),
+        )
 
     def keep_session(self) -> None:
-        """Keep the session while the application handles an event. The partitions that it still owns are not reported as revoked."""
+        """Keep the session while the application handles an event. The partitions that it still
+        owns are not reported as revoked.
+        """
         group = self.cluster.groups.get(self.consumer.group_id)
         member = group.members.get(self.member_id) if group else None
         if member and not self.cluster.is_down:

@@ -30,20 +30,32 @@ class FailedTopicPartition(TopicPartition):
     error: Any = None
 
 
-def create_exception(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaException:
-    """The exception that the clients raise. Without a reason it has librdkafka's text for the code."""
+def create_exception(
+    code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False
+) -> KafkaException:
+    """The exception that the clients raise. Without a reason it has librdkafka's text for the
+    code.
+    """
     return KafkaException(create_error(code, reason, fatal, retriable, aborts))
 
 
-def create_error(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaError:
+def create_error(
+    code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False
+) -> KafkaError:
     """The KafkaError of a code."""
     return KafkaError(code, reason or KafkaError(code).str(), fatal, retriable, aborts)
 
 
-def create_topic_partition(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
+def create_topic_partition(
+    topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0
+) -> TopicPartition:
     """The answer for one partition, with an error if there is one."""
     kind = FailedTopicPartition if code else TopicPartition
-    answer = kind(topic, partition, offset) if metadata is None else kind(topic, partition, offset, metadata)
+    answer = (
+        kind(topic, partition, offset)
+        if metadata is None
+        else kind(topic, partition, offset, metadata)
+    )
     if code:
         answer.error = create_error(code)
     return answer

@@ -1,6 +1,7 @@
 """A consumer's positions and fetches: what one Fetch returns, partition EOF, offsets out of range.
 
-Fetched records wait in a buffer for the application. They are returned even if the broker has lost them since.
+Fetched records wait in a buffer for the application. They are returned even if the broker has lost
+them since.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 
 from simulator.kafka.client import Client
 from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
@@ -24,7 +33,19 @@ SHORT_FETCH = 0.2
 class PartitionState:
     """The state of an assigned partition."""
 
-    __slots__ = ("begin", "end", "eof_offset", "is_offset_lost", "is_paused", "leader_epoch", "metadata_epoch", "next", "partition", "position", "topic")
+    __slots__ = (
+        "begin",
+        "end",
+        "eof_offset",
+        "is_offset_lost",
+        "is_paused",
+        "leader_epoch",
+        "metadata_epoch",
+        "next",
+        "partition",
+        "position",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
         self.topic = topic
@@ -69,15 +90,23 @@ class Fetcher(Client):
         self.buffer: deque[tuple[PartitionState, Message | int]] = deque()
         """Messages, and positions that come from markers alone."""
         self.data_available = Signal(self.schedule)
-        self.is_read_committed = self.options.get("isolation.level", "read_committed") == "read_committed"
+        self.is_read_committed = (
+            self.options.get("isolation.level", "read_committed") == "read_committed"
+        )
         self.is_eof_enabled = self.is_enabled("enable.partition.eof")
-        self.offset_reset = {"earliest": OFFSET_BEGINNING, "beginning": OFFSET_BEGINNING, "smallest": OFFSET_BEGINNING, "error": None}.get(
-            str(self.options.get("auto.offset.reset", "latest")), OFFSET_END)
+        self.offset_reset = {
+            "earliest": OFFSET_BEGINNING,
+            "beginning": OFFSET_BEGINNING,
+            "smallest": OFFSET_BEGINNING,
+            "error": None,
+        }.get(str(self.options.get("auto.offset.reset", "latest")), OFFSET_END)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Start reading these partitions."""
         for partition in partitions:
-            state = PartitionState(partition.topic, partition.partition, partition.offset, partition.leader_epoch)
+            state = PartitionState(
+                partition.topic, partition.partition, partition.offset, partition.leader_epoch
+            )
             self.partition_states[partition.topic, partition.partition] = state
             log = self.cluster.find_log(partition.topic, partition.partition)
             if log:
@@ -90,15 +119,26 @@ class Fetcher(Client):
             log = self.cluster.find_log(*partition_key)
             if log:
                 log.watchers.pop(self.data_available, None)
-        self.buffer = deque((state, message) for state, message in self.buffer if self.partition_states.get((state.topic, state.partition)) is state)
+        self.buffer = deque(
+            (state, message)
+            for state, message in self.buffer
+            if self.partition_states.get((state.topic, state.partition)) is state
+        )
 
-    def seek_partition(self, partition_key: tuple[str, int], offset: int, leader_epoch: int | None) -> None:
+    def seek_partition(
+        self, partition_key: tuple[str, int], offset: int, leader_epoch: int | None
+    ) -> None:
         """Read on from this offset; drop the partition's fetched messages."""
         old = self.partition_states[partition_key]
         self.remove_partitions([partition_key])
         self.add_partitions([TopicPartition(*partition_key, offset)])
         new = self.partition_states[partition_key]
-        new.is_paused, new.metadata_epoch, new.begin, new.end = old.is_paused, old.metadata_epoch, old.begin, old.end
+        new.is_paused, new.metadata_epoch, new.begin, new.end = (
+            old.is_paused,
+            old.metadata_epoch,
+            old.begin,
+            old.end,
+        )
         new.leader_epoch = -1 if leader_epoch is None else leader_epoch
 
     def take_messages(self, count: int) -> list[Message]:
@@ -121,14 +161,20 @@ class Fetcher(Client):
 
     def fetch(self, remaining_s: float) -> None:
         """Fetch into the buffer, or wait until there is something to fetch."""
-        fetched_states = [state for state in self.partition_states.values() if self._has_something_to_fetch(state)]
+        fetched_states = [
+            state for state in self.partition_states.values() if self._has_something_to_fetch(state)
+        ]
         if not fetched_states or self.buffer:
             self.schedule.wait(self.data_available, remaining_s)
             return
         chance = self.schedule.random
         count = chance.randint(1, 10) if chance.random() < SHORT_FETCH else FETCH_RECORDS
         try:
-            answers = self.request("Fetch", lambda: [(state, self._answer_fetch(state, count)) for state in fetched_states], remaining_s)
+            answers = self.request(
+                "Fetch",
+                lambda: [(state, self._answer_fetch(state, count)) for state in fetched_states],
+                remaining_s,
+            )
         except (RequestTimedOut, ConnectionLost):
             return
         for state, answer in answers:
@@ -140,10 +186,21 @@ class Fetcher(Client):
         if state.is_paused or state.is_offset_lost:
             return False
         log = self.cluster.find_log(state.topic, state.partition)
-        if log is None or state.next < 0 or state.end < 0 or log.end < state.next or log.leader_epoch != state.metadata_epoch or state.next < log.begin:
+        if (
+            log is None
+            or state.next < 0
+            or state.end < 0
+            or log.end < state.next
+            or log.leader_epoch != state.metadata_epoch
+            or state.next < log.begin
+        ):
             return True
         last_stable_offset = log.last_stable_offset if self.is_read_committed else log.end
-        is_eof_due = self.is_eof_enabled and state.eof_offset != state.next and state.next == last_stable_offset
+        is_eof_due = (
+            self.is_eof_enabled
+            and state.eof_offset != state.next
+            and state.next == last_stable_offset
+        )
         return state.next < last_stable_offset or is_eof_due or state.end != log.end
 
     def _answer_fetch(self, state: PartitionState, count: int) -> FetchAnswer:
@@ -151,31 +208,62 @@ class Fetcher(Client):
         try:
             log = self.cluster.log(state.topic, state.partition)
             offset = self._resolve_position(state, log)
-            if state.metadata_epoch not in (-1, log.leader_epoch) or (state.metadata_epoch == -1 and state.leader_epoch >= 0):
-                lost_from = log.end_of_epoch(state.leader_epoch) if state.leader_epoch >= 0 else offset
+            if state.metadata_epoch not in (-1, log.leader_epoch) or (
+                state.metadata_epoch == -1 and state.leader_epoch >= 0
+            ):
+                lost_from = (
+                    log.end_of_epoch(state.leader_epoch) if state.leader_epoch >= 0 else offset
+                )
                 if lost_from < offset:
-                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET,
-                                      f"Partition log truncation detected at offset {offset} (leader epoch {state.leader_epoch})")
+                    raise BrokerError(
+                        KafkaError._AUTO_OFFSET_RESET,
+                        f"Partition log truncation detected at offset {offset} (leader epoch"
+                        f" {state.leader_epoch})",
+                    )
             try:
                 records, following, marker = log.read(offset, count, self.is_read_committed)
             except BrokerError:
                 if self.offset_reset is None:
-                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
-                                  "Broker: Offset out of range (broker 1)") from None
-                records, following, marker = log.read(self._resolve_logical_offset(log, self.offset_reset), count, self.is_read_committed)
+                    raise BrokerError(
+                        KafkaError._AUTO_OFFSET_RESET,
+                        "fetch failed due to requested offset not available on the broker: "
+                        "Broker: Offset out of range (broker 1)",
+                    ) from None
+                records, following, marker = log.read(
+                    self._resolve_logical_offset(log, self.offset_reset),
+                    count,
+                    self.is_read_committed,
+                )
         except BrokerError as error:
             return FetchAnswer([], state.next, -1, -1, -1, -1, -1, error.code, error.reason)
-        return FetchAnswer(records, following, log.begin, log.end, log.last_stable_offset if self.is_read_committed else log.end, log.leader_epoch, marker)
+        return FetchAnswer(
+            records,
+            following,
+            log.begin,
+            log.end,
+            log.last_stable_offset if self.is_read_committed else log.end,
+            log.leader_epoch,
+            marker,
+        )
 
     def _resolve_position(self, state: PartitionState, log: Log) -> int:
         offset = state.next
         if offset == OFFSET_STORED:
             group = self.cluster.groups.get(str(self.options.get("group.id", "")))
-            committed = group.fetch([(state.topic, state.partition)], self.is_read_committed)[state.topic, state.partition] if group else (-1, "", 0)
+            committed = (
+                group.fetch([(state.topic, state.partition)], self.is_read_committed)[
+                    state.topic, state.partition
+                ]
+                if group
+                else (-1, "", 0)
+            )
             offset = committed[0]
             if offset < 0:
                 if self.offset_reset is None:
-                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "no previously committed offset available: Local: No offset stored")
+                    raise BrokerError(
+                        KafkaError._AUTO_OFFSET_RESET,
+                        "no previously committed offset available: Local: No offset stored",
+                    )
                 offset = self.offset_reset
         return self._resolve_logical_offset(log, offset)
 
@@ -193,24 +281,67 @@ class Fetcher(Client):
             state.is_offset_lost = True
             if state.next >= 0:
                 state.begin = state.end = -1
-            self.buffer.append((state, error_message(state, answer.next, answer.code, answer.reason)))
+            self.buffer.append(
+                (state, error_message(state, answer.next, answer.code, answer.reason))
+            )
             return
-        state.next, state.begin, state.end, state.metadata_epoch = answer.next, answer.begin, answer.end, answer.leader_epoch
+        state.next, state.begin, state.end, state.metadata_epoch = (
+            answer.next,
+            answer.begin,
+            answer.end,
+            answer.leader_epoch,
+        )
         topic, partition = state.topic, state.partition
         for record in answer.records:
-            self.buffer.append((state, Message(topic, partition, record.offset, record.key, record.value,
-                                              list(record.headers) if record.headers else None, None,
-                                              (record.timestamp_type, record.timestamp_ms), 0.0, record.leader_epoch)))
+            self.buffer.append(
+                (
+                    state,
+                    Message(
+                        topic,
+                        partition,
+                        record.offset,
+                        record.key,
+                        record.value,
+                        list(record.headers) if record.headers else None,
+                        None,
+                        (record.timestamp_type, record.timestamp_ms),
+                        0.0,
+                        record.leader_epoch,
+                    ),
+                )
+            )
         if answer.records:
             state.leader_epoch = answer.records[-1].leader_epoch
         if answer.marker > (answer.records[-1].offset if answer.records else -1):
             self.buffer.append((state, answer.marker))
-        if self.is_eof_enabled and state.next == answer.last_stable_offset and state.eof_offset != state.next:
+        if (
+            self.is_eof_enabled
+            and state.next == answer.last_stable_offset
+            and state.eof_offset != state.next
+        ):
             state.eof_offset = state.next
-            self.buffer.append((state, error_message(state, state.next, KafkaError._PARTITION_EOF, "Fetch from broker 1 reached end of partition at offset "
-                                                    f"{state.next} (HighwaterMark {answer.end})")))
+            self.buffer.append(
+                (
+                    state,
+                    error_message(
+                        state,
+                        state.next,
+                        KafkaError._PARTITION_EOF,
+                        "Fetch from broker 1 reached end of partition at offset "
+                        f"{state.next} (HighwaterMark {answer.end})",
+                    ),
+                )
+            )
 
 
 def error_message(state: PartitionState, offset: int, code: int, reason: str) -> Message:
     """The error message that a poll returns in place of a record."""
-    return Message(state.topic, state.partition, offset, None, reason.encode(), None, create_error(code, reason))
+    return Message(
+        state.topic,
+        state.partition,
+        offset,
+        None,
+        reason.encode(),
+        None,
+        create_error(code, reason),
+    )

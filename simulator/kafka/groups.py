@@ -1,6 +1,8 @@
-"""Consumer groups: members and their partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
+"""Consumer groups: members and their partitions, with the classic protocol (generations, static
+members) and with group.protocol=consumer.
 
-JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are assigned round robin.
+JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are
+assigned round robin.
 """
 
 from __future__ import annotations
@@ -26,10 +28,23 @@ CONSUMER_PROTOCOL_SESSION_S = 45.0
 class Member:
     """A member of a group."""
 
-    __slots__ = ("assigned", "client_id", "epoch", "id", "instance_id", "is_joined", "last_heartbeat_at", "rebalance_timeout_s",
-                 "session_timeout_s", "signal", "topics")
+    __slots__ = (
+        "assigned",
+        "client_id",
+        "epoch",
+        "id",
+        "instance_id",
+        "is_joined",
+        "last_heartbeat_at",
+        "rebalance_timeout_s",
+        "session_timeout_s",
+        "signal",
+        "topics",
+    )
 
-    def __init__(self, schedule_signal: Signal, member_id: str, instance_id: str | None, client_id: str) -> None:
+    def __init__(
+        self, schedule_signal: Signal, member_id: str, instance_id: str | None, client_id: str
+    ) -> None:
         self.id = member_id
         self.instance_id = instance_id
         self.client_id = client_id
@@ -62,15 +77,29 @@ class Group(GroupOffsets):
         self.target: dict[str, list[PartitionKey]] = {}
         """The target assignment of each member, with group.protocol=consumer."""
 
-    def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
-        """BrokerError for a commit that is not from a member of this generation. Without a member id, it is accepted if the group has no members."""
+    def check_member(
+        self,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        is_transactional: bool = False,
+    ) -> None:
+        """BrokerError for a commit that is not from a member of this generation. Without a member
+        id, it is accepted if the group has no members.
+        """
         if generation < 0 and not self.members:
             return
         if generation >= 0 or member_id or instance_id:
             self._check_id(member_id, instance_id)
-            expected = self.members[member_id].epoch if self.is_consumer_protocol else self.generation
+            expected = (
+                self.members[member_id].epoch if self.is_consumer_protocol else self.generation
+            )
             if generation != expected:
-                raise BrokerError(KafkaError.ILLEGAL_GENERATION if is_transactional or not self.is_consumer_protocol else KafkaError.STALE_MEMBER_EPOCH)
+                raise BrokerError(
+                    KafkaError.ILLEGAL_GENERATION
+                    if is_transactional or not self.is_consumer_protocol
+                    else KafkaError.STALE_MEMBER_EPOCH
+                )
         elif not is_transactional:
             raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
         if not is_transactional and self.state == "PREPARING_REBALANCING" and generation < 0:
@@ -86,8 +115,12 @@ class Group(GroupOffsets):
 
     def add_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
         """Add a member with a new id."""
-        member_id = member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
-        member = self.members[member_id] = Member(Signal(self.schedule), member_id, instance_id, client_id)
+        member_id = (
+            member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
+        )
+        member = self.members[member_id] = Member(
+            Signal(self.schedule), member_id, instance_id, client_id
+        )
         if instance_id is not None:
             self.instances[instance_id] = member_id
         return member
@@ -98,7 +131,10 @@ class Group(GroupOffsets):
         self.schedule.call_later(member.session_timeout_s, partial(self._check_session, member))
 
     def _check_session(self, member: Member) -> None:
-        if self.members.get(member.id) is not member or self.cluster.groups.get(self.name) is not self:
+        if (
+            self.members.get(member.id) is not member
+            or self.cluster.groups.get(self.name) is not self
+        ):
             return
         if member.is_joined and self.state == "PREPARING_REBALANCING":
             member.last_heartbeat_at = self.schedule.now
@@ -127,19 +163,35 @@ class Group(GroupOffsets):
             self.assign_evenly()
         else:
             self.leader = next(iter(self.members)) if self.leader == member_id else self.leader
-            if self.state == "PREPARING_REBALANCING":  # members that have joined need not join again
+            # members that have joined need not join again
+            if self.state == "PREPARING_REBALANCING":
                 self._complete_if_all_joined()
             else:
                 self._prepare_rebalance()
 
     def _list_partitions(self, members: Iterable[Member]) -> list[PartitionKey]:
         names = sorted({topic for member in members for topic in member.topics})
-        return [(name, partition) for name in names if name in self.cluster.topics for partition in range(len(self.cluster.topics[name].logs))]
+        return [
+            (name, partition)
+            for name in names
+            if name in self.cluster.topics
+            for partition in range(len(self.cluster.topics[name].logs))
+        ]
 
     # ---- the classic protocol
 
-    def join(self, client_id: str, member_id: str, instance_id: str | None, topics: list[str], session_timeout_s: float, rebalance_timeout_s: float) -> Member:
-        """JoinGroup. The signal of the member comes when its `epoch` is the generation of the group and its partitions are assigned."""
+    def join(
+        self,
+        client_id: str,
+        member_id: str,
+        instance_id: str | None,
+        topics: list[str],
+        session_timeout_s: float,
+        rebalance_timeout_s: float,
+    ) -> Member:
+        """JoinGroup. The signal of the member comes when its `epoch` is the generation of the group
+        and its partitions are assigned.
+        """
         if self.is_consumer_protocol and self.members:
             raise BrokerError(KafkaError.INCONSISTENT_GROUP_PROTOCOL)
         self.is_consumer_protocol = False
@@ -151,7 +203,10 @@ class Group(GroupOffsets):
             return self._replace_static_member(previous_member_id, topics)
         else:
             member = self.add_member(client_id, instance_id)
-            member.session_timeout_s, member.rebalance_timeout_s = session_timeout_s, rebalance_timeout_s
+            member.session_timeout_s, member.rebalance_timeout_s = (
+                session_timeout_s,
+                rebalance_timeout_s,
+            )
             self.start_session(member)
         is_new, is_changed = not member_id, member.topics != topics
         member.topics, member.is_joined, member.last_heartbeat_at = topics, True, self.schedule.now
@@ -165,7 +220,9 @@ class Group(GroupOffsets):
         return member
 
     def _replace_static_member(self, previous_member_id: str, topics: list[str]) -> Member:
-        """A static member comes back with a new member id. It keeps its partitions if nothing else has changed."""
+        """A static member comes back with a new member id. It keeps its partitions if nothing else
+        has changed.
+        """
         member = self.members.pop(previous_member_id)
         member.id = f"{member.instance_id}-{self.schedule.random.getrandbits(64):016x}"
         member.signal, member.last_heartbeat_at = Signal(self.schedule), self.schedule.now
@@ -192,7 +249,10 @@ class Group(GroupOffsets):
             member.is_joined = member is joined
         self.rebalance_count += 1
         if was_empty and self.cluster.initial_rebalance_delay_s:
-            self.schedule.call_later(self.cluster.initial_rebalance_delay_s, partial(self._complete_rebalance, self.rebalance_count))
+            self.schedule.call_later(
+                self.cluster.initial_rebalance_delay_s,
+                partial(self._complete_rebalance, self.rebalance_count),
+            )
             return
         longest_s = max(member.rebalance_timeout_s for member in self.members.values())
         self.schedule.call_later(longest_s, partial(self._complete_rebalance, self.rebalance_count))
@@ -206,7 +266,11 @@ class Group(GroupOffsets):
         """Remove dynamic members that have not joined, and assign the partitions round robin."""
         if self.rebalance_count != rebalance_number or self.state != "PREPARING_REBALANCING":
             return
-        for member in [member for member in self.members.values() if not member.is_joined and member.instance_id is None]:
+        for member in [
+            member
+            for member in self.members.values()
+            if not member.is_joined and member.instance_id is None
+        ]:
             del self.members[member.id]
         if not self.members:
             self.state = "EMPTY"
@@ -239,9 +303,17 @@ class Group(GroupOffsets):
 
     # ---- group.protocol=consumer
 
-    def consumer_group_heartbeat(self, client_id: str, member_id: str, epoch: int, topics: list[str],
-                                 owned: set[PartitionKey]) -> tuple[int, set[PartitionKey]]:
-        """ConsumerGroupHeartbeat: returns the member epoch and the partitions that the member may own now. Epoch 0 joins."""
+    def consumer_group_heartbeat(
+        self,
+        client_id: str,
+        member_id: str,
+        epoch: int,
+        topics: list[str],
+        owned: set[PartitionKey],
+    ) -> tuple[int, set[PartitionKey]]:
+        """ConsumerGroupHeartbeat: returns the member epoch and the partitions that the member may
+        own now. Epoch 0 joins.
+        """
         if not self.is_consumer_protocol and self.members:
             raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
         self.is_consumer_protocol = True
@@ -255,14 +327,22 @@ class Group(GroupOffsets):
         elif epoch not in (0, member.epoch):
             raise BrokerError(KafkaError.FENCED_MEMBER_EPOCH)
         member.last_heartbeat_at = self.schedule.now
-        is_stale = set(self._list_partitions(self.members.values())) != {key for partition_keys in self.target.values() for key in partition_keys}
+        is_stale = set(self._list_partitions(self.members.values())) != {
+            key for partition_keys in self.target.values() for key in partition_keys
+        }
         if member.topics != topics or member.id not in self.target or is_stale:
             member.topics = topics
             self.assign_evenly()
         target_partitions = set(self.target[member_id])
         if owned - target_partitions:
-            return member.epoch, owned & target_partitions  # the rest is assigned to another member only after this member has revoked it
-        assigned_to_others = {partition_key for other in self.members.values() if other is not member for partition_key in other.assigned}
+            # the rest is assigned to another member only after this member has revoked it
+            return member.epoch, owned & target_partitions
+        assigned_to_others = {
+            partition_key
+            for other in self.members.values()
+            if other is not member
+            for partition_key in other.assigned
+        }
         if epoch:
             member.assigned = sorted(owned)
         member.assigned = sorted(target_partitions - (assigned_to_others - set(member.assigned)))
@@ -278,13 +358,22 @@ class Group(GroupOffsets):
         target: dict[str, list[PartitionKey]] = {member.id: [] for member in members}
         unassigned = []
         for partition_key in partition_keys:
-            owner = next((member for member in members if partition_key in member.assigned and partition_key[0] in member.topics), None)
+            owner = next(
+                (
+                    member
+                    for member in members
+                    if partition_key in member.assigned and partition_key[0] in member.topics
+                ),
+                None,
+            )
             if owner is not None and len(target[owner.id]) < partitions_max:
                 target[owner.id].append(partition_key)
             else:
                 unassigned.append(partition_key)
         for partition_key in unassigned:
             subscribers = [member for member in members if partition_key[0] in member.topics]
-            target[min(subscribers, key=lambda member: len(target[member.id])).id].append(partition_key)
+            target[min(subscribers, key=lambda member: len(target[member.id])).id].append(
+                partition_key
+            )
         self.target = target
         self.state = "STABLE"

@@ -20,7 +20,9 @@ class ListOffsetsAnswer(NamedTuple):
     code: int = 0
 
 
-def answer_list_offsets(cluster: Cluster, topic: str, partition: int, spec: int, committed: bool) -> ListOffsetsAnswer:
+def answer_list_offsets(
+    cluster: Cluster, topic: str, partition: int, spec: int, committed: bool
+) -> ListOffsetsAnswer:
     """`spec` is a timestamp or one of the above."""
     try:
         log = cluster.log(topic, partition)
@@ -31,11 +33,15 @@ def answer_list_offsets(cluster: Cluster, topic: str, partition: int, spec: int,
         return ListOffsetsAnswer(end, NONE, log.leader_epoch)
     if spec == EARLIEST:
         return ListOffsetsAnswer(log.begin, NONE, log.epoch_at(log.begin))
-    records = log.records[:log.index(end)]
+    records = log.records[: log.index(end)]
     if spec == MAX_TIMESTAMP:
-        newest = max(records, key=lambda record: (record.timestamp_ms, -record.offset), default=None)
+        newest = max(
+            records, key=lambda record: (record.timestamp_ms, -record.offset), default=None
+        )
     else:
         newest = next((record for record in records if record.timestamp_ms >= spec), None)
-    return ListOffsetsAnswer(newest.offset, newest.timestamp_ms, newest.leader_epoch) if newest else ListOffsetsAnswer(NONE)
-
-
+    return (
+        ListOffsetsAnswer(newest.offset, newest.timestamp_ms, newest.leader_epoch)
+        if newest
+        else ListOffsetsAnswer(NONE)
+    )

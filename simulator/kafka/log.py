@@ -1,7 +1,9 @@
-"""One partition's log: records and markers in order of their offsets, and what follows from them for readers and producers.
+"""One partition's log: records and markers in order of their offsets, and what follows from them
+for readers and producers.
 
-Only the broker's rules are here: which offset a record gets, which producer may append, up to which offset a read_committed consumer can read. The
-producer state follows from the records, and is rebuilt from them when records are lost (`rebuild_producers`), as a broker does it.
+Only the broker's rules are here: which offset a record gets, which producer may append, up to which
+offset a read_committed consumer can read. The producer state follows from the records, and is
+rebuilt from them when records are lost (`rebuild_producers`), as a broker does it.
 """
 
 from __future__ import annotations
@@ -75,7 +77,17 @@ PLAIN = Writer()
 class Log:
     """The log of a partition."""
 
-    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "open_transactions", "producers", "records", "watchers")
+    __slots__ = (
+        "aborted",
+        "begin",
+        "end",
+        "epochs",
+        "leader_epoch",
+        "open_transactions",
+        "producers",
+        "records",
+        "watchers",
+    )
 
     change_count: ClassVar[int] = 0
     """How often any log has changed: the judge checks the logs only when one has changed."""
@@ -94,7 +106,9 @@ class Log:
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
         self.watchers: dict[Signal, None] = {}
-        """The signals of consumers that wait for records. A dict, because the order of a set differs from run to run."""
+        """The signals of consumers that wait for records. A dict, because the order of a set
+        differs from run to run.
+        """
 
     @property
     def last_stable_offset(self) -> int:
@@ -112,7 +126,8 @@ class Log:
         return bisect_left(records, offset, key=_offset)
 
     def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int, int]:
-        """Up to `count` visible records from this offset on, the next offset to read, and the offset after the last marker, or -1.
+        """Up to `count` visible records from this offset on, the next offset to read, and the
+        offset after the last marker, or -1.
 
         BrokerError when the offset is out of range.
         """
@@ -134,8 +149,12 @@ class Log:
             index_of_record += 1
         return visible_records, max(offset, end), marker
 
-    def append(self, new: Iterable[NewRecord], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
-        """Append a batch and return its first offset. `timestamp_ms` is the LogAppendTime, if any. BrokerError for a producer that may not append."""
+    def append(
+        self, new: Iterable[NewRecord], timestamp_ms: int | None, writer: Writer = PLAIN
+    ) -> int:
+        """Append a batch and return its first offset. `timestamp_ms` is the LogAppendTime, if any.
+        BrokerError for a producer that may not append.
+        """
         pid, epoch, sequence, is_transactional = writer
         if pid >= 0:
             duplicate = self._find_duplicate(writer)
@@ -144,8 +163,21 @@ class Log:
         first = offset = self.end
         kind = CREATE_TIME if timestamp_ms is None else LOG_APPEND_TIME
         for key, value, headers, created_ms in new:
-            self.records.append(Record(offset, key, value, headers, created_ms if timestamp_ms is None else timestamp_ms, kind, self.leader_epoch,
-                                       pid, epoch, sequence, is_transactional))
+            self.records.append(
+                Record(
+                    offset,
+                    key,
+                    value,
+                    headers,
+                    created_ms if timestamp_ms is None else timestamp_ms,
+                    kind,
+                    self.leader_epoch,
+                    pid,
+                    epoch,
+                    sequence,
+                    is_transactional,
+                )
+            )
             offset += 1
             sequence += pid >= 0
         self._set_end(offset)
@@ -156,7 +188,9 @@ class Log:
         return first
 
     def _find_duplicate(self, writer: Writer) -> int | None:
-        """The offset of a batch that is already in the log, or None. BrokerError for an older epoch, or for a gap in the sequence."""
+        """The offset of a batch that is already in the log, or None. BrokerError for an older
+        epoch, or for a gap in the sequence.
+        """
         pid, epoch, sequence, _ = writer
         known = self.producers.get(pid)
         if known is None:
@@ -178,7 +212,22 @@ class Log:
 
     def append_marker(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
         """Append the marker that ends a transaction."""
-        self.records.append(Record(self.end, None, None, None, timestamp_ms, CREATE_TIME, self.leader_epoch, producer_id, epoch, -1, True, kind))
+        self.records.append(
+            Record(
+                self.end,
+                None,
+                None,
+                None,
+                timestamp_ms,
+                CREATE_TIME,
+                self.leader_epoch,
+                producer_id,
+                epoch,
+                -1,
+                True,
+                kind,
+            )
+        )
         known = self.producers.get(producer_id)
         self._end_transaction(self.records[-1], known)
         self._set_end(self.end + 1)
@@ -187,8 +236,11 @@ class Log:
         pid, epoch = marker.producer_id, marker.producer_epoch
         begin = self.open_transactions.pop(pid, None)
         if begin is not None and marker.kind == ABORT:
-            self.aborted.update(record.offset for record in self.records[self.index(begin):self.index(marker.offset)]
-                                if record.producer_id == pid and record.is_transactional)
+            self.aborted.update(
+                record.offset
+                for record in self.records[self.index(begin) : self.index(marker.offset)]
+                if record.producer_id == pid and record.is_transactional
+            )
         if known is None or known.epoch < epoch:
             self.producers[pid] = ProducerState(epoch, -1)
 
@@ -203,13 +255,15 @@ class Log:
             watcher.notify()
 
     def delete(self, before: int) -> int:
-        """Delete the records below this offset and return the new log start offset. BrokerError when the offset is out of range."""
+        """Delete the records below this offset and return the new log start offset. BrokerError
+        when the offset is out of range.
+        """
         before = self.end if before < 0 else before
         if before > self.end:
             raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
         if before > self.begin:
             self.begin = before
-            del self.records[:self.index(before)]
+            del self.records[: self.index(before)]
         return self.begin
 
     def remove(self, offsets: Iterable[int]) -> None:
@@ -218,9 +272,11 @@ class Log:
         self.records = [record for record in self.records if record.offset not in removed_offsets]
 
     def truncate(self, count: int, is_same_epoch: bool) -> None:
-        """Lose the newest offsets, so that they are used again; under a new leader epoch unless `is_same_epoch`."""
+        """Lose the newest offsets, so that they are used again; under a new leader epoch unless
+        `is_same_epoch`.
+        """
         self.end = max(self.begin, self.end - count)
-        del self.records[self.index(self.end):]
+        del self.records[self.index(self.end) :]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
         self.leader_epoch += not is_same_epoch
         if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
@@ -246,7 +302,9 @@ class Log:
                     self.open_transactions.setdefault(pid, record.offset)
 
     def end_of_epoch(self, epoch: int) -> int:
-        """The first offset after the records of this leader epoch and those before it (OffsetForLeaderEpoch)."""
+        """The first offset after the records of this leader epoch and those before it
+        (OffsetForLeaderEpoch).
+        """
         return next((begin for later, begin in self.epochs if later > epoch), self.end)
 
     def epoch_at(self, offset: int) -> int:

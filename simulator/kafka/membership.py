@@ -1,7 +1,9 @@
-"""A consumer's membership of its group: a task of its own beside the application, like librdkafka's main thread.
+"""A consumer's membership of its group: a task of its own beside the application, like librdkafka's
+main thread.
 
-It joins, sends heartbeats, and leaves events for the application's next poll: partitions assigned, revoked or lost. It goes on only when the application
-has handled them. When the process is frozen or dead, so is this task.
+It joins, sends heartbeats, and leaves events for the application's next poll: partitions assigned,
+revoked or lost. It goes on only when the application has handled them. When the process is frozen
+or dead, so is this task.
 """
 
 from __future__ import annotations
@@ -88,9 +90,13 @@ class Membership(ABC):
 
     def notify_application(self, event: str, partition_keys: set[PartitionKey]) -> None:
         """Leave an event for the application."""
-        self.consumer.events.append((event, [TopicPartition(*partition_key) for partition_key in sorted(partition_keys)]))
+        self.consumer.events.append(
+            (event, [TopicPartition(*partition_key) for partition_key in sorted(partition_keys)])
+        )
         self.is_application_due = True
-        self.owned = self.owned | partition_keys if event == "assign" else self.owned - partition_keys
+        self.owned = (
+            self.owned | partition_keys if event == "assign" else self.owned - partition_keys
+        )
         self.consumer.data_available.notify()
 
     def wait_for_application(self) -> None:
@@ -103,12 +109,16 @@ class Membership(ABC):
         """The time between two heartbeats."""
         return CONSUMER_PROTOCOL_HEARTBEAT_S
 
-    def keep_session(self) -> None:  # noqa: B027  (a hook: the consumer protocol needs nothing here)
+    def keep_session(
+        self,
+    ) -> None:  # noqa: B027  (a hook: the consumer protocol needs nothing here)
         """Send a heartbeat and ignore its response."""
 
     def report_error(self, code: int, reason: str) -> None:
         """Leave an error for the next poll."""
-        self.consumer.events.append(Message(value=reason.encode(), error=create_error(code, reason)))
+        self.consumer.events.append(
+            Message(value=reason.encode(), error=create_error(code, reason))
+        )
         self.consumer.data_available.notify()
 
     def lose_partitions(self) -> None:
@@ -119,14 +129,25 @@ class Membership(ABC):
             self.wait_for_application()
 
     def has_exceeded_max_poll(self) -> bool:
-        """Whether the application has exceeded max.poll.interval.ms; then leave the group until it polls."""
+        """Whether the application has exceeded max.poll.interval.ms; then leave the group until it
+        polls.
+        """
         if self.schedule.now - self.consumer.polled_at <= self.max_poll_interval_s:
             return False
-        self.report_error(KafkaError._MAX_POLL_EXCEEDED, f"Application maximum poll interval ({int(self.max_poll_interval_s * 1000)}ms) exceeded")
+        self.report_error(
+            KafkaError._MAX_POLL_EXCEEDED,
+            f"Application maximum poll interval ({int(self.max_poll_interval_s * 1000)}ms)"
+            " exceeded",
+        )
         member_id, self.member_id = self.member_id, ""
-        self.consumer.network.send(self.cluster, "LeaveGroup", lambda: self._remove_member(member_id), 5.0, lambda *_: None)
+        self.consumer.network.send(
+            self.cluster, "LeaveGroup", lambda: self._remove_member(member_id), 5.0, lambda *_: None
+        )
         self.lose_partitions()
-        while not self.is_over and self.schedule.now - self.consumer.polled_at > self.max_poll_interval_s:
+        while (
+            not self.is_over
+            and self.schedule.now - self.consumer.polled_at > self.max_poll_interval_s
+        ):
             self.schedule.sleep(1.0)
         return True
 
@@ -137,7 +158,9 @@ class ClassicMembership(Membership):
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
         self.heartbeat_s = consumer.get_seconds("heartbeat.interval.ms", HEARTBEAT_MS)
-        self.metadata_refresh_s = consumer.get_seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
+        self.metadata_refresh_s = consumer.get_seconds(
+            "topic.metadata.refresh.interval.ms", REFRESH_MS
+        )
         self.partition_counts: dict[str, int] = {}
         """The number of partitions of each topic in the last metadata."""
         self.refreshed_at = self.schedule.now
@@ -155,7 +178,15 @@ class ClassicMembership(Membership):
         def execute() -> Member:
             self.partition_counts = self._count_partitions()
             group = self.cluster.group(consumer.group_id)
-            return group.join(consumer.client_id, self.member_id, self.instance_id, topics, self.session_timeout_s, self.max_poll_interval_s)
+            return group.join(
+                consumer.client_id,
+                self.member_id,
+                self.instance_id,
+                topics,
+                self.session_timeout_s,
+                self.max_poll_interval_s,
+            )
+
         try:
             member = consumer.request("JoinGroup", execute, self.session_timeout_s)
         except (RequestTimedOut, ConnectionLost):
@@ -171,17 +202,29 @@ class ClassicMembership(Membership):
             if self._is_removed(member):
                 self.member_id = ""
                 return False
-        self.generation, self.last_heartbeat_at, self.refreshed_at = member.epoch, self.schedule.now, self.schedule.now
+        self.generation, self.last_heartbeat_at, self.refreshed_at = (
+            member.epoch,
+            self.schedule.now,
+            self.schedule.now,
+        )
         self.notify_application("assign", set(member.assigned))
         return True
 
     def _is_rebalancing(self, member: Member) -> bool:
         group = self.cluster.groups.get(self.consumer.group_id)
-        return group is not None and group.members.get(member.id) is member and group.state == "PREPARING_REBALANCING"
+        return (
+            group is not None
+            and group.members.get(member.id) is member
+            and group.state == "PREPARING_REBALANCING"
+        )
 
     def _is_removed(self, member: Member) -> bool:
         group = self.cluster.groups.get(self.consumer.group_id)
-        return member.id != self.member_id or group is None or group.members.get(self.member_id) is not member
+        return (
+            member.id != self.member_id
+            or group is None
+            or group.members.get(self.member_id) is not member
+        )
 
     def heartbeat_interval_s(self) -> float:
         """The option heartbeat.interval.ms."""
@@ -227,8 +270,12 @@ class ClassicMembership(Membership):
             self._revoke_all()
         elif code == KafkaError.FENCED_INSTANCE_ID:
             self.is_fatal = True
-            self.report_error(KafkaError._FATAL, "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: "
-                              "Fatal consumer error: Broker: Static consumer fenced by other consumer with same group.instance.id")
+            self.report_error(
+                KafkaError._FATAL,
+                "Fatal error: Broker: Static consumer fenced by other consumer with same"
+                " group.instance.id: Fatal consumer error: Broker: Static consumer fenced by other"
+                " consumer with same group.instance.id",
+            )
         else:
             if code == KafkaError.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
@@ -241,7 +288,11 @@ class ClassicMembership(Membership):
             self.wait_for_application()
 
     def _count_partitions(self) -> dict[str, int]:
-        return {name: len(self.cluster.topics[name].logs) for name in self.topics if name in self.cluster.topics}
+        return {
+            name: len(self.cluster.topics[name].logs)
+            for name in self.topics
+            if name in self.cluster.topics
+        }
 
     def _has_new_partitions(self) -> bool:
         """Whether the number of partitions has changed since the member joined."""

@@ -1,8 +1,10 @@
-"""The way of a request to a cluster and of the response back, in virtual time, and what happens to requests and responses that are lost or late.
+"""The way of a request to a cluster and of the response back, in virtual time, and what happens to
+requests and responses that are lost or late.
 
-Each request of a client goes through `Network.request`, or through `Network.send` when no task waits for it. A request in flight arrives even when its
-process has died. Requests that librdkafka retries by itself are retried here with the same content, so a first copy that arrives late, or twice, reaches
-the brokers as it does in reality.
+Each request of a client goes through `Network.request`, or through `Network.send` when no task
+waits for it. A request in flight arrives even when its process has died. Requests that librdkafka
+retries by itself are retried here with the same content, so a first copy that arrives late, or
+twice, reaches the brokers as it does in reality.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
-"""Of a request: it is executed and answered; it never arrives; it is executed but its response is lost; it arrives after the client has given it up."""
+"""Of a request: it is executed and answered; it never arrives; it is executed but its response is
+lost; it arrives after the client has given it up.
+"""
 Result = TypeVar("Result")
 LATENCY_S = (0.0002, 0.003)
 BROKEN_S = (0.001, 0.5)
@@ -45,9 +49,18 @@ class Network:
         """The latency of one direction."""
         return self.schedule.random.uniform(*LATENCY_S)
 
-    def request(self, cluster: Cluster, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True,
-                on_lost: Callable[[str], object] | None = None) -> Result:
-        """Send a request and wait for the response. BrokerError is a response; RequestTimedOut and ConnectionLost mean that there is none."""
+    def request(
+        self,
+        cluster: Cluster,
+        api: str,
+        execute: Callable[[], Result],
+        timeout_s: float,
+        is_retried: bool = True,
+        on_lost: Callable[[str], object] | None = None,
+    ) -> Result:
+        """Send a request and wait for the response. BrokerError is a response; RequestTimedOut and
+        ConnectionLost mean that there is none.
+        """
         schedule, backoff_s = self.schedule, BACKOFF_S
         if schedule.is_closing:
             raise GreenletExit
@@ -69,7 +82,9 @@ class Network:
             schedule.sleep(min(backoff_s, deadline - schedule.now))
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
-    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], remaining_s: float) -> list[tuple[Any, BrokerError | None]]:
+    def _attempt(
+        self, cluster: Cluster, api: str, execute: Callable[[], Any], remaining_s: float
+    ) -> list[tuple[Any, BrokerError | None]]:
         schedule = self.schedule
         if cluster.is_down:
             schedule.wait(cluster.up, remaining_s)
@@ -95,40 +110,76 @@ class Network:
             schedule.sleep(min(remaining_s, schedule.random.uniform(*BROKEN_S)))
         return answer
 
-    def _drop_or_delay(self, cluster: Cluster, outcome: RequestOutcome, execute: Callable[[], Any]) -> None:
+    def _drop_or_delay(
+        self, cluster: Cluster, outcome: RequestOutcome, execute: Callable[[], Any]
+    ) -> None:
         if outcome == "lost":
             return
-        after_s = self.draw_latency_s() if outcome == "answer lost" else self.schedule.random.uniform(*LATE_S)
-        self.schedule.call_later(after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1])
+        after_s = (
+            self.draw_latency_s()
+            if outcome == "answer lost"
+            else self.schedule.random.uniform(*LATE_S)
+        )
+        self.schedule.call_later(
+            after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1]
+        )
 
-    def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, on_done: Callable[[Any, Exception | None], None]) -> None:
-        """Send a request once, without waiting. `on_done` is called with the response or with the error."""
+    def send(
+        self,
+        cluster: Cluster,
+        api: str,
+        execute: Callable[[], Any],
+        timeout_s: float,
+        on_done: Callable[[Any, Exception | None], None],
+    ) -> None:
+        """Send a request once, without waiting. `on_done` is called with the response or with the
+        error.
+        """
         schedule = self.schedule
         if cluster.is_down:
             deadline = schedule.now + timeout_s
-            self._send_when_up(cluster, partial(self.send, cluster, api, execute, timeout_s, on_done), deadline, on_done)
+            self._send_when_up(
+                cluster,
+                partial(self.send, cluster, api, execute, timeout_s, on_done),
+                deadline,
+                on_done,
+            )
             return
         outcome = self.choose_outcome(cluster, api, schedule.process)
         if outcome != "ok":
             self._drop_or_delay(cluster, outcome, execute)
-            schedule.call_later(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
+            schedule.call_later(
+                schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost())
+            )
             return
 
         def arrive() -> None:
             if cluster.is_down:
-                schedule.call_later(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
+                schedule.call_later(
+                    schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost())
+                )
                 return
             response = execute_request(execute)
             schedule.call_later(self.draw_latency_s(), lambda: on_done(*response))
+
         schedule.call_later(self.draw_latency_s(), arrive)
 
-    def _send_when_up(self, cluster: Cluster, resend: Callable[[], None], deadline: float, on_done: Callable[[Any, Exception | None], None]) -> None:
+    def _send_when_up(
+        self,
+        cluster: Cluster,
+        resend: Callable[[], None],
+        deadline: float,
+        on_done: Callable[[Any, Exception | None], None],
+    ) -> None:
         """The client reconnects until the cluster is up or the time is over."""
         schedule = self.schedule
         if schedule.now >= deadline:
             on_done(None, RequestTimedOut())
         elif cluster.is_down:
-            schedule.call_later(min(0.5, deadline - schedule.now), partial(self._send_when_up, cluster, resend, deadline, on_done))
+            schedule.call_later(
+                min(0.5, deadline - schedule.now),
+                partial(self._send_when_up, cluster, resend, deadline, on_done),
+            )
         else:
             resend()
 
@@ -146,4 +197,5 @@ def clients(network: Network) -> tuple[Any, Any, Any]:
     from simulator.kafka.admin import AdminClient
     from simulator.kafka.consumer import Consumer
     from simulator.kafka.producer import Producer
+
     return partial(Consumer, network), partial(Producer, network), partial(AdminClient, network)

@@ -1,4 +1,6 @@
-"""confluent-kafka's Producer: records, and transactions v1 with librdkafka's states, codes and flags (`rdkafka_txnmgr.c`)."""
+"""confluent-kafka's Producer: records, and transactions v1 with librdkafka's states, codes and
+flags (`rdkafka_txnmgr.c`).
+"""
 
 from __future__ import annotations
 
@@ -29,23 +31,39 @@ class Producer(TransactionState):
         self.is_registered = False
         """Whether the coordinator knows the open transaction."""
         self.commit_result: KafkaException | bool | None = None
-        """The result of the EndTxn that commits; None until the response, whether a call waits for it or not."""
+        """The result of the EndTxn that commits; None until the response, whether a call waits for
+        it or not.
+        """
         self.commit_answered = Signal(self.schedule)
 
     # ---- records
 
-    def produce(self, topic: str, value: Bytes = None, key: Bytes = None, partition: int = -1, callback: Callable[[Any, Any], object] | None = None,
-                on_delivery: Callable[[Any, Any], object] | None = None, timestamp: int = 0,
-                headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None) -> None:
+    def produce(
+        self,
+        topic: str,
+        value: Bytes = None,
+        key: Bytes = None,
+        partition: int = -1,
+        callback: Callable[[Any, Any], object] | None = None,
+        on_delivery: Callable[[Any, Any], object] | None = None,
+        timestamp: int = 0,
+        headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None,
+    ) -> None:
         """Put a record into the queue. BufferError when the queue is full."""
         if self.state == "FatalError":
-            raise create_exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
+            raise create_exception(
+                KafkaError._FATAL, "Unable to produce message: Local: Fatal error"
+            )
         if self.transactional_id is not None and self.state != "InTransaction":
-            raise create_exception(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
+            raise create_exception(
+                KafkaError._STATE, "Unable to produce message: Local: Erroneous state"
+            )
         pairs = list(headers.items() if isinstance(headers, dict) else headers) if headers else None
         partition_key = topic, max(partition, 0)
         encoded_headers = [(name, encode_text(header)) for name, header in pairs] if pairs else None
-        record = NewRecord(encode_text(key), encode_text(value), encoded_headers, timestamp or self._now_ms())
+        record = NewRecord(
+            encode_text(key), encode_text(value), encoded_headers, timestamp or self._now_ms()
+        )
         self.enqueue(partition_key, record, callback or on_delivery)
 
     def _now_ms(self) -> int:
@@ -81,23 +99,45 @@ class Producer(TransactionState):
         new_keys = [key for key in new_keys if not self._is_unknown_partition(key)]
         while new_keys and self.may_send():
             try:
-                add_partitions = partial(self.cluster.transactions.add_partitions, str(self.transactional_id), *self.identity, new_keys)
+                add_partitions = partial(
+                    self.cluster.transactions.add_partitions,
+                    str(self.transactional_id),
+                    *self.identity,
+                    new_keys,
+                )
                 self.request("AddPartitionsToTxn", add_partitions, self.message_timeout_s)
             except (RequestTimedOut, ConnectionLost):
-                self._set_abortable_error(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
+                self._set_abortable_error(
+                    KafkaError._TIMED_OUT,
+                    "Failed to add partition(s) to transaction: Local: Timed out",
+                )
             except BrokerError as error:
-                if error.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                if error.code in (
+                    KafkaError.CONCURRENT_TRANSACTIONS,
+                    KafkaError.UNKNOWN_TOPIC_OR_PART,
+                ):
                     self.schedule.sleep(CONCURRENT_RETRY_S)
-                    new_keys = [key for key in new_keys if error.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown_partition(key, True)]
+                    new_keys = [
+                        key
+                        for key in new_keys
+                        if error.code == KafkaError.CONCURRENT_TRANSACTIONS
+                        or not self._is_unknown_partition(key, True)
+                    ]
                     continue
-                self.on_error(error.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(error.code).str()} (after 0 ms)")
+                self.on_error(
+                    error.code,
+                    "Failed to add partition(s) to transaction on broker 1:"
+                    f" {KafkaError(error.code).str()} (after 0 ms)",
+                )
             else:
                 self.registered_partitions.update(new_keys)
                 self.is_registered = True
                 new_keys = []
         return self.may_send()
 
-    def _is_unknown_partition(self, partition_key: PartitionKey, is_refreshed: bool = False) -> bool:
+    def _is_unknown_partition(
+        self, partition_key: PartitionKey, is_refreshed: bool = False
+    ) -> bool:
         if is_refreshed:
             self.topic_partitions_cache.pop(partition_key[0], None)
         try:
@@ -115,21 +155,35 @@ class Producer(TransactionState):
                 self._init_producer_id(deadline)
             except BrokerError as error:
                 if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._set_fatal_error(normalize_code(error.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(error.code).str()}")
+                    self._set_fatal_error(
+                        normalize_code(error.code),
+                        "Failed to acquire transactional PID from broker 1:"
+                        f" {KafkaError(error.code).str()}",
+                    )
                     raise self._create_state_error() from None
             except (RequestTimedOut, ConnectionLost):
-                raise self._create_timeout_error("Failed to initialize Producer ID: Local: Timed out") from None
+                raise self._create_timeout_error(
+                    "Failed to initialize Producer ID: Local: Timed out"
+                ) from None
             else:
                 self.state, self.api_call = "Ready", ""
                 return
             if self.schedule.now + RETRY_S >= deadline:
                 self.schedule.sleep(max(0.0, deadline - self.schedule.now))
-                raise self._create_timeout_error("Failed to initialize Producer ID: Broker: Concurrent transactions")
+                raise self._create_timeout_error(
+                    "Failed to initialize Producer ID: Broker: Concurrent transactions"
+                )
             self.schedule.sleep(RETRY_S)
 
     def _init_producer_id(self, deadline: float) -> None:
-        init_producer_id = partial(self.cluster.transactions.init_producer_id, str(self.transactional_id), self.transaction_timeout_s)
-        self.identity = self.request("InitProducerId", init_producer_id, deadline - self.schedule.now)
+        init_producer_id = partial(
+            self.cluster.transactions.init_producer_id,
+            str(self.transactional_id),
+            self.transaction_timeout_s,
+        )
+        self.identity = self.request(
+            "InitProducerId", init_producer_id, deadline - self.schedule.now
+        )
         self.sequences = {}
 
     def begin_transaction(self) -> None:
@@ -138,57 +192,99 @@ class Producer(TransactionState):
         self.state, self.registered_partitions, self.is_registered = "InTransaction", set(), False
         self.failures, self.is_epoch_bump_needed, self.api_call = 0, False, ""
 
-    def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group_metadata: bytes, timeout: float = -1) -> None:
+    def send_offsets_to_transaction(
+        self, positions: Sequence[TopicPartition], group_metadata: bytes, timeout: float = -1
+    ) -> None:
         """AddOffsetsToTxn, then TxnOffsetCommit."""
-        deadline = self._begin_api_call("send_offsets_to_transaction", timeout if timeout >= 0 else self.transaction_timeout_s, "InTransaction")
+        deadline = self._begin_api_call(
+            "send_offsets_to_transaction",
+            timeout if timeout >= 0 else self.transaction_timeout_s,
+            "InTransaction",
+        )
         group, member = parse_metadata(group_metadata)
-        offsets = {(position.topic, position.partition): (position.offset, position.metadata or "") for position in positions if position.offset >= 0}
+        offsets = {
+            (position.topic, position.partition): (position.offset, position.metadata or "")
+            for position in positions
+            if position.offset >= 0
+        }
         transactions, name = self.cluster.transactions, str(self.transactional_id)
         self.api_call = ""
         if not offsets:
             return
         try:
-            self._request_until_done("AddOffsetsToTxn", lambda: transactions.add_partitions(name, *self.identity, [group]), deadline, CONCURRENT_RETRY_S)
+            self._request_until_done(
+                "AddOffsetsToTxn",
+                lambda: transactions.add_partitions(name, *self.identity, [group]),
+                deadline,
+                CONCURRENT_RETRY_S,
+            )
             self.is_registered = True
-            self._request_until_done("TxnOffsetCommit", lambda: self.cluster.commit_in_transaction(name, Writer(*self.identity), group, offsets, member),
-                                     deadline, 0.5)
+            self._request_until_done(
+                "TxnOffsetCommit",
+                lambda: self.cluster.commit_in_transaction(
+                    name, Writer(*self.identity), group, offsets, member
+                ),
+                deadline,
+                0.5,
+            )
         except (RequestTimedOut, ConnectionLost):
-            self._set_abortable_error(KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out")
+            self._set_abortable_error(
+                KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out"
+            )
             raise self._create_state_error() from None
         except BrokerError as error:
-            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(error.code).str()}"
+            text = (
+                "Failed to commit offsets to transaction on broker 1:"
+                f" {KafkaError(error.code).str()}"
+            )
             if error.code in FATAL_CODES or error.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
                 self._set_fatal_error(normalize_code(error.code), text)
             else:
                 self._set_abortable_error(error.code, text)
             raise self._create_state_error() from None
 
-    def _request_until_done(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
+    def _request_until_done(
+        self, api: str, execute: Callable[[], object], deadline: float, pause_s: float
+    ) -> None:
         """Retry a request until it succeeds, fails for good, or times out."""
         while True:
             try:
                 self.request(api, execute, deadline - self.schedule.now)
             except BrokerError as error:
-                if error.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                if error.code not in (
+                    KafkaError.CONCURRENT_TRANSACTIONS,
+                    KafkaError.UNKNOWN_TOPIC_OR_PART,
+                ):
                     raise
                 if self.schedule.now + pause_s >= deadline:
-                    raise error if error.code != KafkaError.CONCURRENT_TRANSACTIONS else RequestTimedOut from None
+                    raise (
+                        error
+                        if error.code != KafkaError.CONCURRENT_TRANSACTIONS
+                        else RequestTimedOut
+                    ) from None
                 self.schedule.sleep(pause_s)
             else:
                 return
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait for the records, then EndTxn. After a timeout the request goes on, and the next call waits for the same response."""
+        """Wait for the records, then EndTxn. After a timeout the request goes on, and the next call
+        waits for the same response.
+        """
         if self.api_call == "commit_transaction" and isinstance(self.commit_result, KafkaException):
             self._raise_commit_result()
-        deadline = self._begin_api_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
+        deadline = self._begin_api_call(
+            "commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction"
+        )
         if self.state == "InTransaction":
             self.state = "BeginCommit"
         self._flush_for(deadline)
         if self.state not in ("BeginCommit", "CommittingTransaction"):
             raise self._create_state_error()
         if self.failures:
-            self._set_abortable_error(KafkaError._INCONSISTENT, f"{self.failures} message(s) failed delivery (see individual delivery reports)")
+            self._set_abortable_error(
+                KafkaError._INCONSISTENT,
+                f"{self.failures} message(s) failed delivery (see individual delivery reports)",
+            )
             raise self._create_state_error()
         if self.is_registered:
             if self.state == "BeginCommit":
@@ -219,7 +315,14 @@ class Producer(TransactionState):
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Purge the records that are not sent, wait for the others, then EndTxn."""
-        deadline = self._begin_api_call("abort_transaction", timeout, "InTransaction", "BeginAbort", "AbortingTransaction", "AbortableError")
+        deadline = self._begin_api_call(
+            "abort_transaction",
+            timeout,
+            "InTransaction",
+            "BeginAbort",
+            "AbortingTransaction",
+            "AbortableError",
+        )
         if self.state != "AbortingTransaction":
             self.state = "BeginAbort"
         self.drop_queue()
@@ -251,19 +354,31 @@ class Producer(TransactionState):
     def _flush_for(self, deadline: float) -> None:
         remaining_records = self.wait_until_sent(deadline - self.schedule.now)
         if remaining_records:
-            raise self._create_timeout_error(f"Failed to flush all outstanding messages within the API timeout: {remaining_records} message(s) remaining")
+            raise self._create_timeout_error(
+                "Failed to flush all outstanding messages within the API timeout:"
+                f" {remaining_records} message(s) remaining"
+            )
 
     def _end_transaction(self, commit: bool, deadline: float) -> None:
         """EndTxn, retried until the outcome is known."""
         while True:
             try:
-                self.request("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
+                self.request(
+                    "EndTxn",
+                    lambda: self.cluster.transactions.end(
+                        str(self.transactional_id), *self.identity, commit
+                    ),
+                    deadline - self.schedule.now,
+                )
             except (RequestTimedOut, ConnectionLost):
                 raise self._create_timeout_error() from None
             except BrokerError as error:
                 if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
                     self._on_end_error(error.code)
-                    raise self._create_state_error(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalize_code(error.code)).str()}") from None
+                    raise self._create_state_error(
+                        f"EndTxn {'commit' if commit else 'abort'} failed:"
+                        f" {KafkaError(normalize_code(error.code)).str()}"
+                    ) from None
                 if self.schedule.now + RETRY_S >= deadline:
                     raise self._create_timeout_error() from None
                 self.schedule.sleep(RETRY_S)
@@ -272,10 +387,14 @@ class Producer(TransactionState):
 
     def _on_end_error(self, code: int) -> None:
         if code in FATAL_CODES:
-            self._set_fatal_error(normalize_code(code), f"Failed to end transaction: {KafkaError(normalize_code(code)).str()}")
+            self._set_fatal_error(
+                normalize_code(code),
+                f"Failed to end transaction: {KafkaError(normalize_code(code)).str()}",
+            )
         else:
             self.state = "InTransaction"
             self._set_abortable_error(code, f"Failed to end transaction: {KafkaError(code).str()}")
+
 
 def encode_text(text: Bytes) -> bytes | None:
     """Encode text as UTF-8."""

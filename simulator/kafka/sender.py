@@ -1,6 +1,7 @@
 """A producer's queue: batches, sequences, delivery reports. Transactions are in `producer`.
 
-A task of its own sends the queue, like librdkafka's broker thread. Delivery reports wait for the application's next poll or flush.
+A task of its own sends the queue, like librdkafka's broker thread. Delivery reports wait for the
+application's next poll or flush.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message
 
 from simulator.kafka.client import Client
-from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error, create_exception
+from simulator.kafka.errors import (
+    BrokerError,
+    ConnectionLost,
+    RequestTimedOut,
+    create_error,
+    create_exception,
+)
 from simulator.kafka.log import PLAIN, NewRecord, Writer
 from simulator.kafka.network import FOREVER_S
 from simulator.kafka.sizes import BATCH_BYTES, record_bytes
@@ -37,7 +44,9 @@ class Sender(Client):
 
     def __init__(self, network: Any, options: Any) -> None:
         super().__init__(network, options)
-        self.is_idempotent = self.is_enabled("enable.idempotence") or "transactional.id" in self.options
+        self.is_idempotent = (
+            self.is_enabled("enable.idempotence") or "transactional.id" in self.options
+        )
         self.linger_s = self.get_seconds("linger.ms", 5)
         self.message_timeout_s = self.get_seconds("message.timeout.ms", 300_000)
         self.propagation_s = self.get_seconds("topic.metadata.propagation.max.ms", 30_000)
@@ -63,16 +72,31 @@ class Sender(Client):
     def __len__(self) -> int:
         return len(self.queue) + self.in_flight + len(self.pending_callbacks)
 
-    def enqueue(self, partition_key: PartitionKey, record: NewRecord, report: Callable[[Any, Any], object] | None) -> None:
+    def enqueue(
+        self,
+        partition_key: PartitionKey,
+        record: NewRecord,
+        report: Callable[[Any, Any], object] | None,
+    ) -> None:
         """BufferError when the queue is full."""
         if record_bytes(record, 0, 0) > self.record_bytes_max:
-            raise create_exception(KafkaError.MSG_SIZE_TOO_LARGE, "Unable to produce message: Broker: Message size too large")
+            raise create_exception(
+                KafkaError.MSG_SIZE_TOO_LARGE,
+                "Unable to produce message: Broker: Message size too large",
+            )
         if len(self) >= self.queue_records_max:
             raise BufferError("Local: Queue full")
         topic, partition = partition_key
-        if topic in self.topic_partitions_cache and not 0 <= partition < self.topic_partitions_cache[topic][0]:
-            raise create_exception(KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition")
-        self.queue.append(Queued(partition_key, record, report, self.schedule.now + self.message_timeout_s))
+        if (
+            topic in self.topic_partitions_cache
+            and not 0 <= partition < self.topic_partitions_cache[topic][0]
+        ):
+            raise create_exception(
+                KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition"
+            )
+        self.queue.append(
+            Queued(partition_key, record, report, self.schedule.now + self.message_timeout_s)
+        )
         if not self.is_sending:
             self.is_sending = True
             self.start(self._send_queue, f"sender of {self.client_id}")
@@ -109,7 +133,9 @@ class Sender(Client):
                 if not self.may_send():
                     return
                 batches = self._take_batches()
-                if not self.prepare_partitions(list(dict.fromkeys(batch[0].partition_key for batch in batches))):
+                if not self.prepare_partitions(
+                    list(dict.fromkeys(batch[0].partition_key for batch in batches))
+                ):
                     for batch in batches:
                         self._report(batch, KafkaError._PURGE_QUEUE)
                     continue
@@ -129,7 +155,11 @@ class Sender(Client):
             size = record_bytes(queued.record, 0, 0) + 8
             batches = batches_by_partition.setdefault(queued.partition_key, [])
             total = sizes.get(queued.partition_key, 0) + size
-            if not batches or total > self.batch_bytes or len(batches[-1]) >= self.batch_records_max:
+            if (
+                not batches
+                or total > self.batch_bytes
+                or len(batches[-1]) >= self.batch_records_max
+            ):
                 batches.append([])
                 total = BATCH_BYTES + size
             batches[-1].append(queued)
@@ -148,33 +178,68 @@ class Sender(Client):
                 self._report(batch, code)
                 return
             if self.cluster.record_delay_s and "transactional.id" in self.options:
-                self.schedule.sleep(min(len(batch) * self.cluster.record_delay_s, max(0.0, remaining_s)))
-            offset, appended_ms = self._produce(partition_key, [queued.record for queued in batch], batch[0].deadline)
+                self.schedule.sleep(
+                    min(len(batch) * self.cluster.record_delay_s, max(0.0, remaining_s))
+                )
+            offset, appended_ms = self._produce(
+                partition_key, [queued.record for queued in batch], batch[0].deadline
+            )
         except (RequestTimedOut, ConnectionLost):
-            self.on_error(KafkaError._TIMED_OUT, f"{len(batch)} message(s) timed out on {partition_key[0]} [{partition_key[1]}]")
+            self.on_error(
+                KafkaError._TIMED_OUT,
+                f"{len(batch)} message(s) timed out on {partition_key[0]} [{partition_key[1]}]",
+            )
             self._report(batch, KafkaError._MSG_TIMED_OUT)
         except BrokerError as error:
-            if "transactional.id" in self.options:  # leave a gap: the next batch is refused, until a new epoch
+            # leave a gap: the next batch is refused, until a new epoch
+            if "transactional.id" in self.options:
                 self.sequences[partition_key] = self.sequences.get(partition_key, 0) + len(batch)
-            self.on_error(error.code, f"ProduceRequest for {partition_key[0]} [{partition_key[1]}] with {len(batch)} message(s) failed: "
-                            f"{KafkaError(error.code).str()} (broker 1): current transaction must be aborted")
-            is_retried = error.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "transactional.id" in self.options
+            self.on_error(
+                error.code,
+                f"ProduceRequest for {partition_key[0]} [{partition_key[1]}] with {len(batch)}"
+                f" message(s) failed: {KafkaError(error.code).str()} (broker 1): current"
+                " transaction must be aborted",
+            )
+            is_retried = (
+                error.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+                and "transactional.id" in self.options
+            )
             self._report(batch, KafkaError._PURGE_QUEUE if is_retried else error.code)
         else:
             self._report(batch, 0, offset, appended_ms)
 
-    def _produce(self, partition_key: PartitionKey, records: list[NewRecord], deadline: float) -> tuple[int, int]:
+    def _produce(
+        self, partition_key: PartitionKey, records: list[NewRecord], deadline: float
+    ) -> tuple[int, int]:
         writer = PLAIN
         if self.is_idempotent:
             if self.identity[0] < 0:
-                self.identity = (self.request("InitProducerId", self.cluster.transactions.new_producer_id, deadline - self.schedule.now), 0)
-            writer = Writer(*self.identity, self.sequences.get(partition_key, 0), "transactional.id" in self.options)
+                self.identity = (
+                    self.request(
+                        "InitProducerId",
+                        self.cluster.transactions.new_producer_id,
+                        deadline - self.schedule.now,
+                    ),
+                    0,
+                )
+            writer = Writer(
+                *self.identity,
+                self.sequences.get(partition_key, 0),
+                "transactional.id" in self.options,
+            )
         transactional_id = self.options.get("transactional.id")
         while True:
             try:
-                answer = self.request("Produce", lambda: self.cluster.produce(*partition_key, records, writer, transactional_id), deadline - self.schedule.now)
+                answer = self.request(
+                    "Produce",
+                    lambda: self.cluster.produce(*partition_key, records, writer, transactional_id),
+                    deadline - self.schedule.now,
+                )
             except BrokerError as error:
-                if error.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                if error.code not in (
+                    KafkaError.CONCURRENT_TRANSACTIONS,
+                    KafkaError.UNKNOWN_TOPIC_OR_PART,
+                ):
                     raise
                 self.schedule.sleep(RETRY_S)
                 if self.schedule.now >= deadline:
@@ -196,7 +261,13 @@ class Sender(Client):
         if count > partition and self.schedule.now < asked_at + self.refresh_s:
             return 0
         while True:
-            count = self.request("Metadata", lambda: len(self.cluster.topics[topic].logs) if topic in self.cluster.topics else -1, remaining_s)
+            count = self.request(
+                "Metadata",
+                lambda: (
+                    len(self.cluster.topics[topic].logs) if topic in self.cluster.topics else -1
+                ),
+                remaining_s,
+            )
             if count > 0:
                 self.topic_partitions_cache[topic] = count, self.schedule.now
                 return 0 if partition < count else int(KafkaError._UNKNOWN_PARTITION)
@@ -204,23 +275,36 @@ class Sender(Client):
                 return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
             self.schedule.sleep(min(0.25, deadline - self.schedule.now))
 
-    def _report(self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1) -> None:
+    def _report(
+        self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1
+    ) -> None:
         """Queue delivery reports for the application's next poll."""
         self.in_flight -= len(batch)
         self.failures += len(batch) if code else 0
         for number, queued in enumerate(batch):
             if queued.report:
-                self.pending_callbacks.append(self._create_report(queued, code, offset + number if not code else NOT_SENT, appended_ms))
+                self.pending_callbacks.append(
+                    self._create_report(
+                        queued, code, offset + number if not code else NOT_SENT, appended_ms
+                    )
+                )
         self.progress.notify()
 
     @staticmethod
-    def _create_report(queued: Queued, code: int, offset: int, appended_ms: int) -> Callable[[], object]:
+    def _create_report(
+        queued: Queued, code: int, offset: int, appended_ms: int
+    ) -> Callable[[], object]:
         record, report = queued.record, queued.report
         headers: Any = record.headers
         assert report is not None
         error = create_error(code) if code else None
         timestamp = (2, appended_ms) if appended_ms >= 0 else (1, record.timestamp_ms)
-        return lambda: report(error, Message(*queued.partition_key, offset, record.key, record.value, headers, error, timestamp))
+        return lambda: report(
+            error,
+            Message(
+                *queued.partition_key, offset, record.key, record.value, headers, error, timestamp
+            ),
+        )
 
     def drop_queue(self) -> None:
         """Purge the records that are not sent yet."""

@@ -1,4 +1,6 @@
-"""How many bytes a batch of records takes in message format v2, uncompressed: what max.message.bytes limits."""
+"""How many bytes a batch of records takes in message format v2, uncompressed: what
+max.message.bytes limits.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,15 @@ def part_bytes(part: bytes | None) -> int:
 def record_bytes(record: NewRecord, delta: int, delta_ms: int) -> int:
     """One record."""
     headers = record.headers or ()
-    body = (1 + varint_bytes(delta_ms) + varint_bytes(delta) + part_bytes(record.key) + part_bytes(record.value) + varint_bytes(len(headers))
-            + sum(part_bytes(name.encode()) + part_bytes(value) for name, value in headers))
+    body = (
+        1
+        + varint_bytes(delta_ms)
+        + varint_bytes(delta)
+        + part_bytes(record.key)
+        + part_bytes(record.value)
+        + varint_bytes(len(headers))
+        + sum(part_bytes(name.encode()) + part_bytes(value) for name, value in headers)
+    )
     return body + varint_bytes(body)
 
 

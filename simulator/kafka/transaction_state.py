@@ -1,4 +1,6 @@
-"""The state of a transactional producer, with librdkafka's names, and its errors for calls that the state does not allow (`rdkafka_txnmgr.c`)."""
+"""The state of a transactional producer, with librdkafka's names, and its errors for calls that the
+state does not allow (`rdkafka_txnmgr.c`).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,26 @@ from simulator.kafka.errors import create_exception
 from simulator.kafka.network import FOREVER_S
 from simulator.kafka.sender import Sender
 
-State = Literal["Init", "Ready", "InTransaction", "BeginCommit", "CommittingTransaction", "BeginAbort", "AbortingTransaction", "AbortableError", "FatalError"]
+State = Literal[
+    "Init",
+    "Ready",
+    "InTransaction",
+    "BeginCommit",
+    "CommittingTransaction",
+    "BeginAbort",
+    "AbortingTransaction",
+    "AbortableError",
+    "FatalError",
+]
 FENCED_CODES = frozenset({KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 FATAL_CODES = FENCED_CODES | {KafkaError.INVALID_TXN_STATE}
-EPOCH_BUMP_CODES = frozenset({KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
+EPOCH_BUMP_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
 """After these errors, the abort requests a new epoch."""
 
 
@@ -40,11 +58,20 @@ class TransactionState(Sender):
         """A permanent error fails the transaction; fencing fails the producer."""
         if self.transactional_id is None or self.state == "FatalError":
             return
-        if code in FENCED_CODES or (code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")):
-            fenced_text = text.replace("current transaction must be aborted", "transactional producer fenced by newer producer instance")
+        if code in FENCED_CODES or (
+            code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")
+        ):
+            fenced_text = text.replace(
+                "current transaction must be aborted",
+                "transactional producer fenced by newer producer instance",
+            )
             self._set_fatal_error(normalize_code(code), fenced_text)
         else:
-            self.is_epoch_bump_needed = self.is_epoch_bump_needed or code in EPOCH_BUMP_CODES or code == KafkaError._TIMED_OUT
+            self.is_epoch_bump_needed = (
+                self.is_epoch_bump_needed
+                or code in EPOCH_BUMP_CODES
+                or code == KafkaError._TIMED_OUT
+            )
             self._set_abortable_error(code, text)
 
     def _set_abortable_error(self, code: int, text: str) -> None:
@@ -62,11 +89,20 @@ class TransactionState(Sender):
         raise create_exception(*self.error, fatal=True)
 
     def _begin_api_call(self, name: str, timeout_s: float, *states: State) -> float:
-        """The deadline of a transactional call. KafkaException when the state does not allow the call."""
+        """The deadline of a transactional call. KafkaException when the state does not allow the
+        call.
+        """
         if self.transactional_id is None:
-            raise create_exception(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
+            raise create_exception(
+                KafkaError._NOT_CONFIGURED,
+                "The Transactional API requires transactional.id to be configured",
+            )
         if self.api_call and self.api_call != name:
-            raise create_exception(KafkaError._CONFLICT, f"Conflicting {self.api_call} API call is already in progress", retriable=True)
+            raise create_exception(
+                KafkaError._CONFLICT,
+                f"Conflicting {self.api_call} API call is already in progress",
+                retriable=True,
+            )
         if self.state not in states:
             raise self._create_state_error()
         self.api_call = name
@@ -83,5 +119,7 @@ class TransactionState(Sender):
         return create_exception(KafkaError._STATE, f"Operation not valid in state {self.state}")
 
     @staticmethod
-    def _create_timeout_error(text: str = "Timed out waiting for operation to finish, retry call to resume") -> KafkaException:
+    def _create_timeout_error(
+        text: str = "Timed out waiting for operation to finish, retry call to resume",
+    ) -> KafkaException:
         return create_exception(KafkaError._TIMED_OUT, text, retriable=True)

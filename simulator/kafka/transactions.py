@@ -1,8 +1,10 @@
-"""The transaction coordinator, with transactions v1: the requests of producers, timeouts, and the markers that end a transaction.
+"""The transaction coordinator, with transactions v1: the requests of producers, timeouts, and the
+markers that end a transaction.
 
-The states are Kafka's. `end` returns when the decision is stored; the markers are written afterwards, each to its partition after a delay of its own. Until
-the last one is written, the transactional id cannot be used. An EndTxn names its producer and epoch, but not its transaction: a late EndTxn ends the
-transaction that is open then (KIP-890).
+The states are Kafka's. `end` returns when the decision is stored; the markers are written
+afterwards, each to its partition after a delay of its own. Until the last one is written, the
+transactional id cannot be used. An EndTxn names its producer and epoch, but not its transaction: a
+late EndTxn ends the transaction that is open then (KIP-890).
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ from simulator.kafka.log import ABORT, COMMIT
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
-State = Literal["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"]
+State = Literal[
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"
+]
 MARKER_S = (0.0005, 0.02)
 SLOW_MARKER_S = (0.02, 0.3)
 CHECK_S = 10.0
-"""How often the coordinator checks for timeouts (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""How often the coordinator checks for timeouts
+(transaction.abort.timed.out.transaction.cleanup.interval.ms).
+"""
 Target = tuple[str, int] | str
 """A partition, or a group."""
 
@@ -32,7 +38,16 @@ Target = tuple[str, int] | str
 class TransactionalId:
     """The state of a transactional id."""
 
-    __slots__ = ("epoch", "name", "pending", "producer_id", "state", "targets", "timeout_s", "transaction_count")
+    __slots__ = (
+        "epoch",
+        "name",
+        "pending",
+        "producer_id",
+        "state",
+        "targets",
+        "timeout_s",
+        "transaction_count",
+    )
 
     def __init__(self, name: str, producer_id: int) -> None:
         self.name = name
@@ -62,7 +77,9 @@ class Coordinator:
         return self.producer_ids
 
     def init_producer_id(self, name: str, timeout_s: float) -> tuple[int, int]:
-        """InitProducerId: the producer id and its new epoch. The open transaction of the previous producer is aborted first."""
+        """InitProducerId: the producer id and its new epoch. The open transaction of the previous
+        producer is aborted first.
+        """
         transaction = self.ids.get(name)
         if transaction is None:
             transaction = self.ids[name] = TransactionalId(name, self.new_producer_id())
@@ -77,12 +94,17 @@ class Coordinator:
         transaction.state = "Empty"
         return transaction.producer_id, transaction.epoch
 
-    def add_partitions(self, name: str, producer_id: int, epoch: int, targets: Sequence[Target]) -> None:
+    def add_partitions(
+        self, name: str, producer_id: int, epoch: int, targets: Sequence[Target]
+    ) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn. The first one begins the transaction."""
         transaction = self._find_transaction(name, producer_id, epoch)
         if transaction.state in ("PrepareCommit", "PrepareAbort"):
             raise BrokerError(KafkaError.CONCURRENT_TRANSACTIONS)
-        if any(not isinstance(target, str) and self.cluster.find_log(*target) is None for target in targets):
+        if any(
+            not isinstance(target, str) and self.cluster.find_log(*target) is None
+            for target in targets
+        ):
             raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         if transaction.state != "Ongoing":
             transaction.state, transaction.targets = "Ongoing", {}
@@ -90,7 +112,10 @@ class Coordinator:
             schedule = self.cluster.schedule
             deadline = schedule.now + transaction.timeout_s
             check_at = math.ceil(deadline / self.check_s) * self.check_s
-            schedule.call_later(check_at - schedule.now, partial(self._abort_if_timed_out, transaction, transaction.transaction_count))
+            schedule.call_later(
+                check_at - schedule.now,
+                partial(self._abort_if_timed_out, transaction, transaction.transaction_count),
+            )
         for target in targets:
             transaction.targets[target] = None
 
@@ -99,13 +124,21 @@ class Coordinator:
         transaction = self._find_transaction(name, producer_id, epoch)
         if transaction.state == "Ongoing":
             self._prepare_end(transaction, COMMIT if commit else ABORT)
-        elif transaction.state in ("PrepareCommit", "PrepareAbort") and (transaction.state == "PrepareCommit") == commit:
+        elif (
+            transaction.state in ("PrepareCommit", "PrepareAbort")
+            and (transaction.state == "PrepareCommit") == commit
+        ):
             raise BrokerError(KafkaError.CONCURRENT_TRANSACTIONS)
-        elif transaction.state not in ("CompleteCommit", "CompleteAbort") or (transaction.state == "CompleteCommit") != commit:
+        elif (
+            transaction.state not in ("CompleteCommit", "CompleteAbort")
+            or (transaction.state == "CompleteCommit") != commit
+        ):
             raise BrokerError(KafkaError.INVALID_TXN_STATE)
 
     def check_open(self, name: str, producer_id: int, epoch: int, target: Target) -> None:
-        """Partition leaders and group coordinators call this before a transaction's first record. BrokerError when it is not open there."""
+        """Partition leaders and group coordinators call this before a transaction's first record.
+        BrokerError when it is not open there.
+        """
         transaction = self._find_transaction(name, producer_id, epoch)
         if transaction.state in ("PrepareCommit", "PrepareAbort"):
             raise BrokerError(KafkaError.CONCURRENT_TRANSACTIONS)
@@ -133,14 +166,22 @@ class Coordinator:
         transaction.pending = len(targets)
         delay_s = 0.0
         for target in targets:
-            delay_s += schedule.random.uniform(*(MARKER_S if schedule.random.random() < 0.9 else SLOW_MARKER_S))
-            schedule.call_later(delay_s, partial(self._write_marker, transaction, target, transaction.epoch, kind))
+            delay_s += schedule.random.uniform(
+                *(MARKER_S if schedule.random.random() < 0.9 else SLOW_MARKER_S)
+            )
+            schedule.call_later(
+                delay_s, partial(self._write_marker, transaction, target, transaction.epoch, kind)
+            )
         if not targets:
             self._complete(transaction, kind)
 
-    def _write_marker(self, transaction: TransactionalId, target: Target, epoch: int, kind: int) -> None:
+    def _write_marker(
+        self, transaction: TransactionalId, target: Target, epoch: int, kind: int
+    ) -> None:
         if self.cluster.is_down:
-            self.cluster.schedule.call_later(MARKER_S[1], partial(self._write_marker, transaction, target, epoch, kind))
+            self.cluster.schedule.call_later(
+                MARKER_S[1], partial(self._write_marker, transaction, target, epoch, kind)
+            )
             return
         if isinstance(target, str):
             group = self.cluster.groups.get(target)

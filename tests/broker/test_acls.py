@@ -1,4 +1,6 @@
-"""ACLs on real brokers with an authorizer: `reo acls` never allows more at the destination than at the source; the fence of `reo cutover` keeps writers out."""
+"""ACLs on real brokers with an authorizer: `reo acls` never allows more at the destination than at
+the source; the fence of `reo cutover` keeps writers out.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from common import settings as reo_settings
 from common.errors import AccessRefused
@@ -27,10 +35,15 @@ Stand = tuple[Authorized, Authorized]
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    """A source that allows what its ACLs say, and a destination where a topic without ACLs is everybody's."""
+    """A source that allows what its ACLs say, and a destination where a topic without ACLs is
+    everybody's.
+    """
     folder, made = tmp_path_factory.mktemp("acls"), list[Authorized]()
     try:
-        made += [Authorized(folder / "source", ["shop", "reo"]), Authorized(folder / "destination", ["shop", "reo"], open_without_acls=True)]
+        made += [
+            Authorized(folder / "source", ["shop", "reo"]),
+            Authorized(folder / "destination", ["shop", "reo"], open_without_acls=True),
+        ]
         for side in made:
             side.ready()
         yield made[0], made[1]
@@ -53,32 +66,68 @@ def made(stand: Stand, topic: str) -> Clusters:
 
 def acls_of(side: Authorized, topic: str) -> set[AclBinding]:
     """All that name this topic exactly."""
-    return set(AclClient(reo_settings.load(build_environment(Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"})).source_cluster,
-                         side.cluster.admin).describe(topic))
+    return set(
+        AclClient(
+            reo_settings.load(
+                build_environment(
+                    Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"}
+                )
+            ).source_cluster,
+            side.cluster.admin,
+        ).describe(topic)
+    )
 
 
-def matching(name: str, principal: str, operation: AclOperation, permission: AclPermissionType, pattern: ResourcePatternType) -> AclBinding:
+def matching(
+    name: str,
+    principal: str,
+    operation: AclOperation,
+    permission: AclPermissionType,
+    pattern: ResourcePatternType,
+) -> AclBinding:
     """An ACL of another pattern than a topic's own name."""
     return AclBinding(ResourceType.TOPIC, name, pattern, principal, "*", operation, permission)
 
 
-def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading by the topic's name, and every DENY, as one of this topic; nothing by prefix or wildcard, no writer, no fence. The DENY is there first."""
+def test_who_may_read_goes_over_and_nobody_gets_more(
+    stand: Stand, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading by the topic's name, and every DENY, as one of this topic; nothing by prefix or
+    wildcard, no writer, no fence. The DENY is there first.
+    """
     clusters = made(stand, topic)
     source, destination = stand
-    reads, writes, fence = topic_acl(topic, "User:shop", "*", READ, ALLOW), topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW), fence_acl(topic)
+    reads, writes, fence = (
+        topic_acl(topic, "User:shop", "*", READ, ALLOW),
+        topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW),
+        fence_acl(topic),
+    )
     by_prefix = matching(topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED)
-    denied_by_prefix = matching(topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED)
+    denied_by_prefix = matching(
+        topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED
+    )
     source.allow([reads, writes, fence, by_prefix, denied_by_prefix])
     own = topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
-    rows = {(row["principal"], row["operation"], row["permission"]): (row["created_as"], row["why"])
-            for row in as_json(clusters, topic, "acls")["acls"] if row["cluster"] == "source"}
-    assert rows[("User:shop", "READ", "ALLOW")] == rows[("User:mallory", "READ", "DENY")] == (topic, "")
+    rows = {
+        (row["principal"], row["operation"], row["permission"]): (row["created_as"], row["why"])
+        for row in as_json(clusters, topic, "acls")["acls"]
+        if row["cluster"] == "source"
+    }
+    assert (
+        rows[("User:shop", "READ", "ALLOW")]
+        == rows[("User:mallory", "READ", "DENY")]
+        == (topic, "")
+    )
     assert {who: why for who, (new, why) in rows.items() if new is None} == {
-        ("User:shop", "WRITE", "ALLOW"): "left out: only with --with-write: another writer breaks a running copy",
+        (
+            "User:shop",
+            "WRITE",
+            "ALLOW",
+        ): "left out: only with --with-write: another writer breaks a running copy",
         ("User:prefix", "READ", "ALLOW"): "left out: it covers other topics too",
-        ("User:*", "WRITE", "DENY"): "left out: the fence of `reo cutover run`"}
+        ("User:*", "WRITE", "DENY"): "left out: the fence of `reo cutover run`",
+    }
     assert acls_of(destination, topic) == {own}, "nothing was changed"
 
     create, seen = AclClient.create, list[tuple[set[Any], set[AclBinding]]]()
@@ -86,8 +135,11 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
     def spy(client: AclClient, acls: Sequence[AclBinding]) -> None:
         seen.append(({acl.permission_type for acl in acls}, acls_of(destination, topic)))
         create(client, acls)
+
     monkeypatch.setattr(AclClient, "create", spy)
-    AclComparison(reo_settings.load(build_environment(clusters, topic, {})), with_write=False).apply()
+    AclComparison(
+        reo_settings.load(build_environment(clusters, topic, {})), with_write=False
+    ).apply()
     denied = topic_acl(topic, "User:mallory", "*", READ, DENY)
     assert seen == [({DENY}, {own}), ({ALLOW}, {own, denied})]
     assert acls_of(destination, topic) == {own, denied, reads}
@@ -97,7 +149,9 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
 
 
 def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) -> None:
-    """A DENY for everybody is left out, and no ALLOW goes over without it; neither does a topic's first ACL to a cluster that is open without."""
+    """A DENY for everybody is left out, and no ALLOW goes over without it; neither does a topic's
+    first ACL to a cluster that is open without.
+    """
     clusters = made(stand, topic)
     source, destination = stand
     reads = topic_acl(topic, "User:shop", "*", READ, ALLOW)
@@ -113,7 +167,10 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
     comparison = AclComparison(loaded, with_write=False)
     comparison.apply()
     assert [row.reason.partition(" (")[0] for row in comparison.rows] == [
-        "left out: it would stop the service", "left out: a DENY of this topic cannot be created", "here only: stays"]
+        "left out: it would stop the service",
+        "left out: a DENY of this topic cannot be created",
+        "here only: stays",
+    ]
     assert acls_of(destination, topic) == {own}
 
 
@@ -122,17 +179,32 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     clusters = made(stand, topic)
     stand[0].allow([topic_acl(topic, "User:shop", "*", READ, ALLOW)])
     more = {"source_topic": "", "topics": f"^{topic}.*=all-{topic}", "application": f"reo-{topic}"}
-    comparison = AclComparison(reo_settings.load(build_environment(clusters, topic, more)), with_write=True)
-    assert [(row.new, row.reason) for row in comparison.rows] == [(None, "left out: the destination topic is shared with other sources")]
+    comparison = AclComparison(
+        reo_settings.load(build_environment(clusters, topic, more)), with_write=True
+    )
+    assert [(row.new, row.reason) for row in comparison.rows] == [
+        (None, "left out: the destination topic is shared with other sources")
+    ]
 
 
 def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic: str) -> None:
-    """A producer that may write is refused behind the fence, and may again after `reo cutover back`; who may not fence is told what is missing."""
+    """A producer that may write is refused behind the fence, and may again after `reo cutover
+    back`; who may not fence is told what is missing.
+    """
     clusters = made(stand, topic)
     source = stand[0]
     source.allow([topic_acl(topic, "User:shop", "*", WRITE, ALLOW)])
-    producer = Producer({"bootstrap.servers": source.at, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "shop",
-                         "sasl.password": f"{PASSWORD}shop", "enable.idempotence": True, "log_level": 0})
+    producer = Producer(
+        {
+            "bootstrap.servers": source.at,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "shop",
+            "sasl.password": f"{PASSWORD}shop",
+            "enable.idempotence": True,
+            "log_level": 0,
+        }
+    )
 
     def write() -> int | None:
         errors: list[KafkaError | None] = []
@@ -142,6 +214,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
             errors.append(refused.args[0])
         assert producer.flush(30) == 0
         return errors[0] and errors[0].code()
+
     assert until(lambda: write() is None, "it may write")
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     fence = Fence(loaded.source_cluster, admin(loaded.source_cluster, loaded))
@@ -152,10 +225,21 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     ends = source.cluster.end_offsets(topic)
     assert write() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert source.cluster.end_offsets(topic) == ends
-    assert f"producers may write to {topic} at the source again" in reo(clusters, topic, "cutover", "back").stdout
+    assert (
+        f"producers may write to {topic} at the source again"
+        in reo(clusters, topic, "cutover", "back").stdout
+    )
     assert until(lambda: write() is None, "it may write again")
     assert acls_of(source, topic) == {topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
     assert f"nothing is fenced: {topic}" in reo(clusters, topic, "cutover", "back").stdout
-    named = reo_settings.load(build_environment(clusters, topic, {f"source_{name}": value for name, value in source.access("reo").items()}))
-    with pytest.raises(AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"):
+    named = reo_settings.load(
+        build_environment(
+            clusters,
+            topic,
+            {f"source_{name}": value for name, value in source.access("reo").items()},
+        )
+    )
+    with pytest.raises(
+        AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"
+    ):
         Fence(named.source_cluster, admin(named.source_cluster, named)).add([topic])

@@ -1,4 +1,5 @@
-"""What stage one asks of the candidates that it copies from: one that stands still is not waited for longer than is said, and one with new leaders is well.
+"""What stage one asks of the candidates that it copies from: one that stands still is not waited
+for longer than is said, and one with new leaders is well.
 
 Its watch, its health check and the questions for offsets, without a JVM, on real brokers.
 """
@@ -27,13 +28,24 @@ from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Engine, Plan
 from replicator.stage import Stage
 from replicator.watch import Watch
-from tests.harness.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses
+from tests.harness.identical_sources import (
+    PARTITIONS,
+    QUICK_FAILOVER,
+    Candidates,
+    create_identical_topics,
+    freeze_broker,
+    join_addresses,
+)
 from tests.harness.kafka import ROOT, Cluster, Clusters, until
 
 UNHEALTHY_ROUNDS = 8
-"""After a change of leaders, of half a second each; 58 were seen where a client was left to itself."""
+"""After a change of leaders, of half a second each; 58 were seen where a client was left to
+itself.
+"""
 RESTLESS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "2000"}
-"""The controller takes this broker's partitions away every other second and gives them back at the next heartbeat, with a new leader epoch."""
+"""The controller takes this broker's partitions away every other second and gives them back at the
+next heartbeat, with a new leader epoch.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +72,24 @@ def candidates(alone: Cluster, clusters: Clusters) -> Candidates:
     return alone, clusters.source
 
 
-def chosen_from(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str = "failover") -> Settings:
+def chosen_from(
+    candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str = "failover"
+) -> Settings:
     """A copy from these."""
-    return load({f"REO_{name.upper()}": value for name, value in QUICK_FAILOVER.items()} | {
-        "REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(candidates), "REO_SOURCE_TOPIC": topic, "REO_SOURCE_MODE": mode,
-        "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
+    return load(
+        {f"REO_{name.upper()}": value for name, value in QUICK_FAILOVER.items()}
+        | {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(candidates),
+            "REO_SOURCE_TOPIC": topic,
+            "REO_SOURCE_MODE": mode,
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+        }
+    )
 
 
-def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str) -> tuple[Stage, Watch]:
+def watched(
+    candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str
+) -> tuple[Stage, Watch]:
     """Stage one without its JVM, as it watches a run on the first candidate."""
     settings = chosen_from(candidates, clusters, topic, mode)
     on = settings.on(settings.source_cluster)
@@ -75,12 +97,27 @@ def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode:
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
-    return stage, Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.list_intermediate_partitions(sources), 0), 0))
+    return stage, Watch(
+        on,
+        stage.clients,
+        Plan(
+            1,
+            on,
+            sources,
+            identities,
+            dict.fromkeys(topics.list_intermediate_partitions(sources), 0),
+            0,
+        ),
+    )
 
 
 @pytest.mark.parametrize("mode", ["failover", "single"])
-def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, candidates: Candidates, topic: str, mode: str) -> None:
-    """It ends the run where there may be another candidate, and the service where there is none. (Spark's query may fail before; here there is none.)"""
+def test_what_the_watch_says_of_a_topic_that_was_made_again(
+    clusters: Clusters, candidates: Candidates, topic: str, mode: str
+) -> None:
+    """It ends the run where there may be another candidate, and the service where there is none.
+    (Spark's query may fail before; here there is none.)
+    """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
     stage, watch = watched(candidates if mode == "failover" else (one,), clusters, topic, mode)
@@ -94,8 +131,12 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
             stage._check_run(watch)
 
 
-def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, candidates: Candidates, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands still in the middle of a look at it: every question that follows ends after `source.request_timeout_ms`, so that another can be taken."""
+def test_a_candidate_is_not_waited_for_longer_than_is_said(
+    clusters: Clusters, candidates: Candidates, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still in the middle of a look at it: every question that follows ends after
+    `source.request_timeout_ms`, so that another can be taken.
+    """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
     stage, watch = watched(candidates, clusters, topic, "failover")
@@ -108,6 +149,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
         asked.found.clear()
         freeze_broker(one)
         return found
+
     monkeypatch.setattr(topics, "describe_sources", then_still)
     assert stage._check_run(watch) is None
     assert set(asked.found) == {int(QUICK_FAILOVER["source_request_timeout_ms"]) / 1000}
@@ -131,9 +173,16 @@ class TimeOuts:
 
 
 @pytest.mark.long
-def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(clusters: Clusters, candidates: Candidates, topic: str, tmp_path: Path,
-                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is told that it has an old leader epoch does not ask for the new one (librdkafka 2.16): for half a minute, if nobody tells it to."""
+def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
+    clusters: Clusters,
+    candidates: Candidates,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that is told that it has an old leader epoch does not ask for the new one
+    (librdkafka 2.16): for half a minute, if nobody tells it to.
+    """
     broker = Broker(tmp_path / "restless", ROOT / "jars" / "broker", 384, RESTLESS)
     with contextlib.ExitStack() as stack:
         stack.callback(broker.kill)
@@ -141,9 +190,14 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = chosen_from((restless, candidates[1]), clusters, topic)
-        health, place = Health(settings, SourceSelection(settings, random.Random(1), lambda: None)), Place(topic, 0)
+        health, place = (
+            Health(settings, SourceSelection(settings, random.Random(1), lambda: None)),
+            Place(topic, 0),
+        )
         seen: list[dict[int, int | None]] = []
-        monkeypatch.setattr(health, "evaluate_round", lambda watermarks: seen.append(dict(watermarks)))
+        monkeypatch.setattr(
+            health, "evaluate_round", lambda watermarks: seen.append(dict(watermarks))
+        )
 
         def healthy() -> bool:
             rounds = len(seen)
@@ -153,22 +207,39 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         def leader_epoch() -> int:
             """-1 while the broker, which is fenced again and again, does not answer."""
             with contextlib.suppress(ClusterUnreachable):
-                return positions.list_stable_ends(admin(settings.source_cluster, settings), [place])[place].leader_epoch or 0
+                return (
+                    positions.list_stable_ends(admin(settings.source_cluster, settings), [place])[
+                        place
+                    ].leader_epoch
+                    or 0
+                )
             return -1
+
         until(healthy, "both answer")
         for _ in range(2):
             before = until(lambda: leader_epoch() + 1, "the partition's leader epoch is known") - 1
-            until(lambda before=before: leader_epoch() > before, "the partition has a new leader epoch")  # type: ignore[misc]
+            until(
+                lambda before=before: leader_epoch() > before,
+                "the partition has a new leader epoch",
+            )  # type: ignore[misc]
             rounds = len(seen)
             until(healthy, "both answer again")
             assert len(seen) - rounds <= UNHEALTHY_ROUNDS
 
 
 def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic: str) -> None:
-    """A question for offsets that is not answered is ClusterUnreachable: the client hands out a number, which would be taken for a truncated topic."""
+    """A question for offsets that is not answered is ClusterUnreachable: the client hands out a
+    number, which would be taken for a truncated topic.
+    """
     one, _ = candidates
     one.create(topic, 1)
-    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": one.address, "REO_SOURCE_TOPIC": topic, "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address})
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": one.address,
+            "REO_SOURCE_TOPIC": topic,
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address,
+        }
+    )
     client = admin(settings.source_cluster, settings)
     assert positions.list_end_offsets(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
     freeze_broker(one)

@@ -1,4 +1,6 @@
-"""`reo cutover` on real brokers: a live producer and a live group move from one cluster to the other; no record is lost, none is processed twice."""
+"""`reo cutover` on real brokers: a live producer and a live group move from one cluster to the
+other; no record is lost, none is processed twice.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslata
 from common.routes import Place
 from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import CutoverView, Plan
-from tests.broker.test_offsets import PARTITIONS, SMALL, commit, committed, copy, placed, write_transactions
+from tests.broker.test_offsets import (
+    PARTITIONS,
+    SMALL,
+    commit,
+    committed,
+    copy,
+    placed,
+    write_transactions,
+)
 from tests.conftest import Start, make_topic_name
 from tests.harness import moving
 from tests.harness.commands import COMMAND_S, as_json, everything, reo
@@ -34,31 +44,75 @@ ZERO = dict.fromkeys(range(PARTITIONS), 0)
 
 def values(clusters: Clusters, topic: str, side: str) -> dict[int, list[str]]:
     """What a reader of the topic sees."""
-    found = placed(clusters.source if side == "source" else clusters.destination, topic, begins=ZERO)
-    return {partition: [(record.value or b"").decode() for _, record in records] for partition, records in found.items()}
+    found = placed(
+        clusters.source if side == "source" else clusters.destination, topic, begins=ZERO
+    )
+    return {
+        partition: [(record.value or b"").decode() for _, record in records]
+        for partition, records in found.items()
+    }
 
 
-EVERY_LINE = ("1 waiting", "1 no record", "2 the copy", "3 the copy", "4 waiting", "4 no group", "5 waiting", "5 the service", "6 the offsets")
+EVERY_LINE = (
+    "1 waiting",
+    "1 no record",
+    "2 the copy",
+    "3 the copy",
+    "4 waiting",
+    "4 no group",
+    "5 waiting",
+    "5 the service",
+    "6 the offsets",
+)
 
 
-@pytest.mark.parametrize("kill_at", [
-    ("3 the copy", "6 the offsets"), pytest.param(EVERY_LINE, marks=pytest.mark.long)], ids=["some", "every"])
-def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topic: str, start: Start, tmp_path: Path, kill_at: tuple[str, ...]) -> None:
-    """The command is killed at these of its steps and begun again; producer, consumers and service are stopped when it waits for them."""
+@pytest.mark.parametrize(
+    "kill_at",
+    [("3 the copy", "6 the offsets"), pytest.param(EVERY_LINE, marks=pytest.mark.long)],
+    ids=["some", "every"],
+)
+def test_a_live_topic_moves_while_the_command_is_killed(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path, kill_at: tuple[str, ...]
+) -> None:
+    """The command is killed at these of its steps and begun again; producer, consumers and service
+    are stopped when it waits for them.
+    """
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **QUICKLY_FORGOTTEN)
     wait_for_frontiers(service, PARTITIONS)
-    group, processed, resume = f"{topic}-group", tmp_path / "processed", str(tmp_path / "verified.json")
+    group, processed, resume = (
+        f"{topic}-group",
+        tmp_path / "processed",
+        str(tmp_path / "verified.json"),
+    )
     with moving.relayed(clusters, topic):
         producer = moving.start("produce", clusters.source.address, topic)
-        consumer = moving.start("consume", clusters.source.address, topic, group, str(processed), "earliest")
-        until(lambda: len(moving.lines_by_partition(processed)) == PARTITIONS, "the group reads at the source")
-        actions = {"1 waiting": lambda: moving.end(producer), "4 waiting": lambda: moving.end(consumer), "5 waiting": service.stop}
-        left, environment = list(kill_at), {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {})
+        consumer = moving.start(
+            "consume", clusters.source.address, topic, group, str(processed), "earliest"
+        )
+        until(
+            lambda: len(moving.lines_by_partition(processed)) == PARTITIONS,
+            "the group reads at the source",
+        )
+        actions = {
+            "1 waiting": lambda: moving.end(producer),
+            "4 waiting": lambda: moving.end(consumer),
+            "5 waiting": service.stop,
+        }
+        left, environment = (
+            list(kill_at),
+            {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {}),
+        )
         said: list[str] = []
         for _ in range(2 * len(kill_at) + 1):
-            command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--resume", resume, *QUICK], cwd=ROOT, env=environment, text=True,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            command = subprocess.Popen(
+                [sys.executable, "-m", "reo", "cutover", "run", "--resume", resume, *QUICK],
+                cwd=ROOT,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
             assert command.stderr
             for line in command.stderr:
                 said.append(line)
@@ -76,11 +130,24 @@ def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topi
     assert "the topics have moved" in result
     assert values(clusters, topic, "source") == values(clusters, topic, "destination")
     producer = moving.start("produce", clusters.destination.address, topic)
-    consumer = moving.start("consume", clusters.destination.address, topic, group, str(processed), "error")
-    until(lambda: clusters.destination.count_offsets(topic) > clusters.source.count_offsets(topic) + 50, "the producer writes at the destination")
+    consumer = moving.start(
+        "consume", clusters.destination.address, topic, group, str(processed), "error"
+    )
+    until(
+        lambda: (
+            clusters.destination.count_offsets(topic) > clusters.source.count_offsets(topic) + 50
+        ),
+        "the producer writes at the destination",
+    )
     moving.end(producer)
     written = values(clusters, topic, "destination")
-    until(lambda: sum(map(len, moving.lines_by_partition(processed).values())) >= sum(map(len, written.values())), "the group reads at the destination")
+    until(
+        lambda: (
+            sum(map(len, moving.lines_by_partition(processed).values()))
+            >= sum(map(len, written.values()))
+        ),
+        "the group reads at the destination",
+    )
     moving.end(consumer)
     assert moving.lines_by_partition(processed) == written
 
@@ -93,19 +160,40 @@ def copied(clusters: Clusters, start_for_module: Start) -> str:
     service = start_for_module(topic, "deduplicator", **SMALL, **QUICKLY_FORGOTTEN)
     copy(clusters, topic, service)
     service.stop()
-    until(lambda: not clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"].result().members, "its members are forgotten")
+    until(
+        lambda: (
+            not clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[
+                f"reo-{topic}"
+            ]
+            .result()
+            .members
+        ),
+        "its members are forgotten",
+    )
     return topic
 
 
-def run(clusters: Clusters, topic: str, groups: str, at: str = "", action: Callable[[], object] = lambda: None, resume: str | None = None) -> list[str]:
-    """A run in this process; when it reports a line that begins so, something else happens. Returns what it reported."""
+def run(
+    clusters: Clusters,
+    topic: str,
+    groups: str,
+    at: str = "",
+    action: Callable[[], object] = lambda: None,
+    resume: str | None = None,
+) -> list[str]:
+    """A run in this process; when it reports a line that begins so, something else happens. Returns
+    what it reported.
+    """
     said: list[str] = []
 
     def report(line: str) -> None:
         said.append(line)
         if at and line.startswith(at):
             action()
-    Cutover(reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report).run(with_fence=False)
+
+    Cutover(
+        reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report
+    ).run(with_fence=False)
     return said
 
 
@@ -119,35 +207,62 @@ def aborted(clusters: Clusters, topic: str) -> None:
     producer.abort_transaction(30)
 
 
-def test_what_is_written_after_the_producers_have_stopped_is_noticed(clusters: Clusters, copied: str) -> None:
-    """The run ends with an error before anything is translated; the next one finds that nothing is left, and moves the group."""
+def test_what_is_written_after_the_producers_have_stopped_is_noticed(
+    clusters: Clusters, copied: str
+) -> None:
+    """The run ends with an error before anything is translated; the next one finds that nothing is
+    left, and moves the group.
+    """
     group = f"{copied}-written"
     commit(clusters.source, copied, group, {0: 3, 1: 3})
-    with pytest.raises(MoveRefused, match=f"records were written to {copied}-0 at the source after its producers had stopped"):
+    with pytest.raises(
+        MoveRefused,
+        match=f"records were written to {copied}-0 at the source after its producers had stopped",
+    ):
         run(clusters, copied, group, "5 the service", lambda: aborted(clusters, copied))
     assert committed(clusters.destination, copied, group) == {}
     assert [line[0] for line in run(clusters, copied, group)] == list("123456")
     assert committed(clusters.destination, copied, group).keys() == {0, 1}
 
 
-def test_what_a_group_reads_after_its_consumers_have_stopped_is_noticed(clusters: Clusters, copied: str) -> None:
-    """Its offset at the source moves after the translation: an error, and the next run translates the new one."""
+def test_what_a_group_reads_after_its_consumers_have_stopped_is_noticed(
+    clusters: Clusters, copied: str
+) -> None:
+    """Its offset at the source moves after the translation: an error, and the next run translates
+    the new one.
+    """
     group = f"{copied}-reads"
     commit(clusters.source, copied, group, {0: 3})
-    with pytest.raises(GroupBusy, match=f"group {group} has read at the source after its consumers had stopped"):
-        run(clusters, copied, group, "6 the offsets", lambda: commit(clusters.source, copied, group, {0: 5}))
+    with pytest.raises(
+        GroupBusy, match=f"group {group} has read at the source after its consumers had stopped"
+    ):
+        run(
+            clusters,
+            copied,
+            group,
+            "6 the offsets",
+            lambda: commit(clusters.source, copied, group, {0: 5}),
+        )
     before = committed(clusters.destination, copied, group)
     run(clusters, copied, group)
     assert committed(clusters.destination, copied, group)[0] > before[0]
 
 
 def test_a_group_that_has_moved_already_is_left_alone(clusters: Clusters, copied: str) -> None:
-    """It is active at the destination where it was translated to: a run goes through. When it has read on at the source, that is an error."""
+    """It is active at the destination where it was translated to: a run goes through. When it has
+    read on at the source, that is an error.
+    """
     group = f"{copied}-moved"
     commit(clusters.source, copied, group, {0: 3})
     run(clusters, copied, group)
     moved = committed(clusters.destination, copied, group)
-    consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group, "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.destination.address,
+            "group.id": group,
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([copied])
     until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "it is a member")
     run(clusters, copied, group)
@@ -161,20 +276,29 @@ def test_a_group_that_has_moved_already_is_left_alone(clusters: Clusters, copied
 def test_what_cannot_be_compared_does_not_move(clusters: Clusters, copied: str) -> None:
     """A copy with a mapping: refused before anything is waited for."""
     mapped = {"source_topic": "", "topics": f"{copied}={copied}:0", "application": f"reo-{copied}"}
-    assert "with the mapping 0" in reo(clusters, copied, "cutover", "run", exit_code=31, **mapped).stderr
+    assert (
+        "with the mapping 0"
+        in reo(clusters, copied, "cutover", "run", exit_code=31, **mapped).stderr
+    )
 
 
 def test_all_groups_move_or_none(clusters: Clusters, copied: str) -> None:
-    """One group has no place at the destination: nothing is committed for the other one either, and the message says how to move without it."""
+    """One group has no place at the destination: nothing is committed for the other one either, and
+    the message says how to move without it.
+    """
     commit(clusters.source, copied, f"{copied}-all-a", {0: 3})
     commit(clusters.source, copied, f"{copied}-all-b", {0: 10_000})
-    with pytest.raises(OffsetUntranslatable, match="To move without this group, give the others with --groups"):
+    with pytest.raises(
+        OffsetUntranslatable, match="To move without this group, give the others with --groups"
+    ):
         run(clusters, copied, f"{copied}-all-.*")
     assert committed(clusters.destination, copied, f"{copied}-all-a") == {}
 
 
 def test_a_copy_that_differs_does_not_move(clusters: Clusters, copied: str, tmp_path: Path) -> None:
-    """The comparison goes on from a file that leads it to another place: the first difference is the error, and no offset is committed."""
+    """The comparison goes on from a file that leads it to another place: the first difference is
+    the error, and no offset is committed.
+    """
     group, resume = f"{copied}-differs", tmp_path / "verified.json"
     commit(clusters.source, copied, group, {0: 3})
     reo(clusters, copied, "verify", "--resume", str(resume))
@@ -186,30 +310,70 @@ def test_a_copy_that_differs_does_not_move(clusters: Clusters, copied: str, tmp_
     assert committed(clusters.destination, copied, group) == {}
 
 
-def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Clusters, copied: str) -> None:
-    """A group with a member at the source, one without; what `run --dry-run` prints is the plan, and the clusters are as before."""
+def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
+    clusters: Clusters, copied: str
+) -> None:
+    """A group with a member at the source, one without; what `run --dry-run` prints is the plan,
+    and the clusters are as before.
+    """
     reads, stands = f"{copied}-plan-reads", f"{copied}-plan-stands"
     commit(clusters.source, copied, stands, {0: 3})
-    consumer = Consumer({"bootstrap.servers": clusters.source.address, "group.id": reads, "client.id": "shop", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.source.address,
+            "group.id": reads,
+            "client.id": "shop",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([copied])
-    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == PARTITIONS, "it is a member")
+    until(
+        lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == PARTITIONS,
+        "it is a member",
+    )
     before = everything(clusters.source, copied), everything(clusters.destination, copied)
-    plan = as_json(clusters, copied, "cutover", "run", "--dry-run", "--groups", f"{copied}-plan.*", *QUICK)
+    plan = as_json(
+        clusters, copied, "cutover", "run", "--dry-run", "--groups", f"{copied}-plan.*", *QUICK
+    )
     assert (everything(clusters.source, copied), everything(clusters.destination, copied)) == before
     consumer.close()
     ends = clusters.source.end_offsets(copied)
-    found = {group["name"]: (group["partitions"], group["unread"], group["readers_at_source"], group["is_active_at_destination"]) for group in plan["groups"]}
-    assert found == {reads: (0, 0, ["shop on /127.0.0.1"], False), stands: (1, ends[0] - 3, [], False)}
-    assert [(row["partition"], row["source_end"], row["written_per_s"], row["left"]) for row in plan["partitions"]] == [
-        (partition, end, 0.0, 0) for partition, end in ends.items()]
-    assert (plan["service_copies"], plan["fenced"], plan["to_compare"]) == (False, [], sum(ends.values()))
+    found = {
+        group["name"]: (
+            group["partitions"],
+            group["unread"],
+            group["readers_at_source"],
+            group["is_active_at_destination"],
+        )
+        for group in plan["groups"]
+    }
+    assert found == {
+        reads: (0, 0, ["shop on /127.0.0.1"], False),
+        stands: (1, ends[0] - 3, [], False),
+    }
+    assert [
+        (row["partition"], row["source_end"], row["written_per_s"], row["left"])
+        for row in plan["partitions"]
+    ] == [(partition, end, 0.0, 0) for partition, end in ends.items()]
+    assert (plan["service_copies"], plan["fenced"], plan["to_compare"]) == (
+        False,
+        [],
+        sum(ends.values()),
+    )
     assert [row["now"] for row in plan["steps"]] == [
-        "nothing was written between two measurements", "0 records are left", f"{sum(ends.values())} offsets are to be compared", f"read there: {reads}",
-        "does not run", "groups: 2"]
+        "nothing was written between two measurements",
+        "0 records are left",
+        f"{sum(ends.values())} offsets are to be compared",
+        f"read there: {reads}",
+        "does not run",
+        "groups: 2",
+    ]
 
 
 def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
-    """A partition that grows between two measurements, and an open transaction, are producers that still write."""
+    """A partition that grows between two measurements, and an open transaction, are producers that
+    still write.
+    """
     clusters.source.create(topic, PARTITIONS)
     view = CutoverView(reo_settings.load(build_environment(clusters, topic, {})), ".*")
     before = view.take_snapshot()
@@ -219,7 +383,9 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=1)
     assert producer.flush(30) == 0
-    plan = Plan(before, view.take_snapshot(), [], view.inspector.group.members(), False, [], 10.0, 0)
+    plan = Plan(
+        before, view.take_snapshot(), [], view.inspector.group.members(), False, [], 10.0, 0
+    )
     producer.abort_transaction(30)
     text = plan.as_text()
     assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
@@ -237,8 +403,13 @@ def test_without_an_authorizer_there_is_no_fence(clusters: Clusters, copied: str
 
 def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
     """At once, with 130, while it waits."""
-    command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--quiet", "1000"], cwd=ROOT, text=True, stderr=subprocess.PIPE,
-                               env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied, {}))
+    command = subprocess.Popen(
+        [sys.executable, "-m", "reo", "cutover", "run", "--quiet", "1000"],
+        cwd=ROOT,
+        text=True,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied, {}),
+    )
     producer = clusters.source.producer(transactional_id=f"{copied}-open")
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -1,4 +1,6 @@
-"""Stage one without Spark: what runs its queries is a parameter (`replicator.run.Engine`), here one that copies by hand."""
+"""Stage one without Spark: what runs its queries is a parameter (`replicator.run.Engine`), here one
+that copies by hand.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,12 @@ class ByHand:
             return Ended(OSError("no"))
         (begin,) = plan.starts.values()
         records = [(0, number, make_record(number)) for number in range(begin, RECORDS)]
-        write_intermediate(self.clusters, self.topic, self.topic, wrap_records(self.clusters, self.topic, records, epoch=plan.epoch))
+        write_intermediate(
+            self.clusters,
+            self.topic,
+            self.topic,
+            wrap_records(self.clusters, self.topic, records, epoch=plan.epoch),
+        )
         return Ended()
 
     def close(self) -> None:
@@ -68,15 +75,27 @@ class ByHand:
 
 
 def test_stage_one_runs_on_any_engine(clusters: Clusters, topic: str, start: Start) -> None:
-    """A run that fails is followed by another one, that one is waited for until stage two has committed it, and the engine is closed."""
+    """A run that fails is followed by another one, that one is waited for until stage two has
+    committed it, and the engine is closed.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, make_record(number)) for number in range(RECORDS)])
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, 1)
     engine = ByHand(clusters, topic)
-    stage.run_stage(load(service.environment, arguments={"stop_at_end": "true"}), lambda: False, lambda *_: engine)
+    stage.run_stage(
+        load(service.environment, arguments={"stop_at_end": "true"}),
+        lambda: False,
+        lambda *_: engine,
+    )
     assert len(engine.plans) == 2
     assert engine.plans[0].epoch != engine.plans[1].epoch
     assert engine.asked > 1
     assert engine.closed
-    assert compare_partitions({0: [make_record(number) for number in range(RECORDS)]}, clusters.destination.read(topic)) == []
+    assert (
+        compare_partitions(
+            {0: [make_record(number) for number in range(RECORDS)]},
+            clusters.destination.read(topic),
+        )
+        == []
+    )

@@ -1,4 +1,6 @@
-"""The compiled path on a real broker: messages and records are the client's own, whatever is assigned, and the service copies exactly with and without it."""
+"""The compiled path on a real broker: messages and records are the client's own, whatever is
+assigned, and the service copies exactly with and without it.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,13 @@ from tests.harness.task_attempts import IDENTITY
 RECORDS = 3000
 
 ODD = [
-    Record(b"k", b"v", ()), Record(None, b"v", ()), Record(b"k", None, ()), Record(b"", b"", ()), Record(None, None, (("a", b"1"), ("a", b"2"), ("", b""))),
-    Record(b"\0" * 300, b"\xff" * 70_000, (("null", None), ("empty", b""))), Record(b"k", b"v", (("naïve", b"not ASCII"),)),
+    Record(b"k", b"v", ()),
+    Record(None, b"v", ()),
+    Record(b"k", None, ()),
+    Record(b"", b"", ()),
+    Record(None, None, (("a", b"1"), ("a", b"2"), ("", b""))),
+    Record(b"\0" * 300, b"\xff" * 70_000, (("null", None), ("empty", b""))),
+    Record(b"k", b"v", (("naïve", b"not ASCII"),)),
 ]
 """Every shape of a record; the last one is Python's."""
 
@@ -34,8 +41,15 @@ class Reader:
     """A consumer with a queue of ours, assigned by hand."""
 
     def __init__(self, clusters: Clusters) -> None:
-        self.consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": "compiled", "auto.offset.reset": "error",
-                                  "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": clusters.destination.address,
+                "group.id": "compiled",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+            }
+        )
         self.queue = Queue(self.consumer)
 
     def assign(self, *places: tuple[Place, int]) -> None:
@@ -52,6 +66,7 @@ class Reader:
             self.queue.renew_forwarding()
             found.append(self.queue.consume(100, 0.1))
             return sum(map(len, found)) >= count
+
         until(more, f"{count} messages are taken")
         return found
 
@@ -69,36 +84,78 @@ def reader(clusters: Clusters) -> Iterator[Reader]:
     made.close()
 
 
-def filled(clusters: Clusters, topic: str, partitions: int, records: Sequence[tuple[int, Record]]) -> None:
+def filled(
+    clusters: Clusters, topic: str, partitions: int, records: Sequence[tuple[int, Record]]
+) -> None:
     """A topic of the destination with these records, each with an origin behind its own headers."""
     clusters.destination.create(topic, partitions)
     offsets = [0] * partitions
     found = []
     for partition, record in records:
-        origin = Origin(partition, offsets[partition], 1_700_000_000_000 + offsets[partition], 0, 1, 1, offsets[partition], IDENTITY)
+        origin = Origin(
+            partition,
+            offsets[partition],
+            1_700_000_000_000 + offsets[partition],
+            0,
+            1,
+            1,
+            offsets[partition],
+            IDENTITY,
+        )
         offsets[partition] += 1
-        found.append((partition, Record(record.key, record.value, (*record.headers, (HEADER, encode(origin))), 0)))
+        found.append(
+            (
+                partition,
+                Record(record.key, record.value, (*record.headers, (HEADER, encode(origin))), 0),
+            )
+        )
     clusters.destination.write(topic, found)
 
 
-def test_messages_are_what_the_client_hands_out(clusters: Clusters, topic: str, reader: Reader) -> None:
-    """For Python, a message of the queue is the client's own, in everything that is asked of one."""
+def test_messages_are_what_the_client_hands_out(
+    clusters: Clusters, topic: str, reader: Reader
+) -> None:
+    """For Python, a message of the queue is the client's own, in everything that is asked of
+    one.
+    """
     filled(clusters, topic, 1, [(0, record) for record in ODD])
     reader.assign((Place(topic, 0), 0))
-    ours = [message for taken in reader.take(len(ODD)) for _, run in taken.split_by_partition() for message in run.messages()]
-    plain_reader = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": "plain", "auto.offset.reset": "error"})
+    ours = [
+        message
+        for taken in reader.take(len(ODD))
+        for _, run in taken.split_by_partition()
+        for message in run.messages()
+    ]
+    plain_reader = Consumer(
+        {
+            "bootstrap.servers": clusters.destination.address,
+            "group.id": "plain",
+            "auto.offset.reset": "error",
+        }
+    )
     plain_reader.assign([TopicPartition(topic, 0, 0)])
     theirs = plain_reader.consume(len(ODD), 30)
     plain_reader.close()
-    assert [content(message) for message in ours] == [content(cast(Any, message)) for message in theirs]
-    assert [(m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error()) for m in ours] == [
-        (m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error()) for m in theirs]
+    assert [content(message) for message in ours] == [
+        content(cast(Any, message)) for message in theirs
+    ]
+    assert [
+        (m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error())
+        for m in ours
+    ] == [
+        (m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error())
+        for m in theirs
+    ]
     assert all(m.leader_epoch() is not None for m in ours), "this broker reports it"
     assert all_headers(ours) == all_headers(cast(Any, theirs))
 
 
-def test_records_are_forwarded_as_python_would_write_them(clusters: Clusters, topic: str, reader: Reader) -> None:
-    """From two partitions to a producer, without a Python object for any of them: key, value, headers and timestamp are the source's."""
+def test_records_are_forwarded_as_python_would_write_them(
+    clusters: Clusters, topic: str, reader: Reader
+) -> None:
+    """From two partitions to a producer, without a Python object for any of them: key, value,
+    headers and timestamp are the source's.
+    """
     records = [(number % 2, ODD[number % (len(ODD) - 1)]) for number in range(500)]
     filled(clusters, topic, 2, records)
     clusters.destination.create(f"{topic}-copy", 2)
@@ -110,24 +167,43 @@ def test_records_are_forwarded_as_python_would_write_them(clusters: Clusters, to
             decided = run.scan(states[place.partition], IDENTITY)
             assert decided is not None
             states[place.partition] = decided.state
-            assert decided.records.forward(producer, Place(f"{topic}-copy", place.partition), 0, len(decided.records)) == len(decided.records)
-            assert list(decided.records) == split_by_partition(run.messages())[place].records(range(len(run)), None)
+            assert decided.records.forward(
+                producer, Place(f"{topic}-copy", place.partition), 0, len(decided.records)
+            ) == len(decided.records)
+            assert list(decided.records) == split_by_partition(run.messages())[place].records(
+                range(len(run)), None
+            )
     assert producer.flush(30) == 0
     copied = clusters.destination.read(f"{topic}-copy")
     for partition in range(2):
         wanted = [record for there, record in records if there == partition]
-        assert [(found.key, found.value, found.headers) for found in copied[partition]] == [(record.key, record.value, record.headers) for record in wanted]
-        assert [found.timestamp_ms for found in copied[partition]] == [1_700_000_000_000 + number for number in range(len(wanted))]
+        assert [(found.key, found.value, found.headers) for found in copied[partition]] == [
+            (record.key, record.value, record.headers) for record in wanted
+        ]
+        assert [found.timestamp_ms for found in copied[partition]] == [
+            1_700_000_000_000 + number for number in range(len(wanted))
+        ]
 
 
-def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, reader: Reader) -> None:
+def test_a_full_producer_says_how_far_it_got(
+    clusters: Clusters, topic: str, reader: Reader
+) -> None:
     """It takes what it has room for, and goes on from there; what it refuses is an error."""
     filled(clusters, topic, 1, [(0, Record(b"k", b"v", (("a", b"b"),)))] * 50)
     reader.assign((Place(topic, 0), 0))
-    silent = Producer({"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 20, "message.timeout.ms": 1000, "log_level": 0})
-    small = Producer({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 1000, "log_level": 0})
+    silent = Producer(
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "queue.buffering.max.messages": 20,
+            "message.timeout.ms": 1000,
+            "log_level": 0,
+        }
+    )
+    small = Producer(
+        {"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 1000, "log_level": 0}
+    )
     taken = next(found for found in reader.take(50) if len(found))
-    (_, run), = taken.split_by_partition()
+    ((_, run),) = taken.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
     assert decided.records.forward(silent, Place("t", 0), 0, len(run)) == min(20, len(run))
@@ -137,7 +213,7 @@ def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, rea
     filled(clusters, f"{topic}-large", 1, [(0, Record(b"k", b"v" * 2000, ()))])
     reader.assign((Place(f"{topic}-large", 0), 0))
     large = next(found for found in reader.take(1) if len(found))
-    (_, run), = large.split_by_partition()
+    ((_, run),) = large.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
     with pytest.raises(Exception, match="was not accepted") as refused:
@@ -145,17 +221,29 @@ def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, rea
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_after_a_seek_or_a_new_assignment_nothing_old_comes(clusters: Clusters, topic: str, reader: Reader) -> None:
-    """What was fetched before is left out by librdkafka (its versions), and the partitions go on coming through our queue."""
-    filled(clusters, topic, 2, [(number % 2, Record(b"k", b"%d" % number, ())) for number in range(400)])
+def test_after_a_seek_or_a_new_assignment_nothing_old_comes(
+    clusters: Clusters, topic: str, reader: Reader
+) -> None:
+    """What was fetched before is left out by librdkafka (its versions), and the partitions go on
+    coming through our queue.
+    """
+    filled(
+        clusters,
+        topic,
+        2,
+        [(number % 2, Record(b"k", b"%d" % number, ())) for number in range(400)],
+    )
     here, there = Place(topic, 0), Place(topic, 1)
 
     def offsets(count: int) -> dict[Place, list[int]]:
         found: dict[Place, list[int]] = {}
         for taken in reader.take(count):
             for place, run in taken.split_by_partition():
-                found.setdefault(place, []).extend(range(run.next_offset - len(run), run.next_offset))
+                found.setdefault(place, []).extend(
+                    range(run.next_offset - len(run), run.next_offset)
+                )
         return found
+
     reader.assign((here, 0), (there, 0))
     assert set(offsets(120)) <= {here, there}
     reader.consumer.seek(TopicPartition(*here, 10))
@@ -170,11 +258,18 @@ def test_after_a_seek_or_a_new_assignment_nothing_old_comes(clusters: Clusters, 
     assert offsets(11) == {here: list(range(190, 200)), there: [199]}
     for begin in (100, 50, 199):  # each one replaces the one before it
         reader.assign((here, begin), (there, begin))
-        assert offsets(2 * (200 - begin)) == {here: list(range(begin, 200)), there: list(range(begin, 200))}
+        assert offsets(2 * (200 - begin)) == {
+            here: list(range(begin, 200)),
+            there: list(range(begin, 200)),
+        }
 
 
-def test_an_error_of_a_partition_comes_through_the_queue(clusters: Clusters, topic: str, reader: Reader) -> None:
-    """A position that is gone: the loop reads its frontier again, as it does without the compiled path."""
+def test_an_error_of_a_partition_comes_through_the_queue(
+    clusters: Clusters, topic: str, reader: Reader
+) -> None:
+    """A position that is gone: the loop reads its frontier again, as it does without the compiled
+    path.
+    """
     filled(clusters, topic, 1, [(0, Record(b"k", b"v", ()))])
     reader.assign((Place(topic, 0), 50))
     found: list[KafkaError] = []
@@ -185,20 +280,27 @@ def test_an_error_of_a_partition_comes_through_the_queue(clusters: Clusters, top
         error = reader.queue.consume(10, 0.1).error
         found.extend([error] if error else [])
         return bool(found)
+
     until(said, "the error is there")
     assert found[0].code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 @pytest.mark.parametrize("used", ["yes", "no"])
-def test_the_service_says_which_one_it_uses(clusters: Clusters, topic: str, start: Start, used: str) -> None:
+def test_the_service_says_which_one_it_uses(
+    clusters: Clusters, topic: str, start: Start, used: str
+) -> None:
     """Both copy exactly; the metric tells them apart."""
     clusters.source.create(topic, 2)
     records = make_records(range(RECORDS), 2)
     clusters.source.write(topic, records)
     service = start(topic, "deduplicator", deduplicator_compiled=used)
     wait_for_frontiers(service, 2)
-    until(lambda: service.metric("reo_deduplicator_compiled") == (used == "yes"), "the metric says it")
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records)))
+    until(
+        lambda: service.metric("reo_deduplicator_compiled") == (used == "yes"), "the metric says it"
+    )
+    write_intermediate(
+        clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records))
+    )
     clusters.wait_for_copy(topic, RECORDS)
     service.stop()
     assert clusters.differences(topic) == []

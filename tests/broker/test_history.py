@@ -1,7 +1,8 @@
-"""A source that loses records is a named stop, however far it has grown since; what a source may delete is none.
+"""A source that loses records is a named stop, however far it has grown since; what a source may
+delete is none.
 
-A broker's disk is set back to what it was before the last records were copied, and then gets more records than it lost:
-offsets and identity are what a source that lost nothing would have.
+A broker's disk is set back to what it was before the last records were copied, and then gets more
+records than it lost: offsets and identity are what a source that lost nothing would have.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
 from tests.harness.disk import keep_disk, set_disk_back
-from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, produce_records, until
+from tests.harness.kafka import (
+    ROOT,
+    Cluster,
+    Clusters,
+    make_record,
+    make_records,
+    produce_records,
+    until,
+)
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 BEFORE, LOST, REGROWN = 20, 10, 50
@@ -50,7 +59,13 @@ class Copies:
 
 def planner(settings: Settings) -> Planner:
     """As stage one makes it."""
-    return Planner(settings, Clients(settings), SourceSelection(settings, random.Random(1), lambda: None), Pulse("replicator"), lambda: False)
+    return Planner(
+        settings,
+        Clients(settings),
+        SourceSelection(settings, random.Random(1), lambda: None),
+        Pulse("replicator"),
+        lambda: False,
+    )
 
 
 def watched(settings: Settings) -> tuple[Stage, Watch]:
@@ -64,8 +79,12 @@ def watched(settings: Settings) -> tuple[Stage, Watch]:
 
 
 @pytest.fixture(scope="module")
-def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copies]:
-    """Three copies of BEFORE + LOST records; then the source has BEFORE of them, and REGROWN others, which are more than it lost."""
+def copies(
+    clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Copies]:
+    """Three copies of BEFORE + LOST records; then the source has BEFORE of them, and REGROWN
+    others, which are more than it lost.
+    """
     broker = Broker(tmp_path_factory.mktemp("source"), ROOT / "jars" / "broker", 384)
     try:
         source = Cluster(broker.start().wait())
@@ -75,15 +94,29 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
         keep_disk(broker)
         source.write(topic, make_records(range(BEFORE, BEFORE + LOST), 1))
         records = [(0, number, make_record(number)) for number in range(BEFORE + LOST)]
-        more = {"plain": {"destination_topic": f"{topic}-plain"},
-                "filtered": {"destination_topic": f"{topic}-filtered", "filter_function": "tests.harness.filter_functions:none"},
-                "mapped": {"source_topic": "", "topics": f"{topic}={topic}-mapped:key", "application": f"{topic}-mapped"}}
+        more = {
+            "plain": {"destination_topic": f"{topic}-plain"},
+            "filtered": {
+                "destination_topic": f"{topic}-filtered",
+                "filter_function": "tests.harness.filter_functions:none",
+            },
+            "mapped": {
+                "source_topic": "",
+                "topics": f"{topic}={topic}-mapped:key",
+                "application": f"{topic}-mapped",
+            },
+        }
         settings = {}
         for name, own in more.items():
-            service = start_for_module(topic, "deduplicator", source_bootstrap_servers=source.address, **own)
+            service = start_for_module(
+                topic, "deduplicator", source_bootstrap_servers=source.address, **own
+            )
             wait_for_frontiers(service, 1)
             write_intermediate(both, topic, f"{topic}-{name}", wrap_records(both, topic, records))
-            until(lambda service=service: service.metric("reo_frontier_offset") == BEFORE + LOST - 1, f"{name}: all is copied")
+            until(
+                lambda service=service: service.metric("reo_frontier_offset") == BEFORE + LOST - 1,
+                f"{name}: all is copied",
+            )
             service.stop()
             settings[name] = load(service.environment)
         stage, watch = watched(settings["plain"])
@@ -99,8 +132,13 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
 
 @pytest.mark.parametrize("name", ["plain", "filtered", "mapped"])
 def test_a_source_that_lost_records_is_a_stop_after_a_restart(copies: Copies, name: str) -> None:
-    """The next run is not planned, although the source is the same topic and goes beyond the frontier; whatever was written of what was copied."""
-    with pytest.raises(SourceTruncated, match=f"another record at offset {BEFORE + LOST - 1} than the one that was copied"):
+    """The next run is not planned, although the source is the same topic and goes beyond the
+    frontier; whatever was written of what was copied.
+    """
+    with pytest.raises(
+        SourceTruncated,
+        match=f"another record at offset {BEFORE + LOST - 1} than the one that was copied",
+    ):
         planner(copies.settings[name]).plan()
 
 
@@ -114,24 +152,40 @@ def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> N
 
 @pytest.mark.long  # the simulator tells this story in every run
 def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) -> None:
-    """What watched before the loss compares what was copied by then, when it has not seen the source for a while or sees another leader."""
+    """What watched before the loss compares what was copied by then, when it has not seen the
+    source for a while or sees another leader.
+    """
     with pytest.raises(SourceTruncated, match="another record at offset"):
         copies.stage._check_run(copies.watch)
 
 
 def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1) -> None:
     """Compare partition 0 of a topic of the source."""
-    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_SOURCE_TOPIC": topic,
-                     "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
+            "REO_SOURCE_TOPIC": topic,
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+        }
+    )
     consumer = reader(settings.source_cluster, settings)
     try:
-        check_history(settings, admin(settings.source_cluster, settings), consumer, {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))})
+        check_history(
+            settings,
+            admin(settings.source_cluster, settings),
+            consumer,
+            {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))},
+        )
     finally:
         consumer.close()
 
 
-def test_an_open_transaction_before_the_last_copied_record_is_a_loss(clusters: Clusters, topic: str) -> None:
-    """The marker of a transaction was lost with the newest records: the last stable offset has gone back, and a reader of what was copied is told nothing."""
+def test_an_open_transaction_before_the_last_copied_record_is_a_loss(
+    clusters: Clusters, topic: str
+) -> None:
+    """The marker of a transaction was lost with the newest records: the last stable offset has gone
+    back, and a reader of what was copied is told nothing.
+    """
     clusters.source.create(topic, 1)
     producer = clusters.source.producer(transactional_id=topic)
     producer.init_transactions(30)
@@ -139,30 +193,52 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(clusters: C
     produce_records(producer, topic, make_records(range(1), 1))
     assert producer.flush(30) == 0
     clusters.source.write(topic, make_records(range(1, 6), 1))
-    with pytest.raises(SourceTruncated, match="open transaction at offset 0, before the last one copied, which was at 5"):
+    with pytest.raises(
+        SourceTruncated,
+        match="open transaction at offset 0, before the last one copied, which was at 5",
+    ):
         compare(clusters, topic, of(5))
     producer.abort_transaction(30)
     compare(clusters, topic, of(5))
 
 
-def test_a_partition_that_does_not_answer_hides_no_loss_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither record can be read: of one partition nothing is known, the other one's last stable offset is below it. The loss is named."""
-    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"})
+def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither record can be read: of one partition nothing is known, the other one's last stable
+    offset is below it. The loss is named.
+    """
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+            "REO_SOURCE_TOPIC": "orders",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+        }
+    )
     silent, lost = Place("orders", 0), Place("orders", 1)
     monkeypatch.setattr(positions, "read_first_records", lambda *_: {})
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3})
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
-        check_history(settings, cast(AdminClient, None), cast(Consumer, None), {place: LastCopied(of(5), 5) for place in (silent, lost)})
+        check_history(
+            settings,
+            cast(AdminClient, None),
+            cast(Consumer, None),
+            {place: LastCopied(of(5), 5) for place in (silent, lost)},
+        )
 
 
 def of(number: int) -> LastRecord:
     """The plain record with this number, at that offset."""
     record = make_record(number)
-    return LastRecord(number, checksum(record.key, record.value, list(record.headers), record.timestamp_ms))
+    return LastRecord(
+        number, checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
+    )
 
 
 def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> None:
-    """A record that is the same one is no loss, nor one that retention has taken. Another one is, and an end before it."""
+    """A record that is the same one is no loss, nor one that retention has taken. Another one is,
+    and an end before it.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
     compare(clusters, topic, of(9))
@@ -178,8 +254,12 @@ def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> 
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Clusters, topic: str, policy: str) -> None:
-    """Offset 2 is a transaction's marker, which no reader ever sees: so is a record that compaction took. Behind the end compaction takes nothing."""
+def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(
+    clusters: Clusters, topic: str, policy: str
+) -> None:
+    """Offset 2 is a transaction's marker, which no reader ever sees: so is a record that compaction
+    took. Behind the end compaction takes nothing.
+    """
     clusters.source.create(topic, 1, cleanup_policy=policy)
     producer = clusters.source.producer(transactional_id=topic)
     producer.init_transactions()
@@ -199,7 +279,9 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Cluste
 
 
 def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str) -> None:
-    """Up to the frontier there was nothing to see behind the last copied record: aborted ones were lost, and others came in their place."""
+    """Up to the frontier there was nothing to see behind the last copied record: aborted ones were
+    lost, and others came in their place.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
     compare(clusters, topic, of(9), 12)

@@ -1,10 +1,13 @@
-"""A commit request that arrives late, on a real broker: what it does to a program that went on with the same producer, and to ours.
+"""A commit request that arrives late, on a real broker: what it does to a program that went on with
+the same producer, and to ours.
 
-In transactions v1, all that librdkafka speaks, an EndTxn names a producer id and an epoch, not a transaction (KIP-890). One that is still in
-the network when the next transaction of the same producer is open therefore ends that one. The proxy makes it so: it holds the EndTxn and
-releases it into the next transaction.
+In transactions v1, all that librdkafka speaks, an EndTxn names a producer id and an epoch, not a
+transaction (KIP-890). One that is still in the network when the next transaction of the same
+producer is open therefore ends that one. The proxy makes it so: it holds the EndTxn and releases it
+into the next transaction.
 
-The program is stage two's round in small: each transaction writes four numbers, and their frontier as the group's committed offset.
+The program is stage two's round in small: each transaction writes four numbers, and their frontier
+as the group's committed offset.
 """
 
 from __future__ import annotations
@@ -36,17 +39,35 @@ class Story:
 
     def __init__(self, cluster: Cluster, proxy: Proxy, topic: str) -> None:
         self.cluster, self.proxy, self.topic = cluster, proxy, cluster.create(topic, 1)
-        self.group = Consumer({"bootstrap.servers": cluster.address, "group.id": topic, "isolation.level": "read_committed", "log_level": 0})
+        self.group = Consumer(
+            {
+                "bootstrap.servers": cluster.address,
+                "group.id": topic,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
 
     def producer(self, letter: str, lost: LossCounter | None = None) -> Producer:
         """A client; its transactions outlive the test, so that no time-out ends one."""
         told = {"logger": lost, "log_level": 6} if lost else {"log_level": 0}
         name = f"{self.topic}-{letter}"
-        return Producer({"bootstrap.servers": self.proxy.address, "transactional.id": name, "client.id": name, "transaction.timeout.ms": 300_000,
-                         "linger.ms": 0, "reconnect.backoff.max.ms": 200} | told)
+        return Producer(
+            {
+                "bootstrap.servers": self.proxy.address,
+                "transactional.id": name,
+                "client.id": name,
+                "transaction.timeout.ms": 300_000,
+                "linger.ms": 0,
+                "reconnect.backoff.max.ms": 200,
+            }
+            | told
+        )
 
     def frontier(self) -> int:
-        """The next number to write; waits while a transaction that could still change it is open."""
+        """The next number to write; waits while a transaction that could still change it is
+        open.
+        """
         (place,) = self.group.committed([TopicPartition(self.topic, 0)], ANSWER_S)
         return max(0, int(place.offset))
 
@@ -58,7 +79,12 @@ class Story:
         """Write numbers and wait for their reports; returns the errors."""
         errors: list[KafkaError] = []
         for number in range(first, following):
-            client.produce(self.topic, b"%d" % number, partition=0, on_delivery=lambda error, _: errors.append(error) if error else None)
+            client.produce(
+                self.topic,
+                b"%d" % number,
+                partition=0,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+            )
         client.flush(ANSWER_S)
         return errors
 
@@ -67,13 +93,17 @@ class Story:
         return self.proxy.add_rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
 
     def cut_when(self, held: ProxyRule) -> Thread:
-        """In the background, because the client waits in its commit: cut all connections as soon as the rule has struck."""
+        """In the background, because the client waits in its commit: cut all connections as soon as
+        the rule has struck.
+        """
         cutter = Thread(target=lambda: held.matched_event.wait(ANSWER_S) and self.proxy.cut_all())
         cutter.start()
         return cutter
 
     def release(self, rule: ProxyRule) -> int:
-        """Let it arrive; returns the broker's error code, once nothing is undecided that it decided."""
+        """Let it arrive; returns the broker's error code, once nothing is undecided that it
+        decided.
+        """
         assert rule.hits == 1
         assert not rule.answers
         rule.release()
@@ -83,7 +113,11 @@ class Story:
 
     def closed(self) -> list[int]:
         """What a reader of committed records sees when no transaction is open."""
-        until(lambda: self.cluster.has_no_open_transaction(self.topic), "no transaction is open", ANSWER_S)
+        until(
+            lambda: self.cluster.has_no_open_transaction(self.topic),
+            "no transaction is open",
+            ANSWER_S,
+        )
         return [int(record.value or b"") for record in self.cluster.read(self.topic)[0]]
 
 
@@ -97,9 +131,11 @@ def story(proxied: tuple[Cluster, Proxy], topic: str) -> Iterator[Story]:
 
 
 def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> None:
-    """The client's manual says of a commit that timed out: call it again. The second EndTxn is answered; the first, late, ends the next transaction.
+    """The client's manual says of a commit that timed out: call it again. The second EndTxn is
+    answered; the first, late, ends the next transaction.
 
-    The frontier is read again after the failure, as we do: it does not help, because it was not yet in the transaction that was ended.
+    The frontier is read again after the failure, as we do: it does not help, because it was not yet
+    in the transaction that was ended.
     """
     client = story.producer("a")
     client.init_transactions(ANSWER_S)
@@ -133,15 +169,21 @@ def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> Non
 
 def producer_pair(story: Story) -> ProducerPair:
     """Our two producers, initialised; b is the first to have its turn."""
+
     def producer(letter: str) -> TransactionalProducer:
         lost = LossCounter(f"late-{letter}")
-        return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.count_losses)
+        return TransactionalProducer(
+            partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.count_losses
+        )
+
     pair = ProducerPair(producer("a"), producer("b"))
     pair.initialise()
     return pair
 
 
-def round_of(story: Story, pair: ProducerPair, client: Producer, first: int, following: int) -> None:
+def round_of(
+    story: Story, pair: ProducerPair, client: Producer, first: int, following: int
+) -> None:
     """The rest of a transaction that is open."""
     assert story.write(client, first, following) == []
     pair.current.send_offsets(*story.offsets(following))
@@ -149,9 +191,11 @@ def round_of(story: Story, pair: ProducerPair, client: Producer, first: int, fol
 
 
 def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
-    """The outcome is in doubt: the producer is thrown away, the next one takes a new epoch, and the frontier says that nothing was committed.
+    """The outcome is in doubt: the producer is thrown away, the next one takes a new epoch, and the
+    frontier says that nothing was committed.
 
-    The late EndTxn arrives in the middle of the new producer's own transaction, is refused for its epoch, and each number is there once.
+    The late EndTxn arrives in the middle of the new producer's own transaction, is refused for its
+    epoch, and each number is there once.
     """
     pair = producer_pair(story)
     rule = story.hold("b")
@@ -172,19 +216,26 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
 
     round_of(story, pair, pair.begin(), frontier, NUMBERS)
     client = pair.begin()
-    assert pair.current is thrown_away, "the transaction that is open now is the one that the late EndTxn could end"
+    assert pair.current is thrown_away, (
+        "the transaction that is open now is the one that the late EndTxn could end"
+    )
     assert story.write(client, 4, 6) == []
     assert story.release(rule) in REFUSED
-    assert story.cluster.end_offsets(story.topic, stable=True)[0] < story.cluster.end_offsets(story.topic)[0], "the transaction is still open"
+    assert (
+        story.cluster.end_offsets(story.topic, stable=True)[0]
+        < story.cluster.end_offsets(story.topic)[0]
+    ), "the transaction is still open"
     round_of(story, pair, client, 6, 8)
     assert story.closed() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert story.frontier() == 8
 
 
 def test_a_commit_that_the_client_repeats_by_itself_is_in_doubt_too(story: Story) -> None:
-    """A lost connection is repaired inside librdkafka: it sends EndTxn again, and the commit succeeds. The first EndTxn may still be on its way.
+    """A lost connection is repaired inside librdkafka: it sends EndTxn again, and the commit
+    succeeds. The first EndTxn may still be on its way.
 
-    The commit is certain, so it is not undone; but the producer must not be used again: its next transaction is another epoch's.
+    The commit is certain, so it is not undone; but the producer must not be used again: its next
+    transaction is another epoch's.
     """
     pair = producer_pair(story)
     rule = story.hold("b")

@@ -1,4 +1,6 @@
-"""Records of the intermediate topic that a real broker lost, unread, together with their leader (`deduplicator.leader_change`)."""
+"""Records of the intermediate topic that a real broker lost, unread, together with their leader
+(`deduplicator.leader_change`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from tests.conftest import Start
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
-from tests.harness.stage_one import WrappedRecords, create_epoch, wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_one import (
+    WrappedRecords,
+    create_epoch,
+    wait_for_frontiers,
+    wrap_records,
+    write_intermediate,
+)
 
 
 @pytest.fixture
@@ -26,21 +34,37 @@ def fragile(clusters: Clusters, tmp_path: Path) -> Iterator[Clusters]:
         broker.kill()
 
 
-def test_what_a_real_broker_lost_is_copied_again(fragile: Clusters, topic: str, start: Start) -> None:
-    """Its disk is set back by a whole batch that stage two has not read, and the next batch takes the offsets: only the leader epoch shows it.
+def test_what_a_real_broker_lost_is_copied_again(
+    fragile: Clusters, topic: str, start: Start
+) -> None:
+    """Its disk is set back by a whole batch that stage two has not read, and the next batch takes
+    the offsets: only the leader epoch shows it.
 
-    Stage two does what the next run needs: its frontier is the source's offset where it stopped, with an epoch that no run before it has.
+    Stage two does what the next run needs: its frontier is the source's offset where it stopped,
+    with an epoch that no run before it has.
     """
     fragile.source.create(topic, 1)
     fragile.source.write(topic, make_records(range(30), 1))
-    service = start(topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address)
+    service = start(
+        topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address
+    )
     wait_for_frontiers(service, 1)
     epoch = create_epoch()
 
     def batch(begin: int, end: int, number: int, run: int = epoch) -> WrappedRecords:
-        return wrap_records(fragile, topic, [(0, offset, make_record(offset)) for offset in range(begin, end)], run, number)
+        return wrap_records(
+            fragile,
+            topic,
+            [(0, offset, make_record(offset)) for offset in range(begin, end)],
+            run,
+            number,
+        )
+
     write_intermediate(fragile, topic, topic, batch(0, 10, 1))
-    until(lambda: fragile.destination.count_offsets(topic) == 11, "ten are copied, and their transaction's marker is written")
+    until(
+        lambda: fragile.destination.count_offsets(topic) == 11,
+        "ten are copied, and their transaction's marker is written",
+    )
     service.stop()
     keep_disk(fragile.destination.broker)
     write_intermediate(fragile, topic, topic, batch(10, 20, 2))
@@ -48,9 +72,17 @@ def test_what_a_real_broker_lost_is_copied_again(fragile: Clusters, topic: str, 
     set_disk_back(fragile.destination.broker)
     fragile.destination.broker.start().wait()
     write_intermediate(fragile, topic, topic, batch(20, 30, 3))
-    service = start(topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address)
+    service = start(
+        topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address
+    )
     service.wait_for_log("unread records of the batch before it may be lost")
-    until(lambda: (commit := read_commits(fragile.destination, topic).get(0)) and decode(commit.metadata).rule.epoch > epoch, "the epoch is raised")
+    until(
+        lambda: (
+            (commit := read_commits(fragile.destination, topic).get(0))
+            and decode(commit.metadata).rule.epoch > epoch
+        ),
+        "the epoch is raised",
+    )
     write_intermediate(fragile, topic, topic, batch(10, 30, 1, create_epoch()))
     fragile.wait_for_copy(topic, 30)
     service.stop()

@@ -1,4 +1,6 @@
-"""The pages about moving, walked through on real brokers: the commands that are run are those on the page, in their order."""
+"""The pages about moving, walked through on real brokers: the commands that are run are those on
+the page, in their order.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,29 @@ from tests.harness.moving import relayed
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 
-PAGES = {name: ROOT / "docs" / "how-to" / f"{name}.md" for name in ("move-cluster", "from-mirrormaker")}
+PAGES = {
+    name: ROOT / "docs" / "how-to" / f"{name}.md" for name in ("move-cluster", "from-mirrormaker")
+}
 TOPIC, GROUP = "orders", "billing"
 """As the pages call them."""
 
 
 def commands_of(page: Path) -> list[list[str]]:
     """The words of each command in a block of the page."""
-    return [shlex.split(line.strip().removeprefix("$ reo ")) for line in page.read_text().splitlines() if line.strip().startswith("$ reo ")]
+    return [
+        shlex.split(line.strip().removeprefix("$ reo "))
+        for line in page.read_text().splitlines()
+        if line.strip().startswith("$ reo ")
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_the_commands_are_taken(page: Path) -> None:
     """Those in blocks, and those in the text."""
-    in_text = [shlex.split(words) for words in re.findall(r"`reo ([^`…]+)`", " ".join(page.read_text().split()))]
+    in_text = [
+        shlex.split(words)
+        for words in re.findall(r"`reo ([^`…]+)`", " ".join(page.read_text().split()))
+    ]
     assert commands_of(page)
     for words in [*commands_of(page), *in_text]:
         if words != ["offsets", "sync"]:
@@ -47,7 +58,9 @@ def test_the_commands_are_taken(page: Path) -> None:
 
 
 class Walk:
-    """Runs the commands of a page. `reo run` starts the service: stage two, with a stage one of one line beside it."""
+    """Runs the commands of a page. `reo run` starts the service: stage two, with a stage one of one
+    line beside it.
+    """
 
     def __init__(self, clusters: Clusters, topic: str, start: Start, folder: Path) -> None:
         self.clusters, self.topic, self.folder, self.start = clusters, topic, folder, start
@@ -57,12 +70,21 @@ class Walk:
         self.output: dict[str, str] = {}
 
     def walk(self, name: str, before: dict[str, Callable[[], object]]) -> None:
-        """All commands in their order; `before` has what a person does before one of them, by its first words."""
+        """All commands in their order; `before` has what a person does before one of them, by its
+        first words.
+        """
         for words in commands_of(PAGES[name]):
             for begin, action in before.items():
                 if " ".join(words).startswith(begin):
                     action()
-            given = [str(self.folder / word) if word.endswith(".json") else word.replace(GROUP, self.group) for word in words]
+            given = [
+                (
+                    str(self.folder / word)
+                    if word.endswith(".json")
+                    else word.replace(GROUP, self.group)
+                )
+                for word in words
+            ]
             if words == ["run"]:
                 self.service = self.start(self.topic, "deduplicator", **QUICKLY_FORGOTTEN)
                 wait_for_frontiers(self.service, PARTITIONS)
@@ -71,12 +93,20 @@ class Walk:
             elif words[:2] == ["cutover", "run"]:
                 self.output["cutover run"] = self.run_cutover(given)
             else:
-                self.output[" ".join(words)] = reo(self.clusters, self.topic, *given, **QUICKLY_FORGOTTEN).stdout
+                self.output[" ".join(words)] = reo(
+                    self.clusters, self.topic, *given, **QUICKLY_FORGOTTEN
+                ).stdout
 
     def run_cutover(self, words: list[str]) -> str:
         """The service is stopped when the command waits for it."""
-        command = subprocess.Popen([sys.executable, "-m", "reo", *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env={"PATH": os.environ["PATH"]} | build_environment(self.clusters, self.topic, {}))
+        command = subprocess.Popen(
+            [sys.executable, "-m", "reo", *words],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"]} | build_environment(self.clusters, self.topic, {}),
+        )
         assert command.stderr
         for line in command.stderr:
             if line.startswith("5 waiting") and self.service:
@@ -92,8 +122,17 @@ def walk(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterat
     clusters.source.create(topic, PARTITIONS)
     write_transactions(clusters.source, topic)
     walk = Walk(clusters, topic, start, tmp_path)
-    consumer = Consumer({"bootstrap.servers": clusters.source.address, "group.id": walk.group, "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)], asynchronous=False)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.source.address,
+            "group.id": walk.group,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.commit(
+        offsets=[TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)],
+        asynchronous=False,
+    )
     consumer.close()
     with walk.stage_one:
         yield walk
@@ -102,24 +141,41 @@ def walk(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterat
 def left_at_the_source(walk: Walk) -> dict[int, list[object]]:
     """What the group has not read."""
     begins = committed(walk.clusters.source, walk.topic, walk.group)
-    return {partition: [record for _, record in records] for partition, records in placed(walk.clusters.source, walk.topic, begins=begins).items()}
+    return {
+        partition: [record for _, record in records]
+        for partition, records in placed(walk.clusters.source, walk.topic, begins=begins).items()
+    }
 
 
 def left_at_the_destination(walk: Walk) -> dict[int, list[object]]:
     """What a consumer of the group would read."""
-    return {partition: [record for _, record in records] for partition, records in placed(walk.clusters.destination, walk.topic, walk.group).items()}
+    return {
+        partition: [record for _, record in records]
+        for partition, records in placed(walk.clusters.destination, walk.topic, walk.group).items()
+    }
 
 
 @pytest.mark.long
 def test_move_a_cluster(walk: Walk) -> None:
-    """The group reads on before the move, and at the destination it has to read exactly what it has not read at the source."""
-    walk.walk("move-cluster", {"cutover plan": lambda: commit(walk.clusters.source, walk.topic, walk.group, {0: 8, 1: 10})})
+    """The group reads on before the move, and at the destination it has to read exactly what it has
+    not read at the source.
+    """
+    walk.walk(
+        "move-cluster",
+        {
+            "cutover plan": lambda: commit(
+                walk.clusters.source, walk.topic, walk.group, {0: 8, 1: 10}
+            )
+        },
+    )
     assert "the topics have moved" in walk.output["cutover run"]
     assert left_at_the_destination(walk) == left_at_the_source(walk)
 
 
 def copy_like_mirrormaker(walk: Walk) -> None:
-    """As another program that copies in transactions of its own: visible records, to the same partition, with their headers and timestamps."""
+    """As another program that copies in transactions of its own: visible records, to the same
+    partition, with their headers and timestamps.
+    """
     walk.clusters.destination.create(walk.topic, PARTITIONS)
     producer = walk.clusters.destination.producer(transactional_id=f"{walk.topic}-copy")
     producer.init_transactions(30)
@@ -127,23 +183,48 @@ def copy_like_mirrormaker(walk: Walk) -> None:
     for partition, found in records.items():
         for first in range(0, len(found), 3):
             producer.begin_transaction()
-            produce_records(producer, walk.topic, [(partition, record) for _, record in found[first:first + 3]])
+            produce_records(
+                producer,
+                walk.topic,
+                [(partition, record) for _, record in found[first : first + 3]],
+            )
             producer.commit_transaction(30)
 
 
 def copy_by_mirrormaker(walk: Walk) -> None:
     """The real one, until it has copied all; then it is stopped."""
-    rival = MirrorMaker(walk.folder / "mm2", walk.clusters.source.address, walk.clusters.destination.address, walk.topic, heap_mb=512).start()
+    rival = MirrorMaker(
+        walk.folder / "mm2",
+        walk.clusters.source.address,
+        walk.clusters.destination.address,
+        walk.topic,
+        heap_mb=512,
+    ).start()
     try:
-        records = sum(map(len, placed(walk.clusters.source, walk.topic, begins=dict.fromkeys(range(PARTITIONS), 0)).values()))
+        records = sum(
+            map(
+                len,
+                placed(
+                    walk.clusters.source, walk.topic, begins=dict.fromkeys(range(PARTITIONS), 0)
+                ).values(),
+            )
+        )
         walk.clusters.wait_for_copy(walk.topic, records, COPY_S)
     finally:
         rival.kill()
 
 
-@pytest.mark.parametrize("copied", [copy_like_mirrormaker, pytest.param(copy_by_mirrormaker, marks=[pytest.mark.long, needs_its_jars])])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy_like_mirrormaker,
+        pytest.param(copy_by_mirrormaker, marks=[pytest.mark.long, needs_its_jars]),
+    ],
+)
 def test_from_mirrormaker(walk: Walk, copied: Callable[[Walk], None]) -> None:
-    """What it has copied is found and compared, and the copy goes on behind it: exact, with what was written since."""
+    """What it has copied is found and compared, and the copy goes on behind it: exact, with what
+    was written since.
+    """
     copied(walk)
     write_transactions(walk.clusters.source, walk.topic, 5000)
     walk.walk("from-mirrormaker", {})

@@ -1,4 +1,6 @@
-"""`reo offsets sync` on real brokers: groups are kept translated, exactly; none that is active at the destination is touched, and none is moved back."""
+"""`reo offsets sync` on real brokers: groups are kept translated, exactly; none that is active at
+the destination is touched, and none is moved back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from common import settings as reo_settings
 from common.errors import GroupBusy
 from reo.migration.offsets import Translator
 from reo.migration.offsets_sync import OffsetsSync
-from tests.broker.test_offsets import PARTITIONS, SMALL, Copy, commit, committed, copy, placed, write_transactions
+from tests.broker.test_offsets import (
+    PARTITIONS,
+    SMALL,
+    Copy,
+    commit,
+    committed,
+    copy,
+    placed,
+    write_transactions,
+)
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
 from tests.harness.kafka import ROOT, Clusters, until
@@ -28,61 +39,135 @@ ZERO = dict.fromkeys(range(PARTITIONS), 0)
 
 
 def positions_of(copied: Copy, offsets: dict[int, int]) -> dict[int, int]:
-    """Where these source offsets are at the destination, by counting what a reader sees of both sides."""
-    unread = {partition: sum(at >= offset for at, _ in copied.source[partition]) for partition, offset in offsets.items()}
-    return {partition: records[len(records) - unread[partition]][0] if unread[partition] else records[-1][0] + 1
-            for partition, records in copied.destination.items() if partition in offsets}
+    """Where these source offsets are at the destination, by counting what a reader sees of both
+    sides.
+    """
+    unread = {
+        partition: sum(at >= offset for at, _ in copied.source[partition])
+        for partition, offset in offsets.items()
+    }
+    return {
+        partition: (
+            records[len(records) - unread[partition]][0]
+            if unread[partition]
+            else records[-1][0] + 1
+        )
+        for partition, records in copied.destination.items()
+        if partition in offsets
+    }
 
 
 @pytest.fixture(scope="module")
 def synced(clusters: Clusters, start_for_module: Start) -> Iterator[tuple[Copy, Service]]:
-    """A copy of transactions, whose service translates the groups with the topic's name and `-live` in theirs every second."""
+    """A copy of transactions, whose service translates the groups with the topic's name and `-live`
+    in theirs every second.
+    """
     topic = clusters.source.create(make_topic_name("sync"), PARTITIONS)
     write_transactions(clusters.source, topic)
-    service = start_for_module(topic, "deduplicator", offsets_sync_groups=f"{topic}-live-.*", offsets_sync_interval_s="1", **SMALL)
+    service = start_for_module(
+        topic,
+        "deduplicator",
+        offsets_sync_groups=f"{topic}-live-.*",
+        offsets_sync_interval_s="1",
+        **SMALL,
+    )
     copy(clusters, topic, service)
-    yield Copy(topic, placed(clusters.source, topic, begins=ZERO), placed(clusters.destination, topic, begins=ZERO)), service
+    yield (
+        Copy(
+            topic,
+            placed(clusters.source, topic, begins=ZERO),
+            placed(clusters.destination, topic, begins=ZERO),
+        ),
+        service,
+    )
     service.stop()
 
 
-def test_the_service_keeps_groups_translated(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
-    """Wherever a group stands at the source, the service commits that place at the destination, also after its process was killed; stage two lives on."""
+def test_the_service_keeps_groups_translated(
+    clusters: Clusters, synced: tuple[Copy, Service]
+) -> None:
+    """Wherever a group stands at the source, the service commits that place at the destination,
+    also after its process was killed; stage two lives on.
+    """
     copied, service = synced
     group, other = f"{copied.topic}-live-a", f"{copied.topic}-other"
     stage_two = service.find_pid("deduplicator")
     commit(clusters.source, copied.topic, other, {0: 5, 1: 5})
-    for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.end_offsets(copied.topic))):
+    for number, offsets in enumerate(
+        ({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.end_offsets(copied.topic))
+    ):
         commit(clusters.source, copied.topic, group, offsets)
         expected = positions_of(copied, offsets)
-        until(lambda expected=expected: committed(clusters.destination, copied.topic, group) == expected, f"{offsets} are translated")
+        until(
+            lambda expected=expected: (
+                committed(clusters.destination, copied.topic, group) == expected
+            ),
+            f"{offsets} are translated",
+        )
         if number == 1:
-            send_signal(until(lambda: service.find_pid("reo.migration.offsets_sync"), "the process lives"))
-    assert committed(clusters.destination, copied.topic, other) == {}, "a group that was not asked for"
+            send_signal(
+                until(lambda: service.find_pid("reo.migration.offsets_sync"), "the process lives")
+            )
+    assert committed(clusters.destination, copied.topic, other) == {}, (
+        "a group that was not asked for"
+    )
     assert service.find_pid("deduplicator") == stage_two
     assert service.http_get("/readyz") == (200, "ok\n")
 
 
-def test_a_group_is_left_alone_while_it_is_active_and_never_moved_back(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
-    """What it commits at the destination stays, while it has members and after; a reset at the source moves nothing back."""
+def test_a_group_is_left_alone_while_it_is_active_and_never_moved_back(
+    clusters: Clusters, synced: tuple[Copy, Service]
+) -> None:
+    """What it commits at the destination stays, while it has members and after; a reset at the
+    source moves nothing back.
+    """
     copied, _ = synced
     group, last = f"{copied.topic}-live-b", f"{copied.topic}-live-c"
-    consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group, "enable.auto.commit": False, "session.timeout.ms": 45_000})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.destination.address,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "session.timeout.ms": 45_000,
+        }
+    )
     consumer.subscribe([copied.topic])
-    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == PARTITIONS, "it is a member")
+    until(
+        lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == PARTITIONS,
+        "it is a member",
+    )
     commit(clusters.source, copied.topic, group, {0: 9, 1: 9})
     commit(clusters.source, copied.topic, last, {0: 1})
-    until(lambda: committed(clusters.destination, copied.topic, last) == positions_of(copied, {0: 1}), "a round went by, in the order of the names")
+    until(
+        lambda: committed(clusters.destination, copied.topic, last) == positions_of(copied, {0: 1}),
+        "a round went by, in the order of the names",
+    )
     assert committed(clusters.destination, copied.topic, group) == {}
     further = {partition: records[-1][0] for partition, records in copied.destination.items()}
-    consumer.commit(offsets=[TopicPartition(copied.topic, partition, offset) for partition, offset in further.items()], asynchronous=False)
+    consumer.commit(
+        offsets=[
+            TopicPartition(copied.topic, partition, offset) for partition, offset in further.items()
+        ],
+        asynchronous=False,
+    )
     consumer.close()
     commit(clusters.source, copied.topic, last, {0: 2, 1: 9})
-    until(lambda: committed(clusters.destination, copied.topic, last) == positions_of(copied, {0: 2, 1: 9}), "a round went by with the group empty")
+    until(
+        lambda: (
+            committed(clusters.destination, copied.topic, last)
+            == positions_of(copied, {0: 2, 1: 9})
+        ),
+        "a round went by with the group empty",
+    )
     assert committed(clusters.destination, copied.topic, group) == further
 
 
-def test_a_commit_in_between_is_not_undone(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
-    """The group commits at the destination after it was translated and before the commit: it stays there; and with members there is no commit."""
+def test_a_commit_in_between_is_not_undone(
+    clusters: Clusters, synced: tuple[Copy, Service]
+) -> None:
+    """The group commits at the destination after it was translated and before the commit: it stays
+    there; and with members there is no commit.
+    """
     copied, _ = synced
     group, end = f"{copied.topic}-between", copied.destination[0][-1][0] + 1
     commit(clusters.source, copied.topic, group, {0: 3, 1: 3})
@@ -90,7 +175,9 @@ def test_a_commit_in_between_is_not_undone(clusters: Clusters, synced: tuple[Cop
     rows = translator.translate(group)
     commit(clusters.destination, copied.topic, group, {0: end})
     translator.commit(group, rows)
-    assert committed(clusters.destination, copied.topic, group) == {0: end} | positions_of(copied, {1: 3})
+    assert committed(clusters.destination, copied.topic, group) == {0: end} | positions_of(
+        copied, {1: 3}
+    )
     consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group})
     consumer.subscribe([copied.topic])
     until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "it is a member")
@@ -101,20 +188,30 @@ def test_a_commit_in_between_is_not_undone(clusters: Clusters, synced: tuple[Cop
 
 
 def test_one_round_reports_what_waits(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
-    """A partition that has no place yet does not hold up the others: exit code 32, and the next round goes on."""
+    """A partition that has no place yet does not hold up the others: exit code 32, and the next
+    round goes on.
+    """
     copied, _ = synced
     group = f"{copied.topic}-waits"
     commit(clusters.source, copied.topic, group, {0: 10_000, 1: 3})
     result = as_json(clusters, copied.topic, "offsets", "sync", "--groups", group, exit_code=32)
-    found, = result["groups"]
-    assert (found["group"], found["active_at_destination"], found["skipped"]) == (group, False, None)
-    assert [(row["partition"], row["moves"], (row["refused"] or {}).get("error")) for row in found["partitions"]] == [
-        (0, False, "OffsetUntranslatable"), (1, True, None)]
+    (found,) = result["groups"]
+    assert (found["group"], found["active_at_destination"], found["skipped"]) == (
+        group,
+        False,
+        None,
+    )
+    assert [
+        (row["partition"], row["moves"], (row["refused"] or {}).get("error"))
+        for row in found["partitions"]
+    ] == [(0, False, "OffsetUntranslatable"), (1, True, None)]
     assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {1: 3})
     commit(clusters.source, copied.topic, group, {0: 4})
     done = reo(clusters, copied.topic, "offsets", "sync", "--groups", f"{copied.topic}-w.*")
     assert "groups: 1, partitions committed: 1\n" in done.stdout
-    assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {0: 4, 1: 3})
+    assert committed(clusters.destination, copied.topic, group) == positions_of(
+        copied, {0: 4, 1: 3}
+    )
 
 
 def test_rounds_go_on_until_ctrl_c(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
@@ -122,39 +219,84 @@ def test_rounds_go_on_until_ctrl_c(clusters: Clusters, synced: tuple[Copy, Servi
     copied, _ = synced
     group = f"{copied.topic}-interval"
     commit(clusters.source, copied.topic, group, {0: 3})
-    process = subprocess.Popen([sys.executable, "-m", "reo", "offsets", "sync", "--groups", group, "--interval", "0.1", "--json"], cwd=ROOT, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied.topic, {}))
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "reo",
+            "offsets",
+            "sync",
+            "--groups",
+            group,
+            "--interval",
+            "0.1",
+            "--json",
+        ],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied.topic, {}),
+    )
     assert process.stdout
     rounds = [json.loads(process.stdout.readline()) for _ in range(2)]
     assert [each["groups"][0]["partitions"][0]["moves"] for each in rounds] == [True, False]
     commit(clusters.source, copied.topic, group, {0: 5})
-    until(lambda: committed(clusters.destination, copied.topic, group) == positions_of(copied, {0: 5}), "it goes on")
+    until(
+        lambda: (
+            committed(clusters.destination, copied.topic, group) == positions_of(copied, {0: 5})
+        ),
+        "it goes on",
+    )
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=COMMAND_S)
     assert (process.returncode, errors) == (130, "reo offsets: interrupted\n")
 
 
-def test_what_was_compared_before_is_not_read_again(clusters: Clusters, synced: tuple[Copy, Service], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second round reads what the group has read since, not what it has still to read; a third one, without news, reads nothing."""
+def test_what_was_compared_before_is_not_read_again(
+    clusters: Clusters, synced: tuple[Copy, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second round reads what the group has read since, not what it has still to read; a third
+    one, without news, reads nothing.
+    """
     copied, _ = synced
     group, read = f"{copied.topic}-again", list[int]()
-    sync = OffsetsSync(reo_settings.load(build_environment(clusters, copied.topic, {})), group, lambda: read.append(1))
+    sync = OffsetsSync(
+        reo_settings.load(build_environment(clusters, copied.topic, {})),
+        group,
+        lambda: read.append(1),
+    )
     counts = []
     for offset in (0, 1, 1):
         commit(clusters.source, copied.topic, group, {0: offset})
         read.clear()
         sync.sync()
         counts.append(len(read))
-        assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {0: offset})
+        assert committed(clusters.destination, copied.topic, group) == positions_of(
+            copied, {0: offset}
+        )
     assert counts[0] > len(copied.source[0])
     assert counts[1] <= 4, "one record on either side, and the next one"
     assert counts[2] == 0
 
 
-@pytest.mark.parametrize(("more", "part"), [
-    ({"REO_OFFSETS_SYNC_GROUPS": "("}, "REO_OFFSETS_SYNC_GROUPS: '(' is not a regular expression"),
-    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"}, "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL"),
-    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"}, "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL")])
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": "("},
+            "REO_OFFSETS_SYNC_GROUPS: '(' is not a regular expression",
+        ),
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"},
+            "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL",
+        ),
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"},
+            "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL",
+        ),
+    ],
+)
 def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
     """At the start, by the setting's name."""
     assert part in refusal(GOOD | more)

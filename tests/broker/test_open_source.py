@@ -1,4 +1,6 @@
-"""An open transaction of the source: nothing behind it can be copied, and everything that tells of lag says so. No Spark is needed to see it."""
+"""An open transaction of the source: nothing behind it can be copied, and everything that tells of
+lag says so. No Spark is needed to see it.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,29 @@ class Seen(NamedTuple):
 def seen(topic: str) -> Seen:
     """Now."""
     place = {"topic": topic, "partition": "0"}
-    return Seen(REGISTRY.get_sample_value("reo_lag_records", {"stage": "replicator", **place}),
-                REGISTRY.get_sample_value("reo_source_open_transaction_seconds", place))
+    return Seen(
+        REGISTRY.get_sample_value("reo_lag_records", {"stage": "replicator", **place}),
+        REGISTRY.get_sample_value("reo_source_open_transaction_seconds", place),
+    )
 
 
 def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str) -> None:
-    """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of it is left when it is aborted."""
+    """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of
+    it is left when it is aborted.
+    """
     clusters.source.create(topic, 1)
     on = load(build_environment(clusters, topic, {}))
     sources = topics.prepare(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
     identities = {route: source.identity for route, source in sources.items()}
-    plan = Plan(1, on, sources, identities, dict.fromkeys(topics.list_intermediate_partitions(sources), 0), 0)
+    plan = Plan(
+        1,
+        on,
+        sources,
+        identities,
+        dict.fromkeys(topics.list_intermediate_partitions(sources), 0),
+        0,
+    )
     watch = Watch(on, stage.clients, plan)
     producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=120_000)
     producer.init_transactions(30)
@@ -49,7 +62,10 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=0)
     producer.flush(30)
-    assert (clusters.source.end_offsets(topic), clusters.source.end_offsets(topic, stable=True)) == ({0: RECORDS}, {0: 0})
+    assert (
+        clusters.source.end_offsets(topic),
+        clusters.source.end_offsets(topic, stable=True),
+    ) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
         assert stage._check_run(watch) is None
     lag, open_s = seen(topic)
@@ -58,8 +74,18 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     snapshot = source_candidates.take_snapshot(on)
     assert isinstance(snapshot, SourceSnapshot)
     assert (snapshot.stable_end_sum, sum(snapshot.ends.values())) == (0, RECORDS)
-    assert reo(clusters, topic, "lag").stdout.split()[-6:] == [str(RECORDS), "?", "0", "0.0", str(RECORDS), "?"]
-    assert f"{topic}-0 at the source: a transaction is open from offset 0 on" in reo(clusters, topic, "status").stdout
+    assert reo(clusters, topic, "lag").stdout.split()[-6:] == [
+        str(RECORDS),
+        "?",
+        "0",
+        "0.0",
+        str(RECORDS),
+        "?",
+    ]
+    assert (
+        f"{topic}-0 at the source: a transaction is open from offset 0 on"
+        in reo(clusters, topic, "status").stdout
+    )
     producer.abort_transaction(30)
     until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
     assert stage._check_run(watch) is None

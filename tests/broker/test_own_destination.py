@@ -1,4 +1,6 @@
-"""A destination of a user's own: the example of its page, on a real broker, with workers that are killed, taken over, and kept waiting."""
+"""A destination of a user's own: the example of its page, on a real broker, with workers that are
+killed, taken over, and kept waiting.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import build_environment, send_signal, stopped
-from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_one import (
+    create_epoch,
+    wait_for_frontiers,
+    wrap_records,
+    write_intermediate,
+)
 from tests.unit.test_settings import GOOD
 
 RECORDS = 6000
@@ -32,7 +39,11 @@ OWN = {"REO_DESTINATION_CLASS": "tests.harness.filter_functions:every"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Has the module of the page's example."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "own-destination.md").read_text(), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```",
+        (ROOT / "docs" / "how-to" / "own-destination.md").read_text(),
+        re.DOTALL,
+    )
     (tmp_path / "own_store.py").write_text(code)
     return tmp_path
 
@@ -49,32 +60,51 @@ def open_store(folder: Path) -> Any:
 
 def own(folder: Path) -> dict[str, str]:
     """The settings."""
-    return {"destination_class": "own_store:SqliteStore", "destination_options": f'{{"file": "{folder / "own.db"}"}}'}
+    return {
+        "destination_class": "own_store:SqliteStore",
+        "destination_options": f'{{"file": "{folder / "own.db"}"}}',
+    }
 
 
 def stored(folder: Path, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
     """Its records, by partition, in the order in which they were inserted."""
     with sqlite3.connect(folder / "own.db") as database:
-        found: dict[int, list[tuple[bytes | None, bytes | None, int]]] = {partition: [] for partition in range(PARTITIONS)}
-        for partition, *record in database.execute("SELECT partition, key, value, timestamp_ms FROM records WHERE topic = ? ORDER BY rowid", [topic]):
+        found: dict[int, list[tuple[bytes | None, bytes | None, int]]] = {
+            partition: [] for partition in range(PARTITIONS)
+        }
+        for partition, *record in database.execute(
+            "SELECT partition, key, value, timestamp_ms FROM records WHERE topic = ? ORDER BY"
+            " rowid",
+            [topic],
+        ):
             found[partition].append((record[0], record[1], record[2]))
     return found
 
 
 def fed(clusters: Clusters, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
-    """The source, and what stage one would write of it, some of it twice; what has to be stored of it."""
+    """The source, and what stage one would write of it, some of it twice; what has to be stored of
+    it.
+    """
     written = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, written)
     batch = wrap_records(clusters, topic, add_source_offsets(written), create_epoch())
     write_intermediate(clusters, topic, topic, [*batch, *batch[-100:]])
+
     def parts(record: Record) -> tuple[bytes | None, bytes | None, int]:
         return record.key, record.value, record.timestamp_ms
-    return {partition: [parts(record) for number, record in written if number == partition] for partition in range(PARTITIONS)}
+
+    return {
+        partition: [parts(record) for number, record in written if number == partition]
+        for partition in range(PARTITIONS)
+    }
 
 
-def test_the_example_copies_exactly_while_workers_are_killed(clusters: Clusters, topic: str, start: Start, folder: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that is killed in the middle: every record is stored once and in order, no topic is created, and the commands know the copy."""
+def test_the_example_copies_exactly_while_workers_are_killed(
+    clusters: Clusters, topic: str, start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is killed in the middle: every record is stored once and in order, no topic is
+    created, and the commands know the copy.
+    """
     monkeypatch.setenv("PYTHONPATH", str(folder))
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", deduplicator_transaction_records="100", **own(folder))
@@ -83,19 +113,39 @@ def test_the_example_copies_exactly_while_workers_are_killed(clusters: Clusters,
     until(lambda: sum(map(len, stored(folder, topic).values())) > 500, "records flow")
     send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     until(lambda: sum(map(len, stored(folder, topic).values())) >= RECORDS, "all is there", 90)
-    until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 1, "the kill is seen")
+    until(
+        lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 1,
+        "the kill is seen",
+    )
     assert stored(folder, topic) == wanted
     assert clusters.destination.partitions(topic) == 0
     environment = build_environment(clusters, topic, own(folder)) | {"PYTHONPATH": str(folder)}
-    until(lambda: json.loads(reo_with(environment, "lag", "--json").stdout)["total"]["both"]["records"] == 0, "the group repeats the positions")
+    until(
+        lambda: (
+            json.loads(reo_with(environment, "lag", "--json").stdout)["total"]["both"]["records"]
+            == 0
+        ),
+        "the group repeats the positions",
+    )
     service.stop()
     with sqlite3.connect(folder / "own.db") as database:
-        database.execute("DELETE FROM records WHERE partition = 1 AND source_offset = ?", [RECORDS // PARTITIONS - 1])
-    stopped(start(topic, "deduplicator", **own(folder)), 26, "DestinationTruncated", f"{topic}-1", f"had source offset {RECORDS // PARTITIONS - 1}")
+        database.execute(
+            "DELETE FROM records WHERE partition = 1 AND source_offset = ?",
+            [RECORDS // PARTITIONS - 1],
+        )
+    stopped(
+        start(topic, "deduplicator", **own(folder)),
+        26,
+        "DestinationTruncated",
+        f"{topic}-1",
+        f"had source offset {RECORDS // PARTITIONS - 1}",
+    )
 
 
 def test_an_earlier_owner_stores_nothing(folder: Path) -> None:
-    """The example keeps the protocol's promise: after `take_over` by another instance a commit is refused, and nothing of it is stored."""
+    """The example keeps the protocol's promise: after `take_over` by another instance a commit is
+    refused, and nothing of it is stored.
+    """
     place, record = Place("t-proxy", 0), StoredRecord("t", 0, 5, b"k", None, [], 1)
     first, second = open_store(folder), open_store(folder)
     assert first.take_over([place]) == {}
@@ -107,13 +157,25 @@ def test_an_earlier_owner_stores_nothing(folder: Path) -> None:
     assert second.take_over([place]) == {place: Position(1, "one")}
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"REO_DESTINATION_CLASS": "nothing"}, "REO_DESTINATION_CLASS: module:Class is expected, not 'nothing'"),
-    ({"REO_DESTINATION_POSTGRESQL": "host=x"}, "REO_DESTINATION_POSTGRESQL and REO_DESTINATION_CLASS: records go to one of them"),
-    ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_CLASS and REO_SOURCE_MODE=failover"),
-    ({"REO_DESTINATION_CLASS": "", "REO_DESTINATION_OPTIONS": '{"a": 1}'}, "REO_DESTINATION_OPTIONS would not be used: REO_DESTINATION_CLASS is not set"),
-    ({"REO_DESTINATION_OPTIONS": "a=1"}, "REO_DESTINATION_OPTIONS: a JSON object like"),
-])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"REO_DESTINATION_CLASS": "nothing"},
+            "REO_DESTINATION_CLASS: module:Class is expected, not 'nothing'",
+        ),
+        (
+            {"REO_DESTINATION_POSTGRESQL": "host=x"},
+            "REO_DESTINATION_POSTGRESQL and REO_DESTINATION_CLASS: records go to one of them",
+        ),
+        ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_CLASS and REO_SOURCE_MODE=failover"),
+        (
+            {"REO_DESTINATION_CLASS": "", "REO_DESTINATION_OPTIONS": '{"a": 1}'},
+            "REO_DESTINATION_OPTIONS would not be used: REO_DESTINATION_CLASS is not set",
+        ),
+        ({"REO_DESTINATION_OPTIONS": "a=1"}, "REO_DESTINATION_OPTIONS: a JSON object like"),
+    ],
+)
 def test_what_does_not_go_with_it_is_refused(changes: dict[str, str], words: str) -> None:
     """Before anything is opened."""
     with pytest.raises(SettingsInvalid) as refused:
@@ -122,8 +184,18 @@ def test_what_does_not_go_with_it_is_refused(changes: dict[str, str], words: str
 
 
 @pytest.mark.parametrize("words", ["verify", "recover", "topics", "offsets translate --group g"])
-def test_commands_that_read_a_destination_topic_say_so(clusters: Clusters, topic: str, words: str) -> None:
+def test_commands_that_read_a_destination_topic_say_so(
+    clusters: Clusters, topic: str, words: str
+) -> None:
     """Exit code 2."""
     clusters.source.create(topic, 1)
-    said = reo(clusters, topic, *words.split(), exit_code=2, destination_class="tests.harness.filter_functions:every").stderr
-    assert "cannot be used with destination.class: only that class can read what it has stored" in said
+    said = reo(
+        clusters,
+        topic,
+        *words.split(),
+        exit_code=2,
+        destination_class="tests.harness.filter_functions:every",
+    ).stderr
+    assert (
+        "cannot be used with destination.class: only that class can read what it has stored" in said
+    )

@@ -1,4 +1,6 @@
-"""What a rebalance does to stage two: the callback only notes; the loop reads and commits frontiers when the poll is over, and then reads from there."""
+"""What a rebalance does to stage two: the callback only notes; the loop reads and commits frontiers
+when the poll is over, and then reads from there.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Client:
         self.polls = 0
         self.callbacks: dict[str, Callable[[Any, list[TopicPartition]], None]] = {}
 
-    def subscribe(self, _: Sequence[str], **callbacks: Callable[[Any, list[TopicPartition]], None]) -> None:
+    def subscribe(
+        self, _: Sequence[str], **callbacks: Callable[[Any, list[TopicPartition]], None]
+    ) -> None:
         """With the three callbacks."""
         self.callbacks = callbacks
 
@@ -48,7 +52,16 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def call(given: Sequence[TopicPartition] | TopicPartition = ()) -> None:
-            self.calls.append((name, [(place.partition, place.offset) for place in ([given] if isinstance(given, TopicPartition) else given)]))
+            self.calls.append(
+                (
+                    name,
+                    [
+                        (place.partition, place.offset)
+                        for place in ([given] if isinstance(given, TopicPartition) else given)
+                    ],
+                )
+            )
+
         return call
 
     def consumer_group_metadata(self) -> bytes:
@@ -57,7 +70,9 @@ class Client:
 
 
 class Stand:
-    """A loop with that client; frontier store and destination are this object, which writes down what is asked of it."""
+    """A loop with that client; frontier store and destination are this object, which writes down
+    what is asked of it.
+    """
 
     def __init__(self, incremental: bool) -> None:
         self.client = Client()
@@ -67,23 +82,45 @@ class Stand:
         self.fails = 0
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
         intermediate.subscribe(["t-proxy"])
-        loaded = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
+        loaded = load(
+            {
+                "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+                "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+                "REO_SOURCE_TOPIC": "t",
+            }
+        )
         routes = {"t-proxy": Route("t", "t", "t-proxy")}
-        self.loop = Loop(loaded, routes, self.partitions, intermediate, cast(Any, self), cast(Any, self), Pulse("deduplicator"))
+        self.loop = Loop(
+            loaded,
+            routes,
+            self.partitions,
+            intermediate,
+            cast(Any, self),
+            cast(Any, self),
+            Pulse("deduplicator"),
+        )
 
     def happens(self, callback: str, *places: Place) -> None:
         """In the next poll; nothing may be asked inside of it."""
+
         def event() -> None:
             before = list(self.asked)
-            self.client.callbacks[callback](self.client, [TopicPartition(*place) for place in places])
+            self.client.callbacks[callback](
+                self.client, [TopicPartition(*place) for place in places]
+            )
             assert self.asked == before, "a callback asked for something"
+
         self.client.events.append(event)
 
     def start_partitions(self, places: Collection[Place]) -> StartedPartitions:
         """Every frontier is a first one."""
         self.asked.append(sorted(places))
-        return StartedPartitions({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
-                                 sorted(places), sorted(places))
+        return StartedPartitions(
+            {place: AssignedPartition(7, FRONTIER) for place in places},
+            {Place("t", place.partition): Output(-1, 0) for place in places},
+            sorted(places),
+            sorted(places),
+        )
 
     def on_revoked(self) -> None:
         """What a start waits for is forgotten."""
@@ -121,7 +158,9 @@ class Stand:
 
 @BOTH_PROTOCOLS
 def test_the_callback_only_notes(incremental: bool) -> None:
-    """It is answered without a partition; after the poll the first frontier is committed, and then the partition is read from its offset."""
+    """It is answered without a partition; after the poll the first frontier is committed, and then
+    the partition is read from its offset.
+    """
     stand = Stand(incremental)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
@@ -131,14 +170,18 @@ def test_the_callback_only_notes(incremental: bool) -> None:
     assert stand.partitions.assigned.keys() == {FIRST}
     stand.happens("on_revoke", FIRST)
     stand.loop.run_round()
-    assert stand.client.calls[2:] == [("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])]
+    assert stand.client.calls[2:] == [
+        ("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])
+    ]
     assert not stand.partitions.assigned
     assert not stand.outputs
 
 
 @BOTH_PROTOCOLS
 def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool) -> None:
-    """Its commit is refused, because the group is rebalancing, say. The next poll says that it is gone; what was never fetched is not given back."""
+    """Its commit is refused, because the group is rebalancing, say. The next poll says that it is
+    gone; what was never fetched is not given back.
+    """
     stand = Stand(incremental)
     stand.fails = 1
     stand.happens("on_assign", FIRST)
@@ -157,7 +200,9 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
 
 @BOTH_PROTOCOLS
 def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> None:
-    """With what was read before: that it was raised is not forgotten, whatever was assigned meanwhile."""
+    """With what was read before: that it was raised is not forgotten, whatever was assigned
+    meanwhile.
+    """
     stand = Stand(incremental)
     stand.fails = 1
     stand.happens("on_assign", FIRST)
@@ -165,7 +210,15 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
         stand.happens("on_assign", SECOND)
     stand.loop.run_round()
     stand.loop.run_round()
-    assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "resolve_in_doubt", "begin after 2", [0], "raised"]
+    assert stand.asked[:7] == [
+        [FIRST],
+        "begin after 1",
+        [0],
+        "resolve_in_doubt",
+        "begin after 2",
+        [0],
+        "raised",
+    ]
     assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
 
@@ -183,7 +236,9 @@ def test_an_eager_assignment_is_everything() -> None:
 
 
 def test_after_a_failure_the_client_is_moved() -> None:
-    """A partition that is fetched already is read from its committed offset again; it is not assigned a second time."""
+    """A partition that is fetched already is read from its committed offset again; it is not
+    assigned a second time.
+    """
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
@@ -191,7 +246,11 @@ def test_after_a_failure_the_client_is_moved() -> None:
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}
-    assert [name for name, _ in stand.client.calls] == ["incremental_assign", "incremental_assign", "seek"]
+    assert [name for name, _ in stand.client.calls] == [
+        "incremental_assign",
+        "incremental_assign",
+        "seek",
+    ]
 
 
 class Member:
@@ -200,12 +259,18 @@ class Member:
     def __init__(self, clusters: Clusters, topic: str, protocol: str, number: int) -> None:
         self.partitions = Partitions()
         loaded = load(build_environment(clusters, topic, {"deduplicator_group_protocol": protocol}))
-        self.intermediate = Intermediate(stage_two_consumer(loaded, number), protocol == "consumer", self.partitions)
+        self.intermediate = Intermediate(
+            stage_two_consumer(loaded, number), protocol == "consumer", self.partitions
+        )
         self.intermediate.subscribe([topic])
 
     def polled(self) -> list[tuple[int, int]]:
         """What a poll has of it: partition and offset of each record."""
-        return [(message.partition(), message.offset()) for batch in self.intermediate.consume_batches(100, 1.0) for message in batch]
+        return [
+            (message.partition(), message.offset())
+            for batch in self.intermediate.consume_batches(100, 1.0)
+            for message in batch
+        ]
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
@@ -215,13 +280,22 @@ class Member:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_share_partitions_before_and_after_they_begin(clusters: Clusters, topic: str, protocol: str) -> None:
-    """With real members: nothing is fetched of a partition that waits, then it is read from its offset, and it changes hands in either state."""
+def test_members_share_partitions_before_and_after_they_begin(
+    clusters: Clusters, topic: str, protocol: str
+) -> None:
+    """With real members: nothing is fetched of a partition that waits, then it is read from its
+    offset, and it changes hands in either state.
+    """
     clusters.destination.create(topic, 2)
-    clusters.destination.write(topic, [(partition, make_record(number)) for number in range(5) for partition in range(2)])
+    clusters.destination.write(
+        topic, [(partition, make_record(number)) for number in range(5) for partition in range(2)]
+    )
     places = {Place(topic, 0), Place(topic, 1)}
     one = Member(clusters, topic, protocol, 1)
-    assert until(lambda: one.polled() or one.partitions.waiting == places, "the group has taken it in") is True
+    assert (
+        until(lambda: one.polled() or one.partitions.waiting == places, "the group has taken it in")
+        is True
+    )
     assert one.polled() == one.polled() == []
     one.begin()
     seen: list[tuple[int, int]] = []
@@ -233,12 +307,21 @@ def test_members_share_partitions_before_and_after_they_begin(clusters: Clusters
         assert two.polled() == []
         one.polled()
         mine = one.partitions.assigned.keys() | one.partitions.waiting
-        return len(mine) == len(two.partitions.waiting) == 1 and mine | two.partitions.waiting == places
+        return (
+            len(mine) == len(two.partitions.waiting) == 1
+            and mine | two.partitions.waiting == places
+        )
 
     until(shared, "each has one")
     two.intermediate.close()  # before it has begun
     assert not two.partitions.waiting
-    until(lambda: one.polled() is not None and one.partitions.assigned.keys() | one.partitions.waiting == places, "the first one has both again")
+    until(
+        lambda: (
+            one.polled() is not None
+            and one.partitions.assigned.keys() | one.partitions.waiting == places
+        ),
+        "the first one has both again",
+    )
     one.begin()
     assert one.partitions.assigned.keys() == places
     one.intermediate.close()

@@ -1,4 +1,6 @@
-"""The fault proxy, on a real broker with real clients: each fault is shown to have happened, and to have the consequence that is known of it."""
+"""The fault proxy, on a real broker with real clients: each fault is shown to have happened, and to
+have the consequence that is known of it.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,30 @@ def proxy(proxied: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
 
 def producer(proxy: Proxy, **options: Any) -> Producer:
     """A producer through the proxy that gives a connection up after a second without an answer."""
-    return Producer({"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000, "request.timeout.ms": 1000, "linger.ms": 0,
-                     "retry.backoff.ms": 50, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
-                    | {name.replace("_", "."): value for name, value in options.items()})
+    return Producer(
+        {
+            "bootstrap.servers": proxy.address,
+            "log_level": 0,
+            "socket.timeout.ms": 1000,
+            "request.timeout.ms": 1000,
+            "linger.ms": 0,
+            "retry.backoff.ms": 50,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 200,
+        }
+        | {name.replace("_", "."): value for name, value in options.items()}
+    )
 
 
 def transactional(proxy: Proxy, name: str) -> Producer:
     """A transactional producer, initialised."""
-    made = producer(proxy, transactional_id=name, transaction_timeout_ms=60_000, socket_timeout_ms=30_000, client_id=name)
+    made = producer(
+        proxy,
+        transactional_id=name,
+        transaction_timeout_ms=60_000,
+        socket_timeout_ms=30_000,
+        client_id=name,
+    )
     made.init_transactions(HIT_S)
     return made
 
@@ -65,10 +83,14 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: str) -> None:
-    """Metadata lead back to the proxy, not past it; requests are counted by name; records arrive."""
+    """Metadata lead back to the proxy, not past it; requests are counted by name; records
+    arrive.
+    """
     writer = producer(proxy, client_id="stays", **PATIENT)
     found = writer.list_topics(timeout=HIT_S)
-    assert [broker.port for broker in found.brokers.values()] == [proxy.port] != [cluster.broker.port]
+    assert (
+        [broker.port for broker in found.brokers.values()] == [proxy.port] != [cluster.broker.port]
+    )
     before = proxy.request_counts["Produce"]
     assert delivered(writer, topic) == [None]
     assert proxy.request_counts["Produce"] == before + 1
@@ -76,29 +98,42 @@ def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: 
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster, proxy: Proxy, topic: str, idempotent: bool) -> None:
-    """The broker wrote the record, the client does not know and sends it again: there again, or recognised by its sequence."""
+def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
+    cluster: Cluster, proxy: Proxy, topic: str, idempotent: bool
+) -> None:
+    """The broker wrote the record, the client does not know and sends it again: there again, or
+    recognised by its sequence.
+    """
     rule = proxy.add_rule("swallow_answer", "Produce", client_id=topic)
-    assert delivered(producer(proxy, client_id=topic, enable_idempotence=idempotent), topic) == [None]
+    assert delivered(producer(proxy, client_id=topic, enable_idempotence=idempotent), topic) == [
+        None
+    ]
     assert rule.hits == 1
     assert rule.answered.wait(HIT_S)
     found = values(cluster, topic)
     assert set(found) == {b"record"}
-    assert (len(found) == 1) == idempotent, found  # one that is not may have sent it more often than twice to a slow broker
+    # one that is not may have sent it more often than twice to a slow broker
+    assert (len(found) == 1) == idempotent, found
 
 
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """Without retries the client sees a time-out, and the broker has nothing."""
     rule = proxy.add_rule("drop", "Produce", client_id=topic, times=EVERY)
-    (error,) = delivered(producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic)
+    (error,) = delivered(
+        producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic
+    )
     assert error is not None
     assert rule.hits >= 1
     assert not rule.answers
     assert cluster.end_offsets(topic) == {0: 0}
 
 
-def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cluster: Cluster, proxy: Proxy, topic: str) -> None:
-    """The last stable offset stays below the record until then; other connections pass meanwhile; the broker's answer is success."""
+def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(
+    cluster: Cluster, proxy: Proxy, topic: str
+) -> None:
+    """The last stable offset stays below the record until then; other connections pass meanwhile;
+    the broker's answer is success.
+    """
     writer = transactional(proxy, topic)
     rule = proxy.add_rule("hold", "EndTxn", client_id=topic)
     writer.begin_transaction()
@@ -118,15 +153,26 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cl
     rule.release()
     assert rule.answered.wait(HIT_S)
     assert struct.unpack(">ih", rule.answers[0][:6]) == (0, 0)
-    until(lambda: cluster.end_offsets(topic, stable=True) == cluster.end_offsets(topic), "the transaction is committed")
+    until(
+        lambda: cluster.end_offsets(topic, stable=True) == cluster.end_offsets(topic),
+        "the transaction is committed",
+    )
     assert values(cluster, topic) == [b"held", b"passes"]
 
 
 def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: str) -> None:
-    """The second Produce is not forwarded: a client without retries has lost it. One with retries connects again and finishes."""
-    writer, retrying = producer(proxy, client_id=f"{topic}-once", retries=0, **PATIENT), producer(proxy, client_id=f"{topic}-again", **PATIENT)
+    """The second Produce is not forwarded: a client without retries has lost it. One with retries
+    connects again and finishes.
+    """
+    writer, retrying = (
+        producer(proxy, client_id=f"{topic}-once", retries=0, **PATIENT),
+        producer(proxy, client_id=f"{topic}-again", **PATIENT),
+    )
     assert delivered(writer, topic, b"1") == [None]
-    rule, again = proxy.add_rule("cut", "Produce", client_id=f"{topic}-once"), proxy.add_rule("cut", "Produce", client_id=f"{topic}-again", nth=2)
+    rule, again = (
+        proxy.add_rule("cut", "Produce", client_id=f"{topic}-once"),
+        proxy.add_rule("cut", "Produce", client_id=f"{topic}-again", nth=2),
+    )
     (error,) = delivered(writer, topic, b"lost")
     assert error is not None
     assert rule.hits == 1
@@ -151,7 +197,9 @@ def test_cutting_all_connections_is_survived(cluster: Cluster, proxy: Proxy, top
     assert values(cluster, topic) == [b"1", b"2"]
 
 
-def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: Proxy, topic: str) -> None:
+def test_a_half_open_network_accepts_and_says_nothing(
+    cluster: Cluster, proxy: Proxy, topic: str
+) -> None:
     """An old connection and a new one time out; when it flows again, what waited arrives, once."""
     writer = producer(proxy, client_id=topic, enable_idempotence=True)
     assert delivered(writer, topic, b"1") == [None]
@@ -159,7 +207,9 @@ def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: P
     reports: list[object] = []
     writer.produce(topic, b"2", partition=0, on_delivery=lambda error, _: reports.append(error))
     with pytest.raises(KafkaException, match=r"[Tt]imed out|transport failure"):
-        AdminClient({"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000}).list_topics(timeout=1)
+        AdminClient(
+            {"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000}
+        ).list_topics(timeout=1)
     assert proxy.accepted > accepted
     assert (writer.flush(0), reports, cluster.end_offsets(topic)) == (1, [], {0: 1})
     proxy.half_open = False
@@ -169,7 +219,9 @@ def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: P
 
 
 def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str) -> None:
-    """A delayed round trip takes at least two delays; a record of 100 kB at 100 kB/s at least its second."""
+    """A delayed round trip takes at least two delays; a record of 100 kB at 100 kB/s at least its
+    second.
+    """
     writer = producer(proxy, client_id=topic, **PATIENT)
     assert delivered(writer, topic, b"1") == [None]
     for delay_s, bytes_per_s, size, least_s in ((0.2, 0, 1, 0.4), (0, 100_000, 100_000, 1.0)):
@@ -180,14 +232,38 @@ def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str
 
 
 def test_a_rule_strikes_the_nth_request_of_its_api_and_client(proxy: Proxy) -> None:
-    """Counted from when the rule was made; other APIs and other clients do not count; None is any API."""
+    """Counted from when the rule was made; other APIs and other clients do not count; None is any
+    API.
+    """
+
     def request(api: str, client_id: str) -> bytes:
-        return HEADER.pack(API_NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
-    sent = [parse_request(request(api, client)) for api, client in (
-        ("EndTxn", "w-a"), ("Produce", "w-a"), ("EndTxn", "w-b"), ("EndTxn", "w-a"), ("EndTxn", "w-a"), ("EndTxn", "w-a"))]
-    rules = [proxy.add_rule("cut", "EndTxn", client_id="a", nth=2), proxy.add_rule("cut", "EndTxn", nth=2, times=2),
-             proxy.add_rule("cut", nth=6), proxy.add_rule("cut", nth=7)]
-    assert [[number for number, one in enumerate(sent) if rule.matches(one)] for rule in rules] == [[3], [2, 3], [5], []]
+        return (
+            HEADER.pack(API_NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
+        )
+
+    sent = [
+        parse_request(request(api, client))
+        for api, client in (
+            ("EndTxn", "w-a"),
+            ("Produce", "w-a"),
+            ("EndTxn", "w-b"),
+            ("EndTxn", "w-a"),
+            ("EndTxn", "w-a"),
+            ("EndTxn", "w-a"),
+        )
+    ]
+    rules = [
+        proxy.add_rule("cut", "EndTxn", client_id="a", nth=2),
+        proxy.add_rule("cut", "EndTxn", nth=2, times=2),
+        proxy.add_rule("cut", nth=6),
+        proxy.add_rule("cut", nth=7),
+    ]
+    assert [[number for number, one in enumerate(sent) if rule.matches(one)] for rule in rules] == [
+        [3],
+        [2, 3],
+        [5],
+        [],
+    ]
     assert [rule.hits for rule in rules] == [1, 2, 1, 0]
     assert [rule.matched_event.is_set() for rule in rules] == [True, True, True, False]
 

@@ -1,6 +1,8 @@
-"""What the source has nothing of is written down, so its deletion by retention is no loss: markers, aborted records, what a filter left out.
+"""What the source has nothing of is written down, so its deletion by retention is no loss: markers,
+aborted records, what a filter left out.
 
-The whole way is gone with real brokers, without Spark: what stage one's run would have written is written by hand, all else is stage one's own.
+The whole way is gone with real brokers, without Spark: what stage one's run would have written is
+written by hand, all else is stage one's own.
 """
 
 from __future__ import annotations
@@ -27,21 +29,37 @@ def with_markers(clusters: Clusters, topic: str) -> None:
     clusters.source.create(topic, 1)
     producer = clusters.source.producer(transactional_id=topic)
     producer.init_transactions()
-    for numbers, end in ((range(RECORDS), producer.commit_transaction), (range(900, 903), producer.abort_transaction)):
+    for numbers, end in (
+        (range(RECORDS), producer.commit_transaction),
+        (range(900, 903), producer.abort_transaction),
+    ):
         producer.begin_transaction()
         produce_records(producer, topic, [(0, make_record(number)) for number in numbers])
         assert producer.flush(30) == 0
         end()
-    until(lambda: clusters.source.end_offsets(topic, stable=True) == {0: 15}, "both markers are there")
+    until(
+        lambda: clusters.source.end_offsets(topic, stable=True) == {0: 15}, "both markers are there"
+    )
 
 
 @pytest.mark.parametrize("stop_at_end", [False, True], ids=["while it runs", "at its end"])
-def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: str, start: Start, stop_at_end: bool) -> None:
-    """A quiet partition ends with offsets that nobody sees: they are written down, and the next start begins behind them."""
+def test_markers_that_retention_deletes_are_no_loss(
+    clusters: Clusters, topic: str, start: Start, stop_at_end: bool
+) -> None:
+    """A quiet partition ends with offsets that nobody sees: they are written down, and the next
+    start begins behind them.
+    """
     with_markers(clusters, topic)
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, 1)
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, number, make_record(number)) for number in range(RECORDS)]))
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(
+            clusters, topic, [(0, number, make_record(number)) for number in range(RECORDS)]
+        ),
+    )
     until(lambda: service.metric("reo_frontier_offset") == RECORDS - 1, "the records are copied")
     settings = load(service.environment, arguments={"stop_at_end": "true"} if stop_at_end else {})
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
@@ -53,7 +71,10 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
         stage._write_read_up_to(plan)
     else:
         watch = Watch(settings, stage.clients, plan)
-        until(lambda: stage._check_run(watch) is None and service.metric("reo_frontier_offset") == 14, "the watch has it written down")
+        until(
+            lambda: stage._check_run(watch) is None and service.metric("reo_frontier_offset") == 14,
+            "the watch has it written down",
+        )
     assert service.metric("reo_frontier_offset") == 14
     place = TopicPartition(topic, 0, 15)
     clusters.source.admin.delete_records([place])[place].result()
@@ -62,6 +83,17 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     again = planner(settings).plan()
     assert again is not None
     assert set(again.starts.values()) == {15}
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, 15, make_record(15))], epoch=again.epoch))
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(clusters, topic, [(0, 15, make_record(15))], epoch=again.epoch),
+    )
     until(lambda: service.metric("reo_frontier_offset") == 15, "the copy goes on")
-    assert compare_partitions({0: [make_record(number) for number in (*range(RECORDS), 15)]}, clusters.destination.read(topic)) == []
+    assert (
+        compare_partitions(
+            {0: [make_record(number) for number in (*range(RECORDS), 15)]},
+            clusters.destination.read(topic),
+        )
+        == []
+    )

@@ -1,4 +1,6 @@
-"""/readyz and the lag of stage two on real servers that stand still and go on, with a stage one of one line."""
+"""/readyz and the lag of stage two on real servers that stand still and go on, with a stage one of
+one line.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,23 @@ def is_ready(service: Service) -> None:
 
 def waits_for(service: Service, what: str) -> None:
     """Wait until it says so, and until the lag shows that nobody knows it."""
-    until(lambda: service.http_get("/readyz")[0] == 503 and what in service.http_get("/readyz")[1], f"the service waits for {what}", 30)
+    until(
+        lambda: service.http_get("/readyz")[0] == 503 and what in service.http_get("/readyz")[1],
+        f"the service waits for {what}",
+        30,
+    )
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows", 30)
     assert service.metric("reo_ready", stage="deduplicator") == 0
     assert service.http_get("/livez")[0] == 200
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["nothing to do", "in the middle of the work"])
-def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: Start, busy: bool) -> None:
-    """With and without something to do: not ready, with the reason, and lagging; then ready, and exact."""
+def test_a_destination_that_stands_still(
+    clusters: Clusters, topic: str, start: Start, busy: bool
+) -> None:
+    """With and without something to do: not ready, with the reason, and lagging; then ready, and
+    exact.
+    """
     clusters.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_transaction_records="1", **QUICK)
     wait_for_frontiers(service, 1)
@@ -58,8 +68,13 @@ def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: 
     if busy:
         written = make_records(range(RECORDS), 1)
         clusters.source.write(topic, written)
-        write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(written)))
-        until(lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS, "transactions run")
+        write_intermediate(
+            clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(written))
+        )
+        until(
+            lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS,
+            "transactions run",
+        )
     with standing_still(clusters.destination):
         waits_for(service, "an answer of the destination cluster")
     is_ready(service)
@@ -70,25 +85,38 @@ def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: 
 
 
 def test_a_spare_worker_is_ready(clusters: Clusters, topic: str, start: Start) -> None:
-    """Of two workers on one partition one has nothing to ask for: it is ready all the same, and so is the service."""
+    """Of two workers on one partition one has nothing to ask for: it is ready all the same, and so
+    is the service.
+    """
     clusters.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_workers="2")
     is_ready(service)
-    assert [service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)] == [1, 1]
+    assert [
+        service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)
+    ] == [1, 1]
     service.stop()
 
 
 def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The port answers a moment before: each process that is to be started is waited for already, and is not called silent."""
+    """The port answers a moment before: each process that is to be started is waited for already,
+    and is not called silent.
+    """
     seen: list[list[tuple[str, str, float]]] = []
 
     def serve(*asked: Any, **_: Any) -> int:
         seen.append(list(asked[3]()))
         raise InterruptedError
+
     monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])
     monkeypatch.setattr(health, "start_server", serve)
     with pytest.raises(InterruptedError):
-        Supervisor(load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}), ("deduplicator", "replicator"), lambda: False).run()
-    assert seen == [[("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]]
+        Supervisor(
+            load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}),
+            ("deduplicator", "replicator"),
+            lambda: False,
+        ).run()
+    assert seen == [
+        [("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]
+    ]
     found = health.assess_health(CollectorRegistry(), seen[0])
     assert (found.silent, len(found.not_ready)) == ([], 3)

@@ -1,7 +1,8 @@
-"""`reo recover` on real brokers: a frontier that is gone, was reset or is undecided is found from the data, shown, committed on request, and is right.
+"""`reo recover` on real brokers: a frontier that is gone, was reset or is undecided is found from
+the data, shown, committed on request, and is right.
 
-Most tests begin with a copy of FIRST records that stage two made alone from records wrapped by hand, and end with the rest copied behind it and the
-judge's verdict.
+Most tests begin with a copy of FIRST records that stage two made alone from records wrapped by
+hand, and end with the rest copied behind it and the judge's verdict.
 """
 
 from __future__ import annotations
@@ -44,19 +45,28 @@ from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_inte
 
 
 def test_among_equal_records(clusters: Clusters, topic: str, start: Start) -> None:
-    """All records of the topic are the same one, timestamp included: only counting in step can tell, and it does."""
+    """All records of the topic are the same one, timestamp included: only counting in step can
+    tell, and it does.
+    """
     records = [(number % PARTITIONS, make_record(7)) for number in range(2 * FIRST_RECORDS)]
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     delete_group(clusters.destination, topic)
-    clusters.source.write(topic, records[FIRST_RECORDS:FIRST_RECORDS + 20])
+    clusters.source.write(topic, records[FIRST_RECORDS : FIRST_RECORDS + 20])
     assert run_recover(clusters, topic, "--apply").returncode == 0
-    assert read_frontiers(clusters.destination, topic) == dict.fromkeys(range(PARTITIONS), FIRST_RECORDS // PARTITIONS - 1)
+    assert read_frontiers(clusters.destination, topic) == dict.fromkeys(
+        range(PARTITIONS), FIRST_RECORDS // PARTITIONS - 1
+    )
     resume_copy(clusters, topic, start, records, FIRST_RECORDS + 20, **CONSUMER_PROTOCOL)
 
 
-@pytest.mark.parametrize("to", [0, pytest.param(10_000, marks=pytest.mark.long)], ids=["back", "forth"])
-def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Start, to: int) -> None:
-    """Offsets reset by hand carry no frontier: exit code 23 names `reo recover`, which says what it found there and puts it right.
+@pytest.mark.parametrize(
+    "to", [0, pytest.param(10_000, marks=pytest.mark.long)], ids=["back", "forth"]
+)
+def test_plain_offsets_of_an_operator(
+    clusters: Clusters, topic: str, start: Start, to: int
+) -> None:
+    """Offsets reset by hand carry no frontier: exit code 23 names `reo recover`, which says what it
+    found there and puts it right.
 
     A run that stage one planned before that, and begins now, is not believed.
     """
@@ -64,7 +74,9 @@ def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Sta
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, {1: Commit(to, None)})
-    stopped(start(topic, "deduplicator", **CONSUMER_PROTOCOL), 23, "FrontierUnreadable", "reo recover")
+    stopped(
+        start(topic, "deduplicator", **CONSUMER_PROTOCOL), 23, "FrontierUnreadable", "reo recover"
+    )
     wait_for_empty_group(clusters.destination, topic)
     before = read_commits(clusters.destination, topic)
     shown = run_recover(clusters, topic)
@@ -74,46 +86,77 @@ def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Sta
     after = read_commits(clusters.destination, topic)
     assert after[0] == before[0], "a frontier that the data confirms was written anew"
     assert decode(after[1].metadata).rule.frontier == 49
-    planned_before = [(partition, offset, record) for partition, offset, record in add_source_offsets(records, 150) if partition == 1]
+    planned_before = [
+        (partition, offset, record)
+        for partition, offset, record in add_source_offsets(records, 150)
+        if partition == 1
+    ]
     read = [decode(commit.metadata).rule.epoch for commit in before.values() if commit.metadata]
     epoch = run_epochs.of_run(int(time.time() * 1000), read, 0)
-    current_run = wrap_records(clusters, topic, planned_before, epoch)  # from a frontier that was never true: it leaves 50-74 out
+    # from a frontier that was never true: it leaves 50-74 out
+    current_run = wrap_records(clusters, topic, planned_before, epoch)
     write_intermediate(clusters, topic, topic, current_run)
     resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
 
 
-@pytest.mark.parametrize("healed_by", [pytest.param("the service", marks=pytest.mark.long), "recover"])
-def test_an_older_metadata_string_of_ours(clusters: Clusters, topic: str, start: Start, healed_by: str) -> None:
-    """Set back to a frontier of before: the check at the start takes what follows for a torn transaction and moves over it. `recover` sees it too."""
+@pytest.mark.parametrize(
+    "healed_by", [pytest.param("the service", marks=pytest.mark.long), "recover"]
+)
+def test_an_older_metadata_string_of_ours(
+    clusters: Clusters, topic: str, start: Start, healed_by: str
+) -> None:
+    """Set back to a frontier of before: the check at the start takes what follows for a torn
+    transaction and moves over it. `recover` sees it too.
+    """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
     copy_more(clusters, topic, service, records[:40], 0)
     clusters.wait_for_copy(topic, 40, STOP_S)
-    older = until(lambda: read_commits(clusters.destination, topic) if read_frontiers(clusters.destination, topic) == {0: 19, 1: 19} else None,
-                  "40 are committed")
+    older = until(
+        lambda: (
+            read_commits(clusters.destination, topic)
+            if read_frontiers(clusters.destination, topic) == {0: 19, 1: 19}
+            else None
+        ),
+        "40 are committed",
+    )
     copy_more(clusters, topic, service, records[:FIRST_RECORDS], 40)
     clusters.wait_for_copy(topic, FIRST_RECORDS, STOP_S)
     service.stop()
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, older)
     if healed_by == "recover":
-        assert "source offset 49 (50 of 50 records compared)  source offset 49, a raised epoch" in run_recover(clusters, topic).stdout
+        assert (
+            "source offset 49 (50 of 50 records compared)  source offset 49, a raised epoch"
+            in run_recover(clusters, topic).stdout
+        )
         assert run_recover(clusters, topic, "--apply").returncode == 0
         resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
         return
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
-    write_intermediate(clusters, topic, topic,  # stage one begins at the older frontier
-                       wrap_records(clusters, topic, add_source_offsets(records[:FIRST_RECORDS], 40)))
-    until(lambda: service.metric("reo_torn_records_total") == FIRST_RECORDS - 40, "what is there already was moved over")
+    write_intermediate(
+        clusters,
+        topic,
+        topic,  # stage one begins at the older frontier
+        wrap_records(clusters, topic, add_source_offsets(records[:FIRST_RECORDS], 40)),
+    )
+    until(
+        lambda: service.metric("reo_torn_records_total") == FIRST_RECORDS - 40,
+        "what is there already was moved over",
+    )
     service.stop()
     resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
 
 
-def test_a_destination_that_lost_its_newest_records(clusters: Clusters, topic: str, start: Start) -> None:
-    """The frontier counts five records more than are there: the service stops with 26, `recover` finds what is left, and the lost ones are written again."""
+def test_a_destination_that_lost_its_newest_records(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The frontier counts five records more than are there: the service stops with 26, `recover`
+    finds what is left, and the lost ones are written again.
+    """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     wait_for_empty_group(clusters.destination, topic)
@@ -121,24 +164,47 @@ def test_a_destination_that_lost_its_newest_records(clusters: Clusters, topic: s
     ahead = decode(commit.metadata)
     assert ahead.last_record
     last = ahead.last_record._replace(source_offset=ahead.rule.frontier + 5)
-    ahead = replace(ahead, rule=ahead.rule._replace(frontier=ahead.rule.frontier + 5, link=None), sent=ahead.sent + 5, last_record=last)
-    alter_offsets(clusters.destination, topic, {0: Commit(commit.intermediate_offset, ahead.encode())})
+    ahead = replace(
+        ahead,
+        rule=ahead.rule._replace(frontier=ahead.rule.frontier + 5, link=None),
+        sent=ahead.sent + 5,
+        last_record=last,
+    )
+    alter_offsets(
+        clusters.destination, topic, {0: Commit(commit.intermediate_offset, ahead.encode())}
+    )
     clusters.source.write(topic, records[FIRST_RECORDS:])
-    stopped(start(topic, "deduplicator", **CONSUMER_PROTOCOL), 26, "DestinationTruncated", f"{topic}-0", "lacks records that were committed")
+    stopped(
+        start(topic, "deduplicator", **CONSUMER_PROTOCOL),
+        26,
+        "DestinationTruncated",
+        f"{topic}-0",
+        "lacks records that were committed",
+    )
     wait_for_empty_group(clusters.destination, topic)
-    assert "source offset 49 (50 of 50 records compared)" in run_recover(clusters, topic, "--apply").stdout
+    assert (
+        "source offset 49 (50 of 50 records compared)"
+        in run_recover(clusters, topic, "--apply").stdout
+    )
     resume_copy(clusters, topic, start, records, source_has=2 * FIRST_RECORDS, **CONSUMER_PROTOCOL)
 
 
 def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, start: Start) -> None:
-    """Exit code 30, the record is shown, and nothing is committed for the other partition either."""
-    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL)
+    """Exit code 30, the record is shown, and nothing is committed for the other partition
+    either.
+    """
+    copy_and_stop(
+        clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL
+    )
     delete_group(clusters.destination, topic)
     clusters.destination.write(topic, [(1, Record(b"not", b"ours", (), 1_700_000_000_000))])
     clusters.source.write(topic, make_records(range(FIRST_RECORDS, 2 * FIRST_RECORDS), PARTITIONS))
     refused = run_recover(clusters, topic, "--apply")
     assert refused.returncode == 30
-    assert "key, value, headers, timestamp differ between source offset 50 and destination offset" in refused.stderr
+    assert (
+        "key, value, headers, timestamp differ between source offset 50 and destination offset"
+        in refused.stderr
+    )
     assert "b'not'" in refused.stderr
     assert "refused (CopyDiffers)" in refused.stdout
     assert read_commits(clusters.destination, topic) == {}
@@ -147,8 +213,12 @@ def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, sta
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
-def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start: Start, protocol: str) -> None:
-    """Exit code 29 and nothing is changed; should a member join after that look, the broker itself refuses the commit."""
+def test_it_refuses_while_the_service_runs(
+    clusters: Clusters, topic: str, start: Start, protocol: str
+) -> None:
+    """Exit code 29 and nothing is changed; should a member join after that look, the broker itself
+    refuses the commit.
+    """
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", deduplicator_group_protocol=protocol)
     wait_for_frontiers(service, PARTITIONS)
@@ -158,36 +228,73 @@ def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start
     assert "stop the service first" in refused.stderr
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
-        Group(loaded, admin(loaded.destination_cluster, loaded)).commit({Place(f"{topic}-proxy", 0): Commit(0, "stolen")})
+        Group(loaded, admin(loaded.destination_cluster, loaded)).commit(
+            {Place(f"{topic}-proxy", 0): Commit(0, "stolen")}
+        )
     assert read_commits(clusters.destination, topic) == before
     service.stop()
 
 
-@pytest.mark.parametrize(("source_gone", "destination_gone"), [
-    (0, 20), pytest.param(10, 20, marks=pytest.mark.long), pytest.param(30, 20, marks=pytest.mark.long), (20, 0)])
-def test_retention_took_the_beginning(clusters: Clusters, topic: str, start: Start, source_gone: int, destination_gone: int) -> None:
-    """Of either side, more here or more there: what is left is enough to find the frontier, and nothing is copied twice or left out behind it."""
+@pytest.mark.parametrize(
+    ("source_gone", "destination_gone"),
+    [
+        (0, 20),
+        pytest.param(10, 20, marks=pytest.mark.long),
+        pytest.param(30, 20, marks=pytest.mark.long),
+        (20, 0),
+    ],
+)
+def test_retention_took_the_beginning(
+    clusters: Clusters, topic: str, start: Start, source_gone: int, destination_gone: int
+) -> None:
+    """Of either side, more here or more there: what is left is enough to find the frontier, and
+    nothing is copied twice or left out behind it.
+    """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     delete_group(clusters.destination, topic)
     for cluster, gone in ((clusters.source, source_gone), (clusters.destination, destination_gone)):
-        for place, answer in cluster.admin.delete_records([TopicPartition(topic, partition, gone) for partition in range(PARTITIONS) if gone]).items():
+        for place, answer in cluster.admin.delete_records(
+            [TopicPartition(topic, partition, gone) for partition in range(PARTITIONS) if gone]
+        ).items():
             answer.result()
-            until(lambda cluster=cluster, place=place, gone=gone: cluster.beginning_offsets(topic)[place.partition] == gone, "the records are gone")
+            until(
+                lambda cluster=cluster, place=place, gone=gone: (
+                    cluster.beginning_offsets(topic)[place.partition] == gone
+                ),
+                "the records are gone",
+            )
     left = {partition: len(found) for partition, found in clusters.destination.read(topic).items()}
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == dict.fromkeys(range(PARTITIONS), 49)
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     copy_more(clusters, topic, service, records, FIRST_RECORDS)
-    until(lambda: all(len(found) == left[partition] + 50 for partition, found in clusters.destination.read(topic).items()), "the rest is copied", STOP_S)
+    until(
+        lambda: all(
+            len(found) == left[partition] + 50
+            for partition, found in clusters.destination.read(topic).items()
+        ),
+        "the rest is copied",
+        STOP_S,
+    )
     service.stop()
     for partition, found in clusters.destination.read(topic).items():
-        assert found == [record for place, record in records if place == partition][-len(found):]
+        assert found == [record for place, record in records if place == partition][-len(found) :]
 
 
-def test_equal_records_whose_beginning_is_gone_are_refused(clusters: Clusters, topic: str, start: Start) -> None:
-    """The same records all over, and no common beginning any more: exit code 22 says that the data does not tell, and nothing is committed."""
-    copy_and_stop(clusters, topic, start, [(number % PARTITIONS, make_record(7)) for number in range(FIRST_RECORDS)], **CONSUMER_PROTOCOL)
+def test_equal_records_whose_beginning_is_gone_are_refused(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The same records all over, and no common beginning any more: exit code 22 says that the data
+    does not tell, and nothing is committed.
+    """
+    copy_and_stop(
+        clusters,
+        topic,
+        start,
+        [(number % PARTITIONS, make_record(7)) for number in range(FIRST_RECORDS)],
+        **CONSUMER_PROTOCOL,
+    )
     delete_group(clusters.destination, topic)
     place = TopicPartition(topic, 0, 20)
     clusters.destination.admin.delete_records([place])[place].result()
@@ -199,7 +306,9 @@ def test_equal_records_whose_beginning_is_gone_are_refused(clusters: Clusters, t
 
 
 def test_a_copy_that_began_in_the_middle(clusters: Clusters, topic: str, start: Start) -> None:
-    """With source.start=latest the destination's first record is not the source's: it is found by content. An empty partition is not guessed."""
+    """With source.start=latest the destination's first record is not the source's: it is found by
+    content. An empty partition is not guessed.
+    """
     latest = {"source_start": "latest", **CONSUMER_PROTOCOL}
     clusters.source.create(topic, PARTITIONS)
     records = [(0, make_record(number)) for number in range(40)]
@@ -215,19 +324,31 @@ def test_a_copy_that_began_in_the_middle(clusters: Clusters, topic: str, start: 
     assert refused.returncode == 22
     assert f"{topic}-1 is empty, and source.start=latest does not tell" in refused.stderr
     assert "source offset 29 (20 of 20 records compared)" in refused.stdout
-    assert run_recover(clusters, topic, "--apply").returncode == 30, "source.start=earliest was not the copy's"
+    assert run_recover(clusters, topic, "--apply").returncode == 30, (
+        "source.start=earliest was not the copy's"
+    )
     assert read_commits(clusters.destination, topic) == {}
     since = str(make_record(10).timestamp_ms)
     assert run_recover(clusters, topic, "--apply", source_start=since).returncode == 0
     assert read_frontiers(clusters.destination, topic) == {0: 29, 1: 0}
     service = start(topic, "deduplicator", **latest)
     copy_more(clusters, topic, service, records, 30)
-    until(lambda: clusters.destination.read(topic) == {0: [record for _, record in records[10:]], 1: []}, "the rest is copied", STOP_S)
+    until(
+        lambda: (
+            clusters.destination.read(topic) == {0: [record for _, record in records[10:]], 1: []}
+        ),
+        "the rest is copied",
+        STOP_S,
+    )
     service.stop()
 
 
-def test_an_empty_destination_and_one_ahead_of_nothing(clusters: Clusters, topic: str, start: Start) -> None:
-    """Nothing copied: the frontier is before the source's first record. Records at the destination where the source has none: exit code 30."""
+def test_an_empty_destination_and_one_ahead_of_nothing(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Nothing copied: the frontier is before the source's first record. Records at the destination
+    where the source has none: exit code 30.
+    """
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
@@ -241,8 +362,21 @@ def test_an_empty_destination_and_one_ahead_of_nothing(clusters: Clusters, topic
     assert read_frontiers(clusters.destination, topic) == {0: 0, 1: -1}
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
-    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(clusters.destination, topic).values())
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(make_records(range(FIRST_RECORDS), PARTITIONS), 1), epoch))
+    epoch = 1 + max(
+        decode(commit.metadata).rule.epoch
+        for commit in read_commits(clusters.destination, topic).values()
+    )
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(
+            clusters,
+            topic,
+            add_source_offsets(make_records(range(FIRST_RECORDS), PARTITIONS), 1),
+            epoch,
+        ),
+    )
     clusters.wait_for_copy(topic, FIRST_RECORDS, STOP_S)
     service.stop()
 
@@ -253,4 +387,8 @@ def test_without_a_destination_there_is_nothing_to_recover(clusters: Clusters, t
     refused = run_recover(clusters, topic, "--apply")
     assert refused.returncode == 11
     assert "there is nothing to recover" in refused.stderr
-    assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 0
+    assert (
+        clusters.destination.partitions(topic)
+        == clusters.destination.partitions(f"{topic}-proxy")
+        == 0
+    )

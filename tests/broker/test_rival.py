@@ -1,4 +1,5 @@
-"""MirrorMaker 2, held to the same judge as our own service: what it is compared with has to be set up so that it can win.
+"""MirrorMaker 2, held to the same judge as our own service: what it is compared with has to be set
+up so that it can win.
 
 Only where it was asked for (`make rival`); in CI they are skipped and prove nothing.
 """
@@ -26,36 +27,54 @@ needs_its_jars = pytest.mark.skipif(not mirrormaker.JARS.is_dir(), reason=mirror
 @pytest.fixture
 def rival(clusters: Clusters, topic: str, tmp_path: Path) -> Iterator[MirrorMaker]:
     """One instance for this test's topic, not started; it is killed at the end."""
-    found = MirrorMaker(tmp_path / "mm2", clusters.source.address, clusters.destination.address, topic, heap_mb=512)
+    found = MirrorMaker(
+        tmp_path / "mm2", clusters.source.address, clusters.destination.address, topic, heap_mb=512
+    )
     yield found
     found.kill()
     print(f"--- MirrorMaker, exit code {found.exit_code}\n{found.read_log_tail()}")
 
 
 def write(clusters: Clusters, topic: str, first: int, records: int) -> int:
-    """Write plain records, with a committed and an aborted transaction in their middle; returns how many a reader can see."""
+    """Write plain records, with a committed and an aborted transaction in their middle; returns how
+    many a reader can see.
+    """
     numbers = range(first, first + records)
     half = records // 2
     clusters.source.write(topic, make_records(numbers[:half], PARTITIONS))
     producer = clusters.source.producer(transactional_id=f"load-{topic}")
     producer.init_transactions(30)
     producer.begin_transaction()
-    produce_records(producer, topic, make_records(range(10_000_000 + first, 10_000_000 + first + ABORTED), PARTITIONS))
+    produce_records(
+        producer,
+        topic,
+        make_records(range(10_000_000 + first, 10_000_000 + first + ABORTED), PARTITIONS),
+    )
     assert producer.flush(30) == 0
     producer.abort_transaction(30)
     producer.begin_transaction()
-    produce_records(producer, topic, make_records(range(20_000_000 + first, 20_000_000 + first + COMMITTED), PARTITIONS))
+    produce_records(
+        producer,
+        topic,
+        make_records(range(20_000_000 + first, 20_000_000 + first + COMMITTED), PARTITIONS),
+    )
     producer.commit_transaction(30)
     clusters.source.write(topic, make_records(numbers[half:], PARTITIONS))
     return records + COMMITTED
 
 
 @needs_its_jars
-def test_it_copies_exactly_and_makes_the_topic(clusters: Clusters, topic: str, rival: MirrorMaker) -> None:
-    """20,000 records and a committed transaction arrive exactly, an aborted one not at all, in a topic that it made with the source's settings."""
+def test_it_copies_exactly_and_makes_the_topic(
+    clusters: Clusters, topic: str, rival: MirrorMaker
+) -> None:
+    """20,000 records and a committed transaction arrive exactly, an aborted one not at all, in a
+    topic that it made with the source's settings.
+    """
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
-    assert sum(clusters.source.end_offsets(topic).values()) >= visible + ABORTED, "the aborted records are not in the log: nothing was to be kept out"
+    assert sum(clusters.source.end_offsets(topic).values()) >= visible + ABORTED, (
+        "the aborted records are not in the log: nothing was to be kept out"
+    )
     assert clusters.destination.partitions(topic) == 0
     rival.start()
     clusters.wait_for_copy(topic, visible)
@@ -67,8 +86,12 @@ def test_it_copies_exactly_and_makes_the_topic(clusters: Clusters, topic: str, r
 
 
 @needs_its_jars
-def test_a_killed_one_goes_on_when_started_again(clusters: Clusters, topic: str, rival: MirrorMaker) -> None:
-    """After SIGKILL the same name goes on where it was: what was written in between arrives too, and nothing twice."""
+def test_a_killed_one_goes_on_when_started_again(
+    clusters: Clusters, topic: str, rival: MirrorMaker
+) -> None:
+    """After SIGKILL the same name goes on where it was: what was written in between arrives too,
+    and nothing twice.
+    """
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
     (pid,) = rival.start().list_processes()
@@ -83,7 +106,9 @@ def test_a_killed_one_goes_on_when_started_again(clusters: Clusters, topic: str,
 
 @needs_its_jars
 def test_it_can_be_halted_and_resumed(clusters: Clusters, topic: str, rival: MirrorMaker) -> None:
-    """SIGSTOP really stops the copy, SIGCONT lets it go on to an exact end: its signals reach the process that copies."""
+    """SIGSTOP really stops the copy, SIGCONT lets it go on to an exact end: its signals reach the
+    process that copies.
+    """
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
     rival.start()
@@ -98,6 +123,8 @@ def test_it_can_be_halted_and_resumed(clusters: Clusters, topic: str, rival: Mir
 
 
 def test_without_its_jars_it_says_what_to_run(tmp_path: Path) -> None:
-    """A missing folder of jars is an error that names the command, not a JVM that finds no class."""
+    """A missing folder of jars is an error that names the command, not a JVM that finds no
+    class.
+    """
     with pytest.raises(FileNotFoundError, match="make rival"):
         MirrorMaker(tmp_path, "source:1", "destination:1", "t", jars=tmp_path / "none").start()

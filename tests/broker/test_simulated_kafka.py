@@ -1,4 +1,6 @@
-"""Compares the simulated Kafka with real brokers: the same calls have the same results, codes and flags."""
+"""Compares the simulated Kafka with real brokers: the same calls have the same results, codes and
+flags.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,19 @@ from tests.harness.kafka import OLDER_JARS, Clusters
 from tests.harness.kafka_scripts import ScriptContext
 
 Script = Callable[[ScriptContext], None]
-SCRIPTS: tuple[Script, ...] = (*kafka_scripts_transactions.SCRIPTS, *kafka_scripts_reading.SCRIPTS, *kafka_scripts_groups.SCRIPTS)
+SCRIPTS: tuple[Script, ...] = (
+    *kafka_scripts_transactions.SCRIPTS,
+    *kafka_scripts_reading.SCRIPTS,
+    *kafka_scripts_groups.SCRIPTS,
+)
 LONGEST_SCRIPTS = (kafka_scripts_groups.consumer_protocol, kafka_scripts_transactions.time_out)
-"""The longest scripts, started first: the brokers want heartbeats every 5 s, and check for timeouts every 10 s."""
+"""The longest scripts, started first: the brokers want heartbeats every 5 s, and check for timeouts
+every 10 s.
+"""
 PARALLEL_SCRIPTS = 6
-SCRIPTS_FOR_3_9 = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.consumer_protocol)
+SCRIPTS_FOR_3_9 = tuple(
+    script for script in SCRIPTS if script is not kafka_scripts_groups.consumer_protocol
+)
 """Kafka 3.9 does not have group.protocol=consumer."""
 Notes = list[tuple[str, Any]]
 
@@ -38,7 +48,13 @@ def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes
     ended: list[BaseException | None] = []
 
     def work() -> None:
-        context = ScriptContext(clients(network), "simulated:9092", f"name-{seed}", schedule.sleep, lambda: (START_UNIX_S + schedule.now) * 1000)
+        context = ScriptContext(
+            clients(network),
+            "simulated:9092",
+            f"name-{seed}",
+            schedule.sleep,
+            lambda: (START_UNIX_S + schedule.now) * 1000,
+        )
         notes.append(context.notes)
         script(context)
 
@@ -54,7 +70,13 @@ def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes
 
 def run_on_real(script: Script, address: str) -> Notes:
     """The results of a script on a real cluster."""
-    context = ScriptContext((Consumer, Producer, AdminClient), address, make_topic_name(script.__name__), time.sleep, lambda: time.time() * 1000)
+    context = ScriptContext(
+        (Consumer, Producer, AdminClient),
+        address,
+        make_topic_name(script.__name__),
+        time.sleep,
+        lambda: time.time() * 1000,
+    )
     script(context)
     return context.notes
 
@@ -63,13 +85,17 @@ Answers = dict[str, Future[Notes]]
 
 
 def run_on_broker(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
-    """The results of each script on a real broker. Scripts run in parallel, because they mostly wait. The first runs alone: it creates the internal topics."""
+    """The results of each script on a real broker. Scripts run in parallel, because they mostly
+    wait. The first runs alone: it creates the internal topics.
+    """
     first, *others = scripts
     with ThreadPoolExecutor(PARALLEL_SCRIPTS) as pool:
         answers = {first.__name__: pool.submit(run_on_real, first, address)}
         wait(answers.values())
         longest_first = sorted(others, key=lambda script: script not in LONGEST_SCRIPTS)
-        yield answers | {script.__name__: pool.submit(run_on_real, script, address) for script in longest_first}
+        yield answers | {
+            script.__name__: pool.submit(run_on_real, script, address) for script in longest_first
+        }
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +107,9 @@ def answers(clusters: Clusters) -> Iterator[Answers]:
 @pytest.fixture(scope="module")
 def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     """Of Kafka 3.9."""
-    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
+    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
+        "there is no broker of Kafka 3.9: run `make older`"
+    )
     broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS)
     try:
         yield from run_on_broker(broker.start().wait().address, SCRIPTS_FOR_3_9)

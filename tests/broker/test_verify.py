@@ -1,4 +1,6 @@
-"""`reo verify` on real brokers: whether two topics are equal, the first difference of each partition, and an exit code that says so."""
+"""`reo verify` on real brokers: whether two topics are equal, the first difference of each
+partition, and an exit code that says so.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def written(clusters: Clusters, topic: str, source: Written, copy: Written) -> N
 
 
 def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
-    """Exit code 0, and every record counted: an aborted transaction on one side is no difference, nor is what its markers do to the offsets."""
+    """Exit code 0, and every record counted: an aborted transaction on one side is no difference,
+    nor is what its markers do to the offsets.
+    """
     records = make_records(range(RECORDS), PARTITIONS)
     written(clusters, topic, records[:600], records)
     aborting = clusters.source.producer(transactional_id=topic)
@@ -46,22 +50,36 @@ def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
     clusters.source.write(topic, records[600:])
     done = verify(clusters, topic)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{topic}-0: 500 records equal\n{topic}-1: 500 records equal\n{RECORDS} records compared in " in done.stdout
+    assert (
+        f"{topic}-0: 500 records equal\n{topic}-1: 500 records equal\n{RECORDS} records"
+        " compared in " in done.stdout
+    )
     assert done.stdout.endswith("exact\n")
 
 
 def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: Start) -> None:
-    """It says that it waits; when the copy has caught up, it compares, long before its time is over."""
+    """It says that it waits; when the copy has caught up, it compares, long before its time is
+    over.
+    """
     records = make_records(range(100), PARTITIONS)
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     clusters.source.write(topic, records)
-    with subprocess.Popen([sys.executable, "-m", "reo", "verify", "--wait", "3600"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, {})) as waiting:
+    with subprocess.Popen(
+        [sys.executable, "-m", "reo", "verify", "--wait", "3600"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, {}),
+    ) as waiting:
         assert waiting.stderr
         assert waiting.stderr.readline() == "waiting up to 3600 s: 100 records are not copied yet\n"
-        offsets = [(partition, number // PARTITIONS, record) for number, (partition, record) in enumerate(records)]
+        offsets = [
+            (partition, number // PARTITIONS, record)
+            for number, (partition, record) in enumerate(records)
+        ]
         write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, offsets))
         said, _ = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, said
@@ -71,21 +89,44 @@ def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: St
 
 DIFFERENT = {
     "missing": (lambda there: there[:-2], "2 records are missing, from source offset 498 on"),
-    "missing in the middle": (lambda there: there[:100] + there[101:], "key, value, headers, timestamp differ between source offset 100"),
-    "twice": (lambda there: [*there, there[-1]], "1 records too many, from destination offset 500 on"),
-    "another value": (lambda there: [*there[:7], there[7]._replace(value=b"changed"), *there[8:]], "-1: 7 records equal; value differ between source offset 7"),
-    "another timestamp": (lambda there: [there[0]._replace(timestamp_ms=1), *there[1:]], "timestamp differ between source offset 0"),
-    "a header more": (lambda there: [*there[:-1], there[-1]._replace(headers=(*there[-1].headers, ("x", None)))], "headers differ between source offset 499"),
+    "missing in the middle": (
+        lambda there: there[:100] + there[101:],
+        "key, value, headers, timestamp differ between source offset 100",
+    ),
+    "twice": (
+        lambda there: [*there, there[-1]],
+        "1 records too many, from destination offset 500 on",
+    ),
+    "another value": (
+        lambda there: [*there[:7], there[7]._replace(value=b"changed"), *there[8:]],
+        "-1: 7 records equal; value differ between source offset 7",
+    ),
+    "another timestamp": (
+        lambda there: [there[0]._replace(timestamp_ms=1), *there[1:]],
+        "timestamp differ between source offset 0",
+    ),
+    "a header more": (
+        lambda there: [*there[:-1], there[-1]._replace(headers=(*there[-1].headers, ("x", None)))],
+        "headers differ between source offset 499",
+    ),
 }
 
 
 @pytest.mark.parametrize("anomaly", DIFFERENT)
 def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: str) -> None:
-    """Exit code 30, the partition and both places; the other partition is still compared to its end."""
+    """Exit code 30, the partition and both places; the other partition is still compared to its
+    end.
+    """
     change, shown = DIFFERENT[anomaly]
     records = make_records(range(RECORDS), PARTITIONS)
     changed = change([record for partition, record in records if partition == 1])
-    written(clusters, topic, records, [(0, record) for partition, record in records if partition == 0] + [(1, record) for record in changed])
+    written(
+        clusters,
+        topic,
+        records,
+        [(0, record) for partition, record in records if partition == 0]
+        + [(1, record) for record in changed],
+    )
     done = verify(clusters, topic)
     assert done.returncode == 30, done.stdout + done.stderr
     assert f"{topic}-0: 500 records equal\n" in done.stdout
@@ -94,18 +135,26 @@ def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: 
 
 
 def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> None:
-    """Exit code 37 and never the word "exact": for topics that never had a record, for a source that retention has emptied, for a pattern that fits nothing."""
+    """Exit code 37 and never the word "exact": for topics that never had a record, for a source
+    that retention has emptied, for a pattern that fits nothing.
+    """
     written(clusters, topic, [], [])
     never = verify(clusters, topic)
     assert "there was no record to compare" in never.stderr
     for cluster in (clusters.source, clusters.destination):
         cluster.write(topic, make_records(range(10), PARTITIONS))
     assert verify(clusters, topic).returncode == 0
-    clusters.source.admin.delete_records([TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)])
+    clusters.source.admin.delete_records(
+        [TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)]
+    )
     until(lambda: verify(clusters, topic).returncode != 0, "retention has emptied the source", 30)
     emptied = verify(clusters, topic)
-    assert f"{topic}-1: the records before source offset 5 and destination offset 5" in emptied.stdout
-    nowhere = reo_with(build_topics_environment(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None)
+    assert (
+        f"{topic}-1: the records before source offset 5 and destination offset 5" in emptied.stdout
+    )
+    nowhere = reo_with(
+        build_topics_environment(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None
+    )
     assert "no source topic matches" in nowhere.stderr
     for done in (never, emptied, nowhere):
         assert done.returncode == 37, done.stdout + done.stderr
@@ -123,11 +172,16 @@ def test_partitions_beyond_the_sources_are_not_compared(clusters: Clusters, topi
     clusters.destination.write(topic, [*records, (PARTITIONS, make_record(1))])
     done = verify(clusters, topic)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"not compared:\n    {topic}: partitions 2 to 3 of the destination: the source has 2\n" in done.stdout
+    assert (
+        f"not compared:\n    {topic}: partitions 2 to 3 of the destination: the source has 2\n"
+        in done.stdout
+    )
     assert done.stdout.endswith(": exact in what was compared\n")
     found = as_json(clusters, topic, "verify")
     assert found["verdict"] == "exact"
-    assert [(row["what"], row["topic"], row["partition"]) for row in found["not_compared"]] == [("partitions", topic, None)]
+    assert [(row["what"], row["topic"], row["partition"]) for row in found["not_compared"]] == [
+        ("partitions", topic, None)
+    ]
 
 
 def test_without_a_copy_it_says_so(clusters: Clusters, topic: str) -> None:

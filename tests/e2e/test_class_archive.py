@@ -1,4 +1,6 @@
-"""The archive of Spark's classes: it is made, stage one's JVM maps it, and a JVM that it does not fit starts without it."""
+"""The archive of Spark's classes: it is made, stage one's JVM maps it, and a JVM that it does not
+fit starts without it.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,34 @@ spark.stop()
 
 def source_of(loaded: str, class_path: str) -> str:
     """Where a JVM with this class path has a class from, as its log of loaded classes says."""
-    log = subprocess.run(["java", *class_archive.options(), class_archive.COLLECTOR, "-Xlog:class+load", "-cp", class_path,
-                          "org.apache.spark.deploy.SparkSubmit",
-                          "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    log = subprocess.run(
+        [
+            "java",
+            *class_archive.options(),
+            class_archive.COLLECTOR,
+            "-Xlog:class+load",
+            "-cp",
+            class_path,
+            "org.apache.spark.deploy.SparkSubmit",
+            "--version",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
     assert "[warning]" not in log
-    return next(line.split("source: ")[1] for line in log.splitlines() if f" {loaded} source: " in line)
+    return next(
+        line.split("source: ")[1] for line in log.splitlines() if f" {loaded} source: " in line
+    )
 
 
 def test_it_fits_the_class_path() -> None:
     """What `make setup` has made holds Spark's classes and is taken for them."""
-    assert source_of("org.apache.spark.deploy.SparkSubmit", class_archive.class_path()) == "shared objects file"
+    assert (
+        source_of("org.apache.spark.deploy.SparkSubmit", class_archive.class_path())
+        == "shared objects file"
+    )
 
 
 def test_another_class_path_does_without() -> None:
@@ -40,5 +60,7 @@ def test_another_class_path_does_without() -> None:
 
 def test_the_jvm_of_stage_one_maps_it() -> None:
     """Spark's launcher builds the class path that the archive was made for."""
-    said = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=120).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     assert "mapped True" in said

@@ -1,4 +1,6 @@
-"""Raw client options: each reaches its client, on real brokers; what harms or is not taken ends the service; secrets are shown nowhere."""
+"""Raw client options: each reaches its client, on real brokers; what harms or is not taken ends the
+service; secrets are shown nowhere.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,17 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def codecs(folder: Path) -> set[int]:
-    """The codecs of all batches of a partition that are not markers, from its files (message format v2)."""
+    """The codecs of all batches of a partition that are not markers, from its files (message format
+    v2).
+    """
     found = set()
     for file in sorted(folder.glob("*.log")):
         content, place = file.read_bytes(), 0
-        while place + 61 <= len(content) and (length := int.from_bytes(content[place + 8:place + 12], "big")) > 0:
-            attributes = int.from_bytes(content[place + 21:place + 23], "big")
+        while (
+            place + 61 <= len(content)
+            and (length := int.from_bytes(content[place + 8 : place + 12], "big")) > 0
+        ):
+            attributes = int.from_bytes(content[place + 21 : place + 23], "big")
             if not attributes & 0x20:
                 found.add(attributes & 7)
             place += 12 + length
@@ -36,8 +43,11 @@ def codecs(folder: Path) -> set[int]:
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that logs each request with its client's id."""
-    broker = Broker(tmp_path_factory.mktemp("listening") / "broker", ROOT / "jars" / "broker",
-                    java_options=("-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug",))
+    broker = Broker(
+        tmp_path_factory.mktemp("listening") / "broker",
+        ROOT / "jars" / "broker",
+        java_options=("-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug",),
+    )
     try:
         yield Cluster(broker.start().wait())
     finally:
@@ -47,24 +57,46 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def fetches(broker: Broker) -> list[dict[str, Any]]:
     """The fetches that a broker has answered: request and header."""
     lines = (broker.folder / "broker.log").read_text(errors="replace").splitlines()
-    found = [json.loads(line.partition("Completed request:")[2]) for line in lines if "Completed request:" in line and '"requestApiKeyName":"FETCH"' in line]
+    found = [
+        json.loads(line.partition("Completed request:")[2])
+        for line in lines
+        if "Completed request:" in line and '"requestApiKeyName":"FETCH"' in line
+    ]
     return [{**entry["request"], "clientId": entry["requestHeader"]["clientId"]} for entry in found]
 
 
-def test_options_reach_their_clients(clusters: Clusters, listening: Cluster, topic: str, start: Start) -> None:
-    """The source's broker sees rack, name and fetch size of stage one's consumer; the destination's broker stores what each producer compressed, and
-    knows stage two's consumer by the name it was given. A name that Kafka's Java client does not know is warned of, with the nearest.
+def test_options_reach_their_clients(
+    clusters: Clusters, listening: Cluster, topic: str, start: Start
+) -> None:
+    """The source's broker sees rack, name and fetch size of stage one's consumer; the destination's
+    broker stores what each producer compressed, and knows stage two's consumer by the name it was
+    given. A name that Kafka's Java client does not know is warned of, with the nearest.
     """
     both = Clusters(listening, clusters.destination)
     listening.create(topic, 2)
     listening.write(topic, make_records(range(3000), 2))
-    service = start(topic, source_bootstrap_servers=listening.address, **given(
-        "source.consumer_options", {"client.id": "stage-one-reads", "client.rack": "rack-7", "fetch.max.bytes": "1234567", "fetch.max.byte": "1"}), **given(
-        "intermediate.producer_options", {"compression.type": "lz4"}), **given(
-        "intermediate.consumer_options", {"client.id": "stage-two-reads"}), **given(
-        "destination.producer_options", {"compression.type": "zstd"}))
+    service = start(
+        topic,
+        source_bootstrap_servers=listening.address,
+        **given(
+            "source.consumer_options",
+            {
+                "client.id": "stage-one-reads",
+                "client.rack": "rack-7",
+                "fetch.max.bytes": "1234567",
+                "fetch.max.byte": "1",
+            },
+        ),
+        **given("intermediate.producer_options", {"compression.type": "lz4"}),
+        **given("intermediate.consumer_options", {"client.id": "stage-two-reads"}),
+        **given("destination.producer_options", {"compression.type": "zstd"}),
+    )
     both.wait_for_copy(topic, 3000)
-    members = clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"].result().members
+    members = (
+        clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"]
+        .result()
+        .members
+    )
     assert [member.client_id for member in members] == ["stage-two-reads"]
     seen = [fetch for fetch in fetches(listening.broker) if fetch["clientId"] == "stage-one-reads"]
     assert seen
@@ -72,37 +104,81 @@ def test_options_reach_their_clients(clusters: Clusters, listening: Cluster, top
     data = clusters.destination.broker.folder / "data"
     assert codecs(data / f"{topic}-proxy-0") == {CODECS["lz4"]}
     assert codecs(data / f"{topic}-0") == {CODECS["zstd"]}
-    assert "source.consumer_options: fetch.max.byte is no option of Kafka's client (did you mean fetch.max.bytes?)" in service.log
+    assert (
+        "source.consumer_options: fetch.max.byte is no option of Kafka's client (did you mean"
+        " fetch.max.bytes?)" in service.log
+    )
     service.stop()
     assert both.differences(topic) == []
 
 
-def test_the_switch_is_loud_and_secrets_are_silent(clusters: Clusters, topic: str, start: Start) -> None:
-    """With the switch an option that was refused is passed, and every process says so; secret options are in no log, at the highest level."""
+def test_the_switch_is_loud_and_secrets_are_silent(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """With the switch an option that was refused is passed, and every process says so; secret
+    options are in no log, at the highest level.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(100), 1))
     secret = "s3cr3t-of-an-0ption"
-    service = start(topic, log_level="DEBUG", allow_unsafe_options="true", **given(
-        "intermediate.consumer_options", {"check.crcs": "false", "ssl.key.password": secret}), **given(
-        "source.consumer_options", {"ssl.key.password": secret}), **given(
-        "intermediate.producer_options", {"ssl.truststore.password": secret}), **given(
-        "destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}))
+    service = start(
+        topic,
+        log_level="DEBUG",
+        allow_unsafe_options="true",
+        **given(
+            "intermediate.consumer_options", {"check.crcs": "false", "ssl.key.password": secret}
+        ),
+        **given("source.consumer_options", {"ssl.key.password": secret}),
+        **given("intermediate.producer_options", {"ssl.truststore.password": secret}),
+        **given("destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}),
+    )
     clusters.wait_for_copy(topic, 100)
-    warned = [line for line in service.log.splitlines() if "UNSAFE: intermediate.consumer_options sets check.crcs" in line]
-    assert {re.split(r"\s+", line)[2] for line in warned} == {"reo:", "replicator:", "deduplicator-0:"}
+    warned = [
+        line
+        for line in service.log.splitlines()
+        if "UNSAFE: intermediate.consumer_options sets check.crcs" in line
+    ]
+    assert {re.split(r"\s+", line)[2] for line in warned} == {
+        "reo:",
+        "replicator:",
+        "deduplicator-0:",
+    }
     assert all(" WARNING " in line and "damaged records would be copied" in line for line in warned)
     service.stop()
     assert secret not in service.log
 
 
-@pytest.mark.parametrize(("setting", "options", "words"), [
-    ("destination.producer_options", {"linger.ms": "-1"}, ("destination.producer_options (linger.ms)", "outside allowed range")),
-    ("intermediate.consumer_options", {"no.such.option": "1"}, ("intermediate.consumer_options", "No such configuration property")),
-    ("intermediate.consumer_options", {"security.protocol": "ssl", "ssl.key.pem": "s3cr3t"}, ("intermediate.consumer_options",)),
-])
+@pytest.mark.parametrize(
+    ("setting", "options", "words"),
+    [
+        (
+            "destination.producer_options",
+            {"linger.ms": "-1"},
+            ("destination.producer_options (linger.ms)", "outside allowed range"),
+        ),
+        (
+            "intermediate.consumer_options",
+            {"no.such.option": "1"},
+            ("intermediate.consumer_options", "No such configuration property"),
+        ),
+        (
+            "intermediate.consumer_options",
+            {"security.protocol": "ssl", "ssl.key.pem": "s3cr3t"},
+            ("intermediate.consumer_options",),
+        ),
+    ],
+)
 def test_what_a_client_does_not_take_ends_the_service(
-        clusters: Clusters, topic: str, start: Start, setting: str, options: dict[str, str], words: tuple[str, ...]) -> None:
-    """One error that names the table, exit code 2, nothing tried again and again; a value that may be secret is not in it."""
+    clusters: Clusters,
+    topic: str,
+    start: Start,
+    setting: str,
+    options: dict[str, str],
+    words: tuple[str, ...],
+) -> None:
+    """One error that names the table, exit code 2, nothing tried again and again; a value that may
+    be secret is not in it.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
     more = given(setting, options) | {"allow_unsafe_options": "true"}
@@ -111,7 +187,9 @@ def test_what_a_client_does_not_take_ends_the_service(
     assert "s3cr3t" not in service.log
 
 
-def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Clusters, topic: str, start: Start) -> None:
+def test_what_kafkas_java_client_does_not_take_ends_the_service(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
     """It says so when the first record is read: the run is not begun again and again."""
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
@@ -119,7 +197,10 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Cluste
     assert service.wait_for_exit(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
-    assert "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options" in refused[0]
+    assert (
+        "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options"
+        in refused[0]
+    )
 
 
 def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: Start) -> None:
@@ -127,5 +208,8 @@ def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: 
     clusters.source.create(topic, 1)
     service = start(topic, **given("destination.producer_options", {"acks": "1"}))
     assert service.wait_for_exit(STOP_S) == 2
-    assert "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 are allowed): with less, an acknowledged record can be lost" in service.log
+    assert (
+        "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 are allowed): with"
+        " less, an acknowledged record can be lost" in service.log
+    )
     assert clusters.destination.partitions(topic) == 0

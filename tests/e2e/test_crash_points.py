@@ -1,6 +1,8 @@
-"""The crash matrix, row by row: a process is killed at each named point, which the point's file proves, and the copy is exact.
+"""The crash matrix, row by row: a process is killed at each named point, which the point's file
+proves, and the copy is exact.
 
-Stage two's points need no Spark: the intermediate topic is fed by hand (`tests.harness.stage_one`). Stage one's run the whole service.
+Stage two's points need no Spark: the intermediate topic is fed by hand (`tests.harness.stage_one`).
+Stage one's run the whole service.
 """
 
 from __future__ import annotations
@@ -25,23 +27,37 @@ NTH = 3
 """Points of a round are met often, and the third time is in the middle."""
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "300"}
 STAGE_TWO: list[Deaths] = [
-    {"two: started": 1, "two: initialised": 1, "two: frontier read": 1, "two: first frontier made": 1, "two: stopping": 1},
+    {
+        "two: started": 1,
+        "two: initialised": 1,
+        "two: frontier read": 1,
+        "two: first frontier made": 1,
+        "two: stopping": 1,
+    },
     {"two: consumed": NTH, "two: decided": NTH, "two: committed": NTH, "two: partitions gone": 1},
     {"two: begun": NTH, "two: written": NTH, "two: offsets sent": NTH, "two: committing": NTH},
 ]
-"""Deaths of one service, one after the other: at each point when it is met for so manieth time. "two: committing" strikes a moment later, when
-"two: committed" may be met already: so these two are not of one service.
+"""Deaths of one service, one after the other: at each point when it is met for so manieth time.
+"two: committing" strikes a moment later, when "two: committed" may be met already: so these two are
+not of one service.
 """
 STAGE_ONE: list[Deaths] = [
-    {"one: started": 1, "one: run ended": 1}, {"one: planned": 1, "one: drained": 1}, {"one: query started": 1}, {"one: first written": 1},
+    {"one: started": 1, "one: run ended": 1},
+    {"one: planned": 1, "one: drained": 1},
+    {"one: query started": 1},
+    {"one: first written": 1},
 ]
-"""A run that was begun may have written everything when it dies, and no other run is needed: so each of these has one such death, the last."""
+"""A run that was begun may have written everything when it dies, and no other run is needed: so
+each of these has one such death, the last.
+"""
 AT_THE_END = {"two: partitions gone", "two: stopping"}
 """Points that are met while the service stops: nobody starts the process again."""
 
 
 def proof(folder: Path, point: str) -> Path:
-    """The file that a death at this point leaves; a colon would end the point's name in the setting."""
+    """The file that a death at this point leaves; a colon would end the point's name in the
+    setting.
+    """
     return folder / point.replace(": ", "-")
 
 
@@ -61,24 +77,41 @@ def followed_by_another(deaths: Deaths, folder: Path, service: Service) -> None:
     """Wait until all have died that die before the end, and the last one's successor is ready."""
     for point in set(deaths) - AT_THE_END:
         wait_for_failpoint(proof(folder, point), point)
-    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the last one is followed by another")
+    until(
+        lambda: service.metric("reo_ready", stage="deduplicator") == 1,
+        "the last one is followed by another",
+    )
 
 
 def test_no_point_is_left_out() -> None:
     """Each row of the crash matrix is one of the deaths below."""
-    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(get_args(failpoints.Failpoint))
+    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(
+        get_args(failpoints.Failpoint)
+    )
 
 
 @pytest.mark.parametrize("compiled", ["yes", pytest.param("no", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
-def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str) -> None:
-    """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order; by C and by Python."""
+def test_stage_two_killed_at(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str
+) -> None:
+    """Killed at each of these points, and started again each time: all that stage one wrote is at
+    the destination once, in order; by C and by Python.
+    """
     clusters.source.create(topic, PARTITIONS)
     records = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, records)
-    service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), deduplicator_compiled=compiled, **SMALL_TRANSACTIONS)
+    service = start(
+        topic,
+        "deduplicator",
+        die_at=die_at(deaths, tmp_path),
+        deduplicator_compiled=compiled,
+        **SMALL_TRANSACTIONS,
+    )
     wait_for_frontiers(service, PARTITIONS)
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records)))
+    write_intermediate(
+        clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records))
+    )
     clusters.wait_for_copy(topic, RECORDS)
     followed_by_another(deaths, tmp_path, service)
     service.stop()
@@ -86,10 +119,23 @@ def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
     assert clusters.differences(topic) == []
 
 
-@pytest.mark.parametrize("deaths", [
-    pytest.param(deaths, id=" ".join(deaths), marks=pytest.mark.long if "one: query started" in deaths else ()) for deaths in STAGE_ONE])
-def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
-    """Killed at each of these points, and started again with nothing kept: the copy is exact, and the service ends as it should."""
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        pytest.param(
+            deaths,
+            id=" ".join(deaths),
+            marks=pytest.mark.long if "one: query started" in deaths else (),
+        )
+        for deaths in STAGE_ONE
+    ],
+)
+def test_stage_one_killed_at(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths
+) -> None:
+    """Killed at each of these points, and started again with nothing kept: the copy is exact, and
+    the service ends as it should.
+    """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
     service = start(topic, "--stop-at-end", die_at=die_at(deaths, tmp_path))
@@ -101,12 +147,16 @@ def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
 def test_a_point_that_was_met_is_not_met_again(tmp_path: Path) -> None:
     """The proof of one death keeps a restarted process from dying at the same point for ever."""
     armed = failpoints.ArmedFailpoint(f"two: begun:2:{tmp_path / 'died'}")
-    assert [armed.should_trigger("two: begun"), armed.should_trigger("two: written"), armed.should_trigger("two: begun")] == [False, False, True]
-    assert not failpoints.ArmedFailpoint(f"two: begun:1:{tmp_path / 'died'}").should_trigger("two: begun")
+    assert [
+        armed.should_trigger("two: begun"),
+        armed.should_trigger("two: written"),
+        armed.should_trigger("two: begun"),
+    ] == [False, False, True]
+    assert not failpoints.ArmedFailpoint(f"two: begun:1:{tmp_path / 'died'}").should_trigger(
+        "two: begun"
+    )
 
 
 def test_unset_nothing_dies() -> None:
     """Without REO_DIE_AT and REO_FREEZE_AT no point is armed."""
     assert failpoints.ARMED == ()
-
-

@@ -1,4 +1,6 @@
-"""With `log.format=json` all that the service's processes say is events, also what the JVM says and what a crash leaves behind."""
+"""With `log.format=json` all that the service's processes say is events, also what the JVM says and
+what a crash leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ def told(service: Service) -> list[dict[str, Any]]:
 
 
 def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) -> None:
-    """Both stages copy, the JVM is killed and replaced, the service is stopped: each line has time, level, stage and event.
+    """Both stages copy, the JVM is killed and replaced, the service is stopped: each line has time,
+    level, stage and event.
 
-    What is about a partition or a run has it in fields of its own, and the crash is one ERROR with its reason.
+    What is about a partition or a run has it in fields of its own, and the crash is one ERROR with
+    its reason.
     """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(100), 2))
@@ -40,21 +44,39 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     clusters.wait_for_copy(topic, 100)
     send_signal(until(lambda: service.find_pid("jvm"), "the JVM lives"))
     clusters.source.write(topic, make_records(range(100, 200), 2))
-    until(lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1, "stage one is started again")
+    until(
+        lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1,
+        "stage one is started again",
+    )
     clusters.wait_for_copy(topic, 200)
     service.stop()
     events = told(service)
     assert [line for line in events if not set(line) >= ALWAYS] == []
-    assert {line["stage"] for line in events} - {"replicator-jvm"} == {"reo", "replicator", "deduplicator-0"}  # a JVM on a busy machine may warn of it
+    # a JVM on a busy machine may warn of it
+    assert {line["stage"] for line in events} - {"replicator-jvm"} == {
+        "reo",
+        "replicator",
+        "deduplicator-0",
+    }
     begun = [line for line in events if "begins at {" in line["event"]]
     assert len(begun) >= 2
     assert all(one["epoch"] < other["epoch"] for one, other in pairwise(begun))
     assert begun[0]["starts"] == {f"{topic}-proxy-0": 0, f"{topic}-proxy-1": 0}
-    assert {(line["topic"], line["partition"], line["offset"]) for line in events if "first frontier" in line["event"]} == {(topic, 0, 0), (topic, 1, 0)}
+    assert {
+        (line["topic"], line["partition"], line["offset"])
+        for line in events
+        if "first frontier" in line["event"]
+    } == {(topic, 0, 0), (topic, 1, 0)}
     wrong = [line for line in events if line["level"] in ("ERROR", "CRITICAL")]
-    assert [(line["stage"], line["error"], line["exit_code"]) for line in wrong] == [("replicator", "StageFailed", 1)]
+    assert [(line["stage"], line["error"], line["exit_code"]) for line in wrong] == [
+        ("replicator", "StageFailed", 1)
+    ]
     assert "JVM" in wrong[0]["event"]
-    assert [line["event"] for line in events if line["level"] == "WARNING" and line["stage"] == "replicator"] == [], "nobody is told what is no news"
+    assert [
+        line["event"]
+        for line in events
+        if line["level"] == "WARNING" and line["stage"] == "replicator"
+    ] == [], "nobody is told what is no news"
 
 
 def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, start: Start) -> None:
@@ -70,20 +92,33 @@ def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, star
 
 
 def test_what_is_no_event_becomes_one() -> None:
-    """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event is passed on as it is."""
+    """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event
+    is passed on as it is.
+    """
     said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
     assert set(said) >= ALWAYS
     assert (said["level"], said["stage"]) == ("WARNING", "replicator")
     assert said["event"].startswith("# A fatal error has ")
     assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
-    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (len(NOISE) + 2)
+    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (
+        len(NOISE) + 2
+    )
     assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
 
 
 def test_the_jvm_speaks_json_too() -> None:
-    """Level, logger and the exception's reason are fields, and two lines of a message are one event."""
-    done = subprocess.run([sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True, check=True)
+    """Level, logger and the exception's reason are fields, and two lines of a message are one
+    event.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     events = [orjson.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     (said,) = (line for line in events if line.get("logger") == "here")
     assert set(said) >= ALWAYS
-    assert (said["level"], said["stage"], said["event"], said["exception"]) == ("WARN", "replicator-jvm", "two\nlines", 'a "reason"')
+    assert (said["level"], said["stage"], said["event"], said["exception"]) == (
+        "WARN",
+        "replicator-jvm",
+        "two\nlines",
+        'a "reason"',
+    )

@@ -1,5 +1,6 @@
-"""Stage one on Kubernetes, as far as a machine without one can show it: Spark's own scheduler for Kubernetes asks a small stand-in of its API for pods, and
-`reo executor` with a pod's arguments and environment is an executor that copies exactly. It was never tried on a real Kubernetes.
+"""Stage one on Kubernetes, as far as a machine without one can show it: Spark's own scheduler for
+Kubernetes asks a small stand-in of its API for pods, and `reo executor` with a pod's arguments and
+environment is an executor that copies exactly. It was never tried on a real Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,21 +22,60 @@ from tests.unit.test_kubernetes import VERSIONS, restricted, valid
 
 IMAGE = "registry.example.com/reo:0.1.0"
 PARTITIONS = 3
-OPTIONS = {"spark_kubernetes_container_image": IMAGE, "spark_kubernetes_namespace": "copies", "spark_kubernetes_driver_pod_name": DRIVER,
-           "spark_driver_host": "127.0.0.1", "spark_executor_memoryOverhead": "300m",
-           "spark_kubernetes_executor_enableApiWatcher": "false", "spark_kubernetes_executor_apiPollingInterval": "500ms"}
-"""As deploy/kubernetes/executors gives them; the stand-in has no watch, so it is asked more often."""
-GIVEN = {"SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078", "SPARK_EXECUTOR_ID": "1", "SPARK_EXECUTOR_CORES": "4",
-         "SPARK_EXECUTOR_MEMORY": "512m", "SPARK_APPLICATION_ID": "spark-1", "SPARK_RESOURCE_PROFILE_ID": "0", "SPARK_EXECUTOR_POD_IP": "10.0.0.8",
-         "SPARK_EXECUTOR_POD_NAME": "reo-exec-1", "SPARK_CONF_DIR": "/opt/spark/conf"}
+OPTIONS = {
+    "spark_kubernetes_container_image": IMAGE,
+    "spark_kubernetes_namespace": "copies",
+    "spark_kubernetes_driver_pod_name": DRIVER,
+    "spark_driver_host": "127.0.0.1",
+    "spark_executor_memoryOverhead": "300m",
+    "spark_kubernetes_executor_enableApiWatcher": "false",
+    "spark_kubernetes_executor_apiPollingInterval": "500ms",
+}
+"""As deploy/kubernetes/executors gives them; the stand-in has no watch, so it is asked more
+often.
+"""
+GIVEN = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "4",
+    "SPARK_EXECUTOR_MEMORY": "512m",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.8",
+    "SPARK_EXECUTOR_POD_NAME": "reo-exec-1",
+    "SPARK_CONF_DIR": "/opt/spark/conf",
+}
 
 
 def test_the_command_line_is_that_of_sparks_own_image() -> None:
-    """Options in the order of their numbers, the heap, the class path with what was put before it, and each argument of KubernetesExecutorBackend."""
-    words = executor.build_command(GIVEN | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))} | {"SPARK_CLASSPATH": "/mine.jar"})
-    assert [word for word in words if word.startswith("-Dn=")] == [f"-Dn={number}" for number in range(12)]
-    assert words[-15:] == [executor.MAIN, "--driver-url", GIVEN["SPARK_DRIVER_URL"], "--executor-id", "1", "--cores", "4", "--app-id", "spark-1",
-                           "--hostname", "10.0.0.8", "--resourceProfileId", "0", "--podName", "reo-exec-1"]
+    """Options in the order of their numbers, the heap, the class path with what was put before it,
+    and each argument of KubernetesExecutorBackend.
+    """
+    words = executor.build_command(
+        GIVEN
+        | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))}
+        | {"SPARK_CLASSPATH": "/mine.jar"}
+    )
+    assert [word for word in words if word.startswith("-Dn=")] == [
+        f"-Dn={number}" for number in range(12)
+    ]
+    assert words[-15:] == [
+        executor.MAIN,
+        "--driver-url",
+        GIVEN["SPARK_DRIVER_URL"],
+        "--executor-id",
+        "1",
+        "--cores",
+        "4",
+        "--app-id",
+        "spark-1",
+        "--hostname",
+        "10.0.0.8",
+        "--resourceProfileId",
+        "0",
+        "--podName",
+        "reo-exec-1",
+    ]
     class_path = words[words.index("-cp") + 1]
     assert class_path.startswith("/mine.jar:")
     assert "spark-sql-kafka" in class_path
@@ -45,8 +85,14 @@ def test_the_command_line_is_that_of_sparks_own_image() -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
     """Without Spark's environment: exit code 2, one message with what is missing."""
-    done = subprocess.run([sys.executable, "-m", "reo", "executor"], cwd=ROOT, env={"PATH": os.environ["PATH"], "REO_LOG_FORMAT": form, **dict(
-        list(GIVEN.items())[:3])}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "reo", "executor"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "REO_LOG_FORMAT": form, **dict(list(GIVEN.items())[:3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     said = json.loads(line)["event"] if form == "json" else line
@@ -55,30 +101,57 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
     assert "SPARK_DRIVER_URL" not in said
 
 
-def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
-    """Executors are `reo executor`; all but one are killed, and another takes their place. Each pod is valid, restricted, of the image, and the driver's."""
+def test_pods_that_sparks_scheduler_asks_for_copy_exactly(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path
+) -> None:
+    """Executors are `reo executor`; all but one are killed, and another takes their place. Each pod
+    is valid, restricted, of the image, and the driver's.
+    """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(3000), PARTITIONS))
     with KubernetesApi(tmp_path) as api:
-        environment = build_environment(clusters, topic, {"replicator_master": api.url, "replicator_memory_mb": "512", "replicator_drain_s": "3"})
-        service = start(topic, environment=environment | {f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in OPTIONS.items()})
+        environment = build_environment(
+            clusters,
+            topic,
+            {
+                "replicator_master": api.url,
+                "replicator_memory_mb": "512",
+                "replicator_drain_s": "3",
+            },
+        )
+        service = start(
+            topic,
+            environment=environment
+            | {f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in OPTIONS.items()},
+        )
         clusters.wait_for_copy(topic, 3000)
         pods = [pod for pod in api.pods if pod.process.poll() is None]
         assert len(pods) >= 2  # Spark asks for one more when one of them needs long to begin
         for pod in pods[1:]:
             pod.process.kill()
         asked = len(api.pods)
-        until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.read_log_tail()])
+        until(
+            lambda: len(api.pods) > asked,
+            "Spark asks for another pod",
+            COPY_S,
+            [service.read_log_tail()],
+        )
         clusters.source.write(topic, make_records(range(3000, 5000), PARTITIONS))
         clusters.wait_for_copy(topic, 5000)
         service.stop()
-        until(lambda: all(pod.process.poll() is not None for pod in api.pods), "executors end with their driver")
+        until(
+            lambda: all(pod.process.poll() is not None for pod in api.pods),
+            "executors end with their driver",
+        )
     for pod in api.pods:
         for version in VERSIONS:
             valid(pod.asked, version)
         restricted(pod.asked["spec"])
         (container,) = pod.asked["spec"]["containers"]
         assert (container["image"], container["args"]) == (IMAGE, ["executor"])
-        assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]) == ("1", {"memory": "812Mi"})
+        assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]) == (
+            "1",
+            {"memory": "812Mi"},
+        )
         assert [owner["name"] for owner in pod.asked["metadata"]["ownerReferences"]] == [DRIVER]
         assert pod.asked["metadata"]["namespace"] == "copies"

@@ -1,6 +1,8 @@
-"""Identical source clusters: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
+"""Identical source clusters: three real brokers that are fed alike, and a copy that goes on when
+the one it is made from is lost or falls behind.
 
-A broker that a test harmed is well again at its end. Each test has a topic of its own; what the candidates have is compared with the copy by the judge.
+A broker that a test harmed is well again at its end. Each test has a topic of its own; what the
+candidates have is compared with the copy by the judge.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from confluent_kafka import TopicPartition
 from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
-from tests.harness.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses, write_to_all
+from tests.harness.identical_sources import (
+    PARTITIONS,
+    QUICK_FAILOVER,
+    Candidates,
+    create_identical_topics,
+    freeze_broker,
+    join_addresses,
+    write_to_all,
+)
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment, compare_merged
@@ -27,7 +37,9 @@ FAILOVER_S = 60
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
     """Three single-node clusters."""
     folder = tmp_path_factory.mktemp("candidates")
-    brokers = [Broker(folder / f"candidate-{number}", ROOT / "jars" / "broker", 384) for number in range(3)]
+    brokers = [
+        Broker(folder / f"candidate-{number}", ROOT / "jars" / "broker", 384) for number in range(3)
+    ]
     try:
         for broker in brokers:
             broker.start()
@@ -51,8 +63,12 @@ def well(candidates: Candidates) -> Iterator[None]:
         broker.wait()
 
 
-def exact(source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S) -> None:
-    """Wait until the copy has what this candidate has, which is so many plain records and 10 of a transaction."""
+def exact(
+    source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S
+) -> None:
+    """Wait until the copy has what this candidate has, which is so many plain records and 10 of a
+    transaction.
+    """
     Clusters(source, destination).wait_for_copy(topic, records + 10, timeout_s)
 
 
@@ -68,8 +84,12 @@ def switches(service: Service, to: Cluster) -> float:
 
 
 @pytest.mark.parametrize("harm", [kill, pytest.param(freeze_broker, marks=pytest.mark.long)])
-def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates: Candidates, topic: str, start: Start, harm: object) -> None:
-    """Killed, or standing still, with records unread: the copy goes on from the next one, then from the one after it, and is exact."""
+def test_a_lost_candidate_is_followed_by_the_next(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start, harm: object
+) -> None:
+    """Killed, or standing still, with records unread: the copy goes on from the next one, then from
+    the one after it, and is exact.
+    """
     one, two, three = candidates
     create_identical_topics(candidates, topic)
     service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
@@ -78,69 +98,134 @@ def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates
     harm(one)  # type: ignore[operator]
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.read_log_tail()
-    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") >= 1, service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        1,
+        0,
+    ], service.read_log_tail()
+    assert (
+        service.metric("reo_runs_total", reason="lost")
+        + service.metric("reo_runs_total", reason="failed")
+        >= 1
+    ), service.read_log_tail()
     assert service.metric("reo_source_errors_total", candidate=one.address) > 0
-    until(lambda: harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0, "a refused connection is an error of the client")
+    until(
+        lambda: harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0,
+        "a refused connection is an error of the client",
+    )
     harm(two)  # type: ignore[operator]
     write_to_all((three,), topic, range(2000, 3000))
     exact(three, clusters.destination, topic, 3000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        1,
+        1,
+    ], service.read_log_tail()
     assert service.metric("reo_source_connections_total", candidate=three.address) >= 1
     assert service.find_pid("jvm") == jvm, "a failover needs no new JVM"
     service.stop()
 
 
 @pytest.mark.long  # the simulator tells this story in every run
-def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """One falls behind by more than the threshold, two by less: three is where the copy goes on. When three dies, two is too far behind: it is waited for."""
+def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """One falls behind by more than the threshold, two by less: three is where the copy goes on.
+    When three dies, two is too far behind: it is waited for.
+    """
     one, two, three = candidates
     create_identical_topics(candidates, topic)
-    service = start(topic, source_bootstrap_servers=join_addresses(candidates), source_offset_lag_threshold="500", **QUICK_FAILOVER)
+    service = start(
+        topic,
+        source_bootstrap_servers=join_addresses(candidates),
+        source_offset_lag_threshold="500",
+        **QUICK_FAILOVER,
+    )
     exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((three,), topic, range(1000, 2000))
     exact(three, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 1], service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        0,
+        1,
+    ], service.read_log_tail()
     assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
-    until(lambda: service.metric("reo_source_high_watermark", candidate=three.address)
-          == service.metric("reo_source_high_watermark", candidate=one.address) + 1000, "the high watermarks are what was fed")
+    until(
+        lambda: (
+            service.metric("reo_source_high_watermark", candidate=three.address)
+            == service.metric("reo_source_high_watermark", candidate=one.address) + 1000
+        ),
+        "the high watermarks are what was fed",
+    )
     before = clusters.destination.count_offsets(topic)
     kill(three)
     service.wait_for_log("behind, was truncated, or was recreated")
-    until(lambda: service.metric("reo_source_unhealthy_total") > 1, "all are looked at again and again", FAILOVER_S)
+    until(
+        lambda: service.metric("reo_source_unhealthy_total") > 1,
+        "all are looked at again and again",
+        FAILOVER_S,
+    )
     assert clusters.destination.count_offsets(topic) == before
     write_to_all((two,), topic, range(1000, 2500))
     exact(two, clusters.destination, topic, 2500)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        1,
+        1,
+    ], service.read_log_tail()
     service.stop()
 
 
-def test_stage_two_does_not_say_how_far_candidates_are(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """It looks at them once, at its start: while stage one is away that would be the newest figure."""
+def test_stage_two_does_not_say_how_far_candidates_are(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """It looks at them once, at its start: while stage one is away that would be the newest
+    figure.
+    """
     create_identical_topics(candidates, topic, 0)
-    service = start(topic, "deduplicator", source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
+    service = start(
+        topic, "deduplicator", source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER
+    )
     until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "stage two is ready")
     assert service.metric("reo_source_high_watermark") == 0
 
 
-def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """Two has one other record below the frontier, and is further ahead; three lost what is not copied yet. Neither is taken, and each is told why.
+def test_another_topic_of_the_same_name_is_never_copied_from(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """Two has one other record below the frontier, and is further ahead; three lost what is not
+    copied yet. Neither is taken, and each is told why.
 
-    With nobody else left the service waits for the one that is away; when that was recreated, with other records, it ends with a named error.
+    With nobody else left the service waits for the one that is away; when that was recreated, with
+    other records, it ends with a named error.
     """
     one, two, three = candidates
     create_identical_topics(candidates, topic, 0)
     write_to_all((one, three), topic, range(1000))
-    two.write(topic, [(number % PARTITIONS, make_record(number if number != 501 else 9999)) for number in range(1000)])
+    two.write(
+        topic,
+        [
+            (number % PARTITIONS, make_record(number if number != 501 else 9999))
+            for number in range(1000)
+        ],
+    )
     service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
     exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((two,), topic, range(1000, 4000))
-    service.wait_for_log(f"source candidate {two.address} is refused: the record of {topic}-1 at offset")
+    service.wait_for_log(
+        f"source candidate {two.address} is refused: the record of {topic}-1 at offset"
+    )
     write_to_all((one, three), topic, range(1000, 2000))
     exact(one, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 0], service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        0,
+        0,
+    ], service.read_log_tail()
     write_to_all((three,), topic, range(2000, 3000))
-    gone = [TopicPartition(topic, partition, end) for partition, end in three.end_offsets(topic).items()]
+    gone = [
+        TopicPartition(topic, partition, end) for partition, end in three.end_offsets(topic).items()
+    ]
     for future in three.admin.delete_records(gone).values():
         future.result()
     kill(one)
@@ -153,25 +238,39 @@ def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters,
     write_to_all((one,), topic, range(5000, 9000))
     assert service.wait_for_exit() == 34, service.read_log_tail()
     said = [line for line in service.errors if "SourceRefused: every source candidate" in line]
-    assert any(all(candidate.address in line for candidate in candidates) for line in said), service.read_log_tail()
+    assert any(all(candidate.address in line for candidate in candidates) for line in said), (
+        service.read_log_tail()
+    )
     assert clusters.destination.read(topic) == before
 
 
 @pytest.mark.long
-def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """The topic is deleted and recreated, longer, under a running query: nothing of the new one is copied, the next candidate is gone on with.
-    One failover was allowed: when that candidate goes too, the service ends and says so, also when stage one was started again meanwhile.
+def test_a_candidate_that_was_made_again_is_left(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """The topic is deleted and recreated, longer, under a running query: nothing of the new one is
+    copied, the next candidate is gone on with. One failover was allowed: when that candidate goes
+    too, the service ends and says so, also when stage one was started again meanwhile.
     """
     one, two, three = candidates
     create_identical_topics(candidates, topic)
-    service = start(topic, source_bootstrap_servers=join_addresses(candidates), source_max_failovers="1", **QUICK_FAILOVER)
+    service = start(
+        topic,
+        source_bootstrap_servers=join_addresses(candidates),
+        source_max_failovers="1",
+        **QUICK_FAILOVER,
+    )
     exact(one, clusters.destination, topic, 1000, COPY_S)
     one.delete(topic)
     one.create(topic, PARTITIONS)
     write_to_all((one,), topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.read_log_tail()
+    assert [switches(service, candidate) for candidate in candidates] == [
+        0,
+        1,
+        0,
+    ], service.read_log_tail()
     before = clusters.destination.read(topic)
     service.signal("replicator", "SIGKILL")  # the process that has counted it
     kill(two)
@@ -182,12 +281,21 @@ def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates:
 
 
 @pytest.mark.long
-def test_a_start_needs_only_one_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """The first is dead before the service is started; a later service, that knows only another one, goes on where that one stopped."""
+def test_a_start_needs_only_one_candidate(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """The first is dead before the service is started; a later service, that knows only another
+    one, goes on where that one stopped.
+    """
     one, two, three = candidates
     create_identical_topics(candidates, topic)
     kill(one)
-    service = start(topic, "--stop-at-end", source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
+    service = start(
+        topic,
+        "--stop-at-end",
+        source_bootstrap_servers=join_addresses(candidates),
+        **QUICK_FAILOVER,
+    )
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert compare_partitions(two.read(topic), clusters.destination.read(topic)) == []
     write_to_all((three,), topic, range(1000, 1500))
@@ -197,8 +305,12 @@ def test_a_start_needs_only_one_candidate(clusters: Clusters, candidates: Candid
 
 
 @pytest.mark.long
-def test_other_records_are_a_named_stop_with_one_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """A copy made from one cluster, and then the address of another one that only has the same name, as many offsets, and a last record that is the same."""
+def test_other_records_are_a_named_stop_with_one_candidate(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """A copy made from one cluster, and then the address of another one that only has the same
+    name, as many offsets, and a last record that is the same.
+    """
     one, two, _ = candidates
     create_identical_topics((one, two), topic, 0)
     write_to_all((one,), topic, range(100))
@@ -208,48 +320,91 @@ def test_other_records_are_a_named_stop_with_one_candidate(clusters: Clusters, c
     before = clusters.destination.read(topic)
     other = start(topic, "--stop-at-end", source_bootstrap_servers=two.address, **QUICK_FAILOVER)
     assert other.wait_for_exit() == 34, other.read_log_tail()
-    assert any("is not the one that was copied" in line for line in other.errors), other.read_log_tail()
+    assert any("is not the one that was copied" in line for line in other.errors), (
+        other.read_log_tail()
+    )
     single = start(topic, "--stop-at-end", source_bootstrap_servers=two.address)
     assert single.wait_for_exit() == 21, single.read_log_tail()
     assert clusters.destination.read(topic) == before == one.read(topic)
 
 
 @pytest.mark.long
-def test_failover_with_a_mapping_and_filters(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """The destination has no partition that is a source partition's copy, so candidates are known by the last copied record of each partition.
+def test_failover_with_a_mapping_and_filters(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """The destination has no partition that is a source partition's copy, so candidates are known
+    by the last copied record of each partition.
 
-    The second candidate has another one in one partition: it is refused, and the third is copied from. What passes is there once, in its partition's order.
+    The second candidate has another one in one partition: it is refused, and the third is copied
+    from. What passes is there once, in its partition's order.
     """
     one, two, three = candidates
     for candidate in candidates:
         candidate.create(topic, PARTITIONS)
     write_to_all((one, three), topic, range(1000))
     two.write(topic, [*make_records(range(999), PARTITIONS), (999 % PARTITIONS, make_record(7777))])
-    rules = {"filter_sql": "substring(cast(value as string), 10, 1) != '5'", "filter_function": "tests.harness.filter_functions:no_thirds"}
+    rules = {
+        "filter_sql": "substring(cast(value as string), 10, 1) != '5'",
+        "filter_function": "tests.harness.filter_functions:no_thirds",
+    }
+
     def begin(*sources: Cluster) -> Service:
-        environment = build_topics_environment(Clusters(one, clusters.destination), f"reo-{topic}", f"{topic}={topic}:1", **rules, **QUICK_FAILOVER)
-        return start(topic, "--stop-at-end", environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(sources)})
+        environment = build_topics_environment(
+            Clusters(one, clusters.destination),
+            f"reo-{topic}",
+            f"{topic}={topic}:1",
+            **rules,
+            **QUICK_FAILOVER,
+        )
+        return start(
+            topic,
+            "--stop-at-end",
+            environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(sources)},
+        )
+
     first = begin(one)
     assert first.wait_for_exit() == 0, first.read_log_tail()
     write_to_all((two, three), topic, range(1000, 2000))
     second = begin(two, three)
     assert second.wait_for_exit() == 0, second.read_log_tail()
-    assert f"source candidate {two.address} is refused: {topic}-1 has another record at offset" in second.log
-    passed = {partition: [record for record in passing(records) if number(record.value) % 10 != 5] for partition, records in three.read(topic).items()}
+    assert (
+        f"source candidate {two.address} is refused: {topic}-1 has another record at offset"
+        in second.log
+    )
+    passed = {
+        partition: [record for record in passing(records) if number(record.value) % 10 != 5]
+        for partition, records in three.read(topic).items()
+    }
     assert sum(map(len, passed.values())) > 1000
     assert compare_merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
 
 
-def test_the_destination_is_no_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """The copy itself has the copy's records, of course: it is known by its identity, and the service ends before it copies the copy."""
+def test_the_destination_is_no_candidate(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start
+) -> None:
+    """The copy itself has the copy's records, of course: it is known by its identity, and the
+    service ends before it copies the copy.
+    """
     one, _, _ = candidates
     one.create(topic, PARTITIONS)
-    write_to_all((one,), topic, range(1000))  # without a transaction: the copy has markers, so it is the one that is further
-    service = start(topic, "--stop-at-end", source_bootstrap_servers=join_addresses((one, clusters.destination)), **QUICK_FAILOVER)
+    # without a transaction: the copy has markers, so it is the one that is further
+    write_to_all((one,), topic, range(1000))
+    service = start(
+        topic,
+        "--stop-at-end",
+        source_bootstrap_servers=join_addresses((one, clusters.destination)),
+        **QUICK_FAILOVER,
+    )
     assert service.wait_for_exit() == 14, service.read_log_tail()
     assert compare_partitions(one.read(topic), clusters.destination.read(topic)) == []
 
 
 def test_what_is_fed_has_its_own_timestamp() -> None:
     """What makes the candidates alike: a record's timestamp is its own, not the clock's."""
-    assert make_record(7) == make_record(7) == Record(make_record(7).key, make_record(7).value, make_record(7).headers, 1_700_000_000_007)
+    assert (
+        make_record(7)
+        == make_record(7)
+        == Record(
+            make_record(7).key, make_record(7).value, make_record(7).headers, 1_700_000_000_007
+        )
+    )

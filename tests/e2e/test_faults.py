@@ -1,7 +1,7 @@
 """A seeded sample of the fault campaign (`make faults`), and what SIGTERM leaves behind.
 
-Each story proves that its harm was done, under a steady load: something is always on its way. A printed seed chooses the moments;
-REO_TEST_SEED repeats one.
+Each story proves that its harm was done, under a steady load: something is always on its way. A
+printed seed chooses the moments; REO_TEST_SEED repeats one.
 """
 
 from __future__ import annotations
@@ -24,41 +24,68 @@ SEED = int(os.environ.get("REO_TEST_SEED") or random.SystemRandom().randrange(10
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
 """More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
-SAMPLE = ("SIGKILL of the JVM", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
+SAMPLE = (
+    "SIGKILL of the JVM",
+    "SIGKILL of everything, empty disk",
+    "SIGSTOP between offsets and commit",
+)
 REPEATED = ("SIGKILL of the JVM", "SIGSTOP between offsets and commit")
 """tests/e2e/test_events.py kills the JVM too, and tests/e2e/test_postgresql.py freezes workers.
 
-Kills of one stage alone, at each of its points: tests/e2e/test_crash_points.py; of both, between brokers of two versions: tests/e2e/test_older_kafka.py."""
+Kills of one stage alone, at each of its points: tests/e2e/test_crash_points.py; of both, between
+brokers of two versions: tests/e2e/test_older_kafka.py.
+"""
 
 
-@pytest.mark.parametrize("story", [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE])
+@pytest.mark.parametrize(
+    "story",
+    [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE],
+)
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
-    """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
+    """The story's harm is done while records flow; the copy becomes exact, the counters agree, no
+    transaction stays open.
+    """
     result = run_story(ALL[story], clusters, SEED, tmp_path)
     assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
     assert result.records > result.aborted > 0
 
 
-def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: Clusters, topic: str, start: Start) -> None:
-    """In the middle of the work SIGTERM ends all processes in ten seconds with 0; readers are held up by nothing, and what is there is a beginning."""
+def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """In the middle of the work SIGTERM ends all processes in ten seconds with 0; readers are held
+    up by nothing, and what is there is a beginning.
+    """
     clusters.source.create(topic, PARTITIONS)
     with Load(clusters.source, topic, PARTITIONS, 10_000) as load:
         service = start(topic, **SMALL_TRANSACTIONS)
-        until(lambda: clusters.destination.partitions(topic) and clusters.destination.count_offsets(topic) > 50_000, "records flow", COPY_S)
+        until(
+            lambda: (
+                clusters.destination.partitions(topic)
+                and clusters.destination.count_offsets(topic) > 50_000
+            ),
+            "records flow",
+            COPY_S,
+        )
         took = service.stop()
         assert load.is_alive(), "there was nothing to be in the middle of"
     assert clusters.destination.wait_until_no_transaction_is_open(topic)
     assert took <= STOP_S
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)
-    assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
+    assert {
+        partition: copy[partition] == source[partition][: len(copy[partition])]
+        for partition in copy
+    } == dict.fromkeys(range(PARTITIONS), True)
     assert sum(map(len, copy.values())) < sum(map(len, source.values()))
     again = start(topic, "--stop-at-end")
     assert again.wait_for_exit() == 0, again.read_log_tail()
     assert compare_partitions(source, clusters.destination.read(topic)) == [], again.read_log_tail()
 
 
-def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topic: str, start: Start) -> None:
+def test_sigterm_stops_a_service_that_is_still_starting(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
     """SIGTERM while Spark is not up yet is no different: ten seconds, exit code 0, nothing left."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic)

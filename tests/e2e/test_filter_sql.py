@@ -1,4 +1,6 @@
-"""`filter.sql` with real Spark on real brokers: what passes is numbered without gaps and copied once; what does not pass is no stall, and no end missed."""
+"""`filter.sql` with real Spark on real brokers: what passes is numbered without gaps and copied
+once; what does not pass is no stall, and no end missed.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ for asked in sys.argv[1:]:
 ASKED = {
     "partition = 0 and headers[0].key = 'a'": "taken",
     "exists(headers, h -> h.key = 'a' and cast(h.value as string) = 'b')": "taken",
-    "get_json_object(cast(value as string), '$.kind') = 'order' and timestamp > '2024-01-01'": "taken",
+    "get_json_object(cast(value as string), '$.kind') = 'order' and timestamp > '2024-01-01'": (
+        "taken"
+    ),
     "nobody = 1": "UNRESOLVED_COLUMN",
     "value >": "PARSE_SYNTAX_ERROR",
     "key": "FILTER_NOT_BOOLEAN",
@@ -71,16 +75,32 @@ def empty(clusters: Clusters, topic: str) -> None:
         clusters.source.admin.delete_records([place])[place].result()
 
 
-def differences(clusters: Clusters, topic: str, passes: Callable[[list[Record]], list[Record]] = passing) -> list[str]:
+def differences(
+    clusters: Clusters, topic: str, passes: Callable[[list[Record]], list[Record]] = passing
+) -> list[str]:
     """The judge's verdict on what passes."""
-    return compare_partitions({partition: passes(records) for partition, records in clusters.source.read(topic).items()}, clusters.destination.read(topic))
+    return compare_partitions(
+        {partition: passes(records) for partition, records in clusters.source.read(topic).items()},
+        clusters.destination.read(topic),
+    )
 
 
 def test_conditions_are_refused_with_what_spark_says() -> None:
     """What is no condition, and what is none of the record alone."""
-    said = subprocess.run([sys.executable, "-c", LOOKED_AT, *ASKED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
+    said = subprocess.run(
+        [sys.executable, "-c", LOOKED_AT, *ASKED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout.splitlines()
     assert len(said) == len(ASKED), said
-    assert [line for (condition, part), line in zip(ASKED.items(), said, strict=True) if part not in line] == []
+    assert [
+        line
+        for (condition, part), line in zip(ASKED.items(), said, strict=True)
+        if part not in line
+    ] == []
     assert not any("stacktrace" in line or "at org." in line for line in said)
 
 
@@ -93,7 +113,9 @@ def test_a_bad_condition_is_a_stop(clusters: Clusters, topic: str, start: Start)
     assert clusters.destination.count_offsets(f"{topic}-proxy") == 0
 
 
-def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters, topic: str, start: Start) -> None:
+def test_a_record_that_the_condition_can_not_decide_is_a_stop(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
     """A cast that fails at a record is named with Spark's message, and not tried for ever."""
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, Record(b"k", b"1", (), 1)), (0, Record(b"k", b"one", (), 1))])
@@ -104,45 +126,82 @@ def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters
     assert "try_cast" in line
 
 
-@pytest.mark.parametrize("mode", [pytest.param(["--stop-at-end"], marks=pytest.mark.long), []], ids=["availableNow", "Real-Time Mode"])
-def test_what_is_written_is_numbered_without_gaps(clusters: Clusters, topic: str, start: Start, mode: list[str]) -> None:
-    """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in every batch, in the order of the source."""
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(["--stop-at-end"], marks=pytest.mark.long), []],
+    ids=["availableNow", "Real-Time Mode"],
+)
+def test_what_is_written_is_numbered_without_gaps(
+    clusters: Clusters, topic: str, start: Start, mode: list[str]
+) -> None:
+    """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in
+    every batch, in the order of the source.
+    """
     source(clusters, topic)
     first = start(topic, "deduplicator")
     wait_for_frontiers(first, PARTITIONS)
     first.stop()
     service = start(topic, "replicator", *mode, filter_sql=THIRDS, **SHORT_BATCHES)
     wanted = RECORDS * 2 // 3
-    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= wanted, "all that passes is written")
+    until(
+        lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= wanted,
+        "all that passes is written",
+    )
     service.kill_all()
     found = clusters.destination.read(f"{topic}-proxy")
     assert sum(map(len, found.values())) == wanted
     for partition, records in found.items():
         origins: list[Origin] = [parse(record.headers[-1][1] or b"") for record in records]
-        assert [PARTITIONS * origin.source_offset + partition for origin in origins] == [number(record.value) for record in records]
+        assert [PARTITIONS * origin.source_offset + partition for origin in origins] == [
+            number(record.value) for record in records
+        ]
         assert all(number(record.value) % 3 for record in records)
         for _, batch in groupby(origins, lambda origin: (origin.epoch, origin.batch)):
             sequences = [origin.sequence for origin in batch]
             assert sequences == list(range(len(sequences)))
 
 
-def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, topic: str, start: Start) -> None:
-    """Followed live: killed on the way, the copy has what passes; then the lag becomes 0 though the last records do not pass, and no run is called stalled."""
+def test_what_passes_is_exact_while_both_stages_are_killed(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Followed live: killed on the way, the copy has what passes; then the lag becomes 0 though the
+    last records do not pass, and no run is called stalled.
+    """
     source(clusters, topic)
     service = start(topic, filter_sql=THIRDS, **SHORT_BATCHES)
     until(lambda: clusters.destination.count_offsets(topic) > 0, "records flow")
     for stage in ("replicator", "deduplicator"):
         send_signal(until(lambda stage=stage: service.find_pid(stage), f"{stage} lives"))  # type: ignore[misc]
-        clusters.source.write(topic, [(n % PARTITIONS, make_record(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
-    until(lambda: clusters.destination.count_offsets(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
+        clusters.source.write(
+            topic,
+            [
+                (n % PARTITIONS, make_record(n))
+                for n in range(RECORDS, 2 * RECORDS)
+                if (n % 2 == 0) == (stage == "replicator")
+            ],
+        )
+    until(
+        lambda: (
+            clusters.destination.count_offsets(topic) >= RECORDS * 4 // 3
+            and not differences(clusters, topic)
+        ),
+        "what passes is copied",
+        COPY_S,
+    )
     clusters.source.write(topic, [(0, make_record(3 * n)) for n in range(RECORDS, RECORDS + 50)])
     end = sum(clusters.source.end_offsets(topic).values())
-    until(lambda: service.metric("reo_source_end_offset", topic=topic) == end, "the filtered records are seen")
+    until(
+        lambda: service.metric("reo_source_end_offset", topic=topic) == end,
+        "the filtered records are seen",
+    )
     until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind")
     assert service.metric("reo_runs_total", reason="stalled") == 0
     assert service.metric("reo_stage_restarts_total", stage="replicator") == 1
     end = sum(clusters.source.end_offsets(topic).values())
-    until(lambda: service.metric("reo_frontier_offset") == end - PARTITIONS, "what was left out is written down")
+    until(
+        lambda: service.metric("reo_frontier_offset") == end - PARTITIONS,
+        "what was left out is written down",
+    )
     service.stop()
     assert differences(clusters, topic) == []
     empty(clusters, topic)
@@ -151,10 +210,20 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     assert sum(again.starts.values()) == end
 
 
-@pytest.mark.parametrize(("condition", "there"), [pytest.param("offset < 0", 0, marks=pytest.mark.long), ("partition = 0 and offset < 1000", 1000)],
-                         ids=["nothing passes", "a beginning passes"])
-def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: str, start: Start, condition: str, there: int) -> None:
-    """--stop-at-end ends with exit code 0; again it ends too, also when retention has deleted what was left out, and nothing is copied twice."""
+@pytest.mark.parametrize(
+    ("condition", "there"),
+    [
+        pytest.param("offset < 0", 0, marks=pytest.mark.long),
+        ("partition = 0 and offset < 1000", 1000),
+    ],
+    ids=["nothing passes", "a beginning passes"],
+)
+def test_the_end_is_found_behind_what_does_not_pass(
+    clusters: Clusters, topic: str, start: Start, condition: str, there: int
+) -> None:
+    """--stop-at-end ends with exit code 0; again it ends too, also when retention has deleted what
+    was left out, and nothing is copied twice.
+    """
     source(clusters, topic)
     passed = clusters.source.read(topic)[0][:there]
     for _ in range(2):
@@ -162,6 +231,10 @@ def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: s
         assert service.wait_for_exit() == 0, service.read_log_tail()
         copy = clusters.destination.read(topic)
         assert [copy[0], copy[1]] == [passed, []]
-        without = load({name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"})
-        assert planner(without).plan() is not None, "what was left out is taken for a loss when the filter is no more"
+        without = load(
+            {name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"}
+        )
+        assert planner(without).plan() is not None, (
+            "what was left out is taken for a loss when the filter is no more"
+        )
         empty(clusters, topic)

@@ -1,4 +1,6 @@
-"""A source that changes while the service runs is followed, by one worker or several, by one service or two."""
+"""A source that changes while the service runs is followed, by one worker or several, by one
+service or two.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,16 @@ def owners(clusters: Clusters, group: str) -> dict[str, list[int]]:
     found = clusters.destination.admin.describe_consumer_groups([group])[group].result()
     if found.state != ConsumerGroupState.STABLE:
         return {}
-    return {member.member_id: sorted(place.partition for place in member.assignment.topic_partitions) for member in found.members}
+    return {
+        member.member_id: sorted(place.partition for place in member.assignment.topic_partitions)
+        for member in found.members
+    }
 
 
 def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Start) -> None:
-    """Records written before, during and after the start arrive, and so do a transaction that was long open and added partitions."""
+    """Records written before, during and after the start arrive, and so do a transaction that was
+    long open and added partitions.
+    """
     source = clusters.source
     source.create(topic, 2)
     source.write(topic, make_records(range(500), 2))
@@ -50,28 +57,53 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     produce_records(producer, topic, [(0, make_record(number)) for number in range(1500, 1600)])
     assert producer.flush(30) == 0
     source.write(topic, [(1, make_record(1600)), (0, make_record(1601))])
-    until(lambda: make_record(1600) in clusters.destination.read(topic)[1], "the other partition goes on while a transaction is open", SOON_S)
+    until(
+        lambda: make_record(1600) in clusters.destination.read(topic)[1],
+        "the other partition goes on while a transaction is open",
+        SOON_S,
+    )
     producer.commit_transaction(30)
-    clusters.wait_for_copy(topic, 1602, SOON_S)  # the committed transaction, and what waited behind it
+    # the committed transaction, and what waited behind it
+    clusters.wait_for_copy(topic, 1602, SOON_S)
 
     add_partitions(source, topic, 4)
     source.write(topic, make_records(range(2000, 3000), 4))
-    clusters.wait_for_copy(topic, 2602, NEW_PARTITION_S)  # the added partitions, from their first record on
-    assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 4
-    assert service.metric("reo_runs_total", reason="grown") == 1, "a new run has to follow the new partitions"
+    # the added partitions, from their first record on
+    clusters.wait_for_copy(topic, 2602, NEW_PARTITION_S)
+    assert (
+        clusters.destination.partitions(topic)
+        == clusters.destination.partitions(f"{topic}-proxy")
+        == 4
+    )
+    assert service.metric("reo_runs_total", reason="grown") == 1, (
+        "a new run has to follow the new partitions"
+    )
     service.stop()
 
 
 def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: Start) -> None:
-    """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it is not ended and begun again and again."""
+    """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it
+    is not ended and begun again and again.
+    """
     clusters.source.create(topic, 3)
-    clusters.source.write(topic, [(number % 2, make_record(number)) for number in range(100)])  # partition 2 stays empty
+    # partition 2 stays empty
+    clusters.source.write(topic, [(number % 2, make_record(number)) for number in range(100)])
     service = start(topic)
     clusters.wait_for_copy(topic, 100)
     destination, intermediate_topic = clusters.destination, f"{topic}-proxy"
-    until(lambda: destination.beginning_offsets(intermediate_topic) == destination.end_offsets(intermediate_topic), "the intermediate topic is purged", SOON_S)
+    until(
+        lambda: (
+            destination.beginning_offsets(intermediate_topic)
+            == destination.end_offsets(intermediate_topic)
+        ),
+        "the intermediate topic is purged",
+        SOON_S,
+    )
     quiet_until = time.monotonic() + QUIET_S
-    until(lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total"), "nothing happens")
+    until(
+        lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total"),
+        "nothing happens",
+    )
     assert service.metric("reo_runs_total") == 0, service.read_log_tail()
     clusters.source.write(topic, make_records(range(100, 400), 3))
     clusters.wait_for_copy(topic, 400, SOON_S)  # what comes after the silence
@@ -79,27 +111,51 @@ def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: S
 
 
 def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, start: Start) -> None:
-    """Each of three workers has two of six partitions; together they copy all of them, and none dies of it."""
+    """Each of three workers has two of six partitions; together they copy all of them, and none
+    dies of it.
+    """
     clusters.source.create(topic, 6)
     service = start(topic, "deduplicator", deduplicator_workers="3")
-    shares = until(lambda: (found := owners(clusters, f"reo-{topic}")) and len(found) == 3 and found, "the group has three members and is stable")
-    assert sorted(partition for share in shares.values() for partition in share) == [0, 1, 2, 3, 4, 5]
+    shares = until(
+        lambda: (found := owners(clusters, f"reo-{topic}")) and len(found) == 3 and found,
+        "the group has three members and is stable",
+    )
+    assert sorted(partition for share in shares.values() for partition in share) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert all(len(share) == 2 for share in shares.values()), shares
     workers = [service.find_pid("deduplicator", worker) for worker in range(3)]
     wait_for_frontiers(service, 6)
     records = make_records(range(12_000), 6)
     clusters.source.write(topic, records)
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records)))
+    write_intermediate(
+        clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records))
+    )
     clusters.wait_for_copy(topic, 12_000)
-    until(lambda: all(service.metric("reo_records_out_total", stage="deduplicator", partition=str(partition)) == 2000 for partition in range(6)),
-          "each partition's records are counted")
-    assert [service.find_pid("deduplicator", worker) for worker in range(3)] == workers, "nothing was killed here, so nobody may have died"
+    until(
+        lambda: all(
+            service.metric("reo_records_out_total", stage="deduplicator", partition=str(partition))
+            == 2000
+            for partition in range(6)
+        ),
+        "each partition's records are counted",
+    )
+    assert [service.find_pid("deduplicator", worker) for worker in range(3)] == workers, (
+        "nothing was killed here, so nobody may have died"
+    )
     service.stop()
 
 
 @pytest.mark.long  # tests/e2e/test_permissions.py runs them so too
 def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, start: Start) -> None:
-    """`reo run replicator` and `reo run deduplicator` copy together what one service copies, and each runs its own stage only."""
+    """`reo run replicator` and `reo run deduplicator` copy together what one service copies, and
+    each runs its own stage only.
+    """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(20_000), 2))
     one, two = start(topic, "replicator"), start(topic, "deduplicator")

@@ -1,4 +1,6 @@
-"""The Helm chart, with a real helm: what it renders is valid and restricted, takes the settings, and is the manifests' own. `make helm` builds helm."""
+"""The Helm chart, with a real helm: what it renders is valid and restricted, takes the settings,
+and is the manifests' own. `make helm` builds helm.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,57 @@ from reference import chart
 from reo.version import VERSION
 from tests.harness.kafka import ROOT
 from tests.harness.promql import RULES, rules
-from tests.unit.test_kubernetes import DEPLOY, NOT_KUBERNETES, SINGLE, VERSIONS, restricted, valid, workload
+from tests.unit.test_kubernetes import (
+    DEPLOY,
+    NOT_KUBERNETES,
+    SINGLE,
+    VERSIONS,
+    restricted,
+    valid,
+    workload,
+)
 
 HELM = shutil.which("helm", path=f"{ROOT / 'build' / '.bin'}") or shutil.which("helm") or ""
-pytestmark = [pytest.mark.long,
-              pytest.mark.skipif(not HELM, reason="there is no helm: `make helm` builds it where Go is installed")]
-CLUSTERS = {"source": {"bootstrap_servers": "a:9093", "topic": "orders"}, "destination": {"bootstrap_servers": "b:9092"}}
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not HELM, reason="there is no helm: `make helm` builds it where Go is installed"
+    ),
+]
+CLUSTERS = {
+    "source": {"bootstrap_servers": "a:9093", "topic": "orders"},
+    "destination": {"bootstrap_servers": "b:9092"},
+}
 LEAST = {"settings": CLUSTERS}
 ALL = {
-    "stages": "apart", "deduplicator": {"replicas": 3}, "imagePullSecrets": [{"name": "registry"}], "priorityClassName": "high",
-    "settings": CLUSTERS | {"application": "orders-copy", "producer": {"delivery_timeout_ms": 604_800_001}, "topics": {"replication_factor": 3},
-                            "source": CLUSTERS["source"] | {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "me",
-                                                            "consumer_options": {"max.partition.fetch.bytes": 2_000_000}}},
+    "stages": "apart",
+    "deduplicator": {"replicas": 3},
+    "imagePullSecrets": [{"name": "registry"}],
+    "priorityClassName": "high",
+    "settings": (
+        CLUSTERS
+        | {
+            "application": "orders-copy",
+            "producer": {"delivery_timeout_ms": 604_800_001},
+            "topics": {"replication_factor": 3},
+            "source": (
+                CLUSTERS["source"]
+                | {
+                    "security_protocol": "SASL_SSL",
+                    "sasl_mechanism": "PLAIN",
+                    "sasl_username": "me",
+                    "consumer_options": {"max.partition.fetch.bytes": 2_000_000},
+                }
+            ),
+        }
+    ),
     "secrets": {"source.sasl_password": {"name": "reo-source", "key": "password"}},
-    "resources": {"replicator": {"limits": {"memory": "3Gi"}}}, "podAnnotations": {"team": "data"},
-    "podDisruptionBudget": {"enabled": True}, "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9093}]}]},
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "dashboard": {"enabled": True},
+    "resources": {"replicator": {"limits": {"memory": "3Gi"}}},
+    "podAnnotations": {"team": "data"},
+    "podDisruptionBudget": {"enabled": True},
+    "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9093}]}]},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "dashboard": {"enabled": True},
     "prometheusRule": {"enabled": True, "documentation": "https://wiki.example.com/reo"},
 }
 Things = dict[tuple[str, str], dict[str, Any]]
@@ -50,30 +87,50 @@ def helm() -> str:
 def package(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The chart as it is released: one file that does without this repository."""
     folder = tmp_path_factory.mktemp("chart")
-    subprocess.run([helm, "package", str(chart.FOLDER), "-d", str(folder)], capture_output=True, check=True)
+    subprocess.run(
+        [helm, "package", str(chart.FOLDER), "-d", str(folder)], capture_output=True, check=True
+    )
     return folder / f"reo-{VERSION}.tgz"
 
 
 def run(helm: str, *words: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
     """A command of helm's with these values."""
-    return subprocess.run([helm, *words, "-f", "-"], input=json.dumps(values), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [helm, *words, "-f", "-"],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-def rendered(helm: str, package: Path, values: Mapping[str, Any], release: str = "orders") -> Things:
+def rendered(
+    helm: str, package: Path, values: Mapping[str, Any], release: str = "orders"
+) -> Things:
     """The objects, by kind and name."""
     done = run(helm, "template", release, str(package), values=values)
     assert done.returncode == 0, done.stderr
-    return {(thing["kind"], thing["metadata"]["name"]): thing for thing in yaml.safe_load_all(done.stdout) if thing}
+    return {
+        (thing["kind"], thing["metadata"]["name"]): thing
+        for thing in yaml.safe_load_all(done.stdout)
+        if thing
+    }
 
 
 def pods(things: Things) -> list[dict[str, Any]]:
     """The templates of pods."""
-    return [thing["spec"]["template"] for (kind, _), thing in things.items() if kind in ("Deployment", "StatefulSet")]
+    return [
+        thing["spec"]["template"]
+        for (kind, _), thing in things.items()
+        if kind in ("Deployment", "StatefulSet")
+    ]
 
 
 @pytest.mark.parametrize("values", [LEAST, ALL], ids=["least", "all"])
 def test_the_chart_is_valid(helm: str, package: Path, values: dict[str, Any]) -> None:
-    """Helm finds nothing to warn of; every object is valid by the API's schemas, and its pods are restricted as those of the manifests."""
+    """Helm finds nothing to warn of; every object is valid by the API's schemas, and its pods are
+    restricted as those of the manifests.
+    """
     linted = run(helm, "lint", "--strict", str(package), values=values)
     assert linted.returncode == 0, linted.stdout
     things = rendered(helm, package, values)
@@ -85,74 +142,157 @@ def test_the_chart_is_valid(helm: str, package: Path, values: dict[str, Any]) ->
     for pod in pods(things):
         spec = copy.deepcopy(pod["spec"])
         (container,) = spec["containers"]
-        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if not mount.get("readOnly")]
+        container["volumeMounts"] = [
+            mount for mount in container["volumeMounts"] if not mount.get("readOnly")
+        ]
         restricted(spec)
 
 
 def test_what_is_optional_is_left_out(helm: str, package: Path) -> None:
-    """Without a word there are the pods, their settings and their Service: nothing that a plain cluster does not take."""
-    assert set(rendered(helm, package, LEAST)) == {("Deployment", "reo-orders"), ("ConfigMap", "reo-orders"), ("Service", "reo-orders")}
-    assert {kind for kind, _ in rendered(helm, package, ALL)} == {"Deployment", "StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "NetworkPolicy",
-                                                                  "ServiceMonitor", "PrometheusRule"}
-    assert ("Deployment", "reo-eu") in rendered(helm, package, LEAST, "reo-eu"), "the name is not doubled"
+    """Without a word there are the pods, their settings and their Service: nothing that a plain
+    cluster does not take.
+    """
+    assert set(rendered(helm, package, LEAST)) == {
+        ("Deployment", "reo-orders"),
+        ("ConfigMap", "reo-orders"),
+        ("Service", "reo-orders"),
+    }
+    assert {kind for kind, _ in rendered(helm, package, ALL)} == {
+        "Deployment",
+        "StatefulSet",
+        "ConfigMap",
+        "Service",
+        "PodDisruptionBudget",
+        "NetworkPolicy",
+        "ServiceMonitor",
+        "PrometheusRule",
+    }
+    assert ("Deployment", "reo-eu") in rendered(helm, package, LEAST, "reo-eu"), (
+        "the name is not doubled"
+    )
 
 
 @pytest.mark.parametrize("values", [LEAST, ALL], ids=["least", "all"])
-def test_reo_takes_the_settings(helm: str, package: Path, tmp_path: Path, values: dict[str, Any]) -> None:
-    """The file and the variables of each pod are settings; the password comes from the file of the Secret, and is nowhere in the release."""
+def test_reo_takes_the_settings(
+    helm: str, package: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """The file and the variables of each pod are settings; the password comes from the file of the
+    Secret, and is nowhere in the release.
+    """
     things = rendered(helm, package, values)
     (tmp_path / "reo.json").write_text(things["ConfigMap", "reo-orders"]["data"]["reo.json"])
     (tmp_path / "password").write_text("secret")
     for pod in pods(things):
         (container,) = pod["spec"]["containers"]
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        environment = {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container["env"]}
+        environment = {
+            entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"]
+            for entry in container["env"]
+        }
         assert environment["REO_SETTINGS_FILE"] == f"{mounts['settings']}/reo.json"
         environment["REO_SETTINGS_FILE"] = str(tmp_path / "reo.json")
         if values is ALL:
-            assert environment["REO_SOURCE_SASL_PASSWORD_FILE"] == f"{mounts['secret-source-sasl-password']}/value"
-            assert {"name": "secret-source-sasl-password", "secret": {"secretName": "reo-source", "items": [{"key": "password", "path": "value"}]}
-                    } in pod["spec"]["volumes"]
+            assert (
+                environment["REO_SOURCE_SASL_PASSWORD_FILE"]
+                == f"{mounts['secret-source-sasl-password']}/value"
+            )
+            assert {
+                "name": "secret-source-sasl-password",
+                "secret": {
+                    "secretName": "reo-source",
+                    "items": [{"key": "password", "path": "value"}],
+                },
+            } in pod["spec"]["volumes"]
             environment["REO_SOURCE_SASL_PASSWORD_FILE"] = str(tmp_path / "password")
         loaded = load(environment)
         assert loaded.instance
         assert loaded.log.format == "json"
         assert {port["containerPort"] for port in container["ports"]} == {loaded.metrics.port}
         if values is ALL:
-            assert (loaded.application, loaded.source.security.sasl_password) == ("orders-copy", "secret")
-            assert (loaded.producer.delivery_timeout_ms, loaded.topics.replication_factor) == (604_800_001, 3)
+            assert (loaded.application, loaded.source.security.sasl_password) == (
+                "orders-copy",
+                "secret",
+            )
+            assert (loaded.producer.delivery_timeout_ms, loaded.topics.replication_factor) == (
+                604_800_001,
+                3,
+            )
             assert loaded.source.consumer_options == {"max.partition.fetch.bytes": "2000000"}
 
 
 def test_the_objects_belong_together(helm: str, package: Path) -> None:
     """Selectors find the pods, and only the right ones; other settings start new pods."""
     things = rendered(helm, package, ALL)
-    one, two = (things[kind, name]["spec"] for kind, name in (("Deployment", "reo-orders-replicator"), ("StatefulSet", "reo-orders-deduplicator")))
-    service, labels = things["Service", "reo-orders"], [spec["template"]["metadata"]["labels"].items() for spec in (one, two)]
+    one, two = (
+        things[kind, name]["spec"]
+        for kind, name in (
+            ("Deployment", "reo-orders-replicator"),
+            ("StatefulSet", "reo-orders-deduplicator"),
+        )
+    )
+    service, labels = (
+        things["Service", "reo-orders"],
+        [spec["template"]["metadata"]["labels"].items() for spec in (one, two)],
+    )
     for items in labels:
         assert service["spec"]["selector"].items() <= items
-        assert things["NetworkPolicy", "reo-orders"]["spec"]["podSelector"]["matchLabels"].items() <= items
-    assert things["ServiceMonitor", "reo-orders"]["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert (
+            things["NetworkPolicy", "reo-orders"]["spec"]["podSelector"]["matchLabels"].items()
+            <= items
+        )
+    assert (
+        things["ServiceMonitor", "reo-orders"]["spec"]["selector"]["matchLabels"].items()
+        <= service["metadata"]["labels"].items()
+    )
     selectors = [spec["selector"]["matchLabels"].items() for spec in (one, two)]
-    assert [[selector <= items for items in labels] for selector in selectors] == [[True, False], [False, True]]
-    assert things["PodDisruptionBudget", "reo-orders-deduplicator"]["spec"]["selector"]["matchLabels"].items() == selectors[1]
+    assert [[selector <= items for items in labels] for selector in selectors] == [
+        [True, False],
+        [False, True],
+    ]
+    assert (
+        things["PodDisruptionBudget", "reo-orders-deduplicator"]["spec"]["selector"][
+            "matchLabels"
+        ].items()
+        == selectors[1]
+    )
     assert (two["replicas"], two["serviceName"]) == (3, "reo-orders")
-    assert two["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"].items() == selectors[1]
-    before, after = (pods(rendered(helm, package, LEAST | more))[0]["metadata"]["annotations"]
-                     for more in ({}, {"settings": CLUSTERS | {"application": "another"}}))
+    assert (
+        two["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"][
+            "matchLabels"
+        ].items()
+        == selectors[1]
+    )
+    before, after = (
+        pods(rendered(helm, package, LEAST | more))[0]["metadata"]["annotations"]
+        for more in ({}, {"settings": CLUSTERS | {"application": "another"}})
+    )
     assert before != after
 
 
 def test_pods_are_the_manifests_own(helm: str, package: Path) -> None:
-    """Whoever changes a probe or a limit in the manifests has changed it in the chart; a value changes one of them alone."""
-    for values, path, component in ((LEAST, SINGLE, "reo"), (ALL, DEPLOY / "base" / "replicator.yaml", "replicator"),
-                                    (ALL, DEPLOY / "base" / "deduplicator.yaml", "deduplicator")):
-        (pod,) = [pod for pod in pods(rendered(helm, package, values)) if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component]
-        (ours,), (theirs,) = pod["spec"]["containers"], workload(path)["spec"]["template"]["spec"]["containers"]
+    """Whoever changes a probe or a limit in the manifests has changed it in the chart; a value
+    changes one of them alone.
+    """
+    for values, path, component in (
+        (LEAST, SINGLE, "reo"),
+        (ALL, DEPLOY / "base" / "replicator.yaml", "replicator"),
+        (ALL, DEPLOY / "base" / "deduplicator.yaml", "deduplicator"),
+    ):
+        (pod,) = [
+            pod
+            for pod in pods(rendered(helm, package, values))
+            if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        ]
+        (ours,), (theirs,) = (
+            pod["spec"]["containers"],
+            workload(path)["spec"]["template"]["spec"]["containers"],
+        )
         assert ours["image"] == f"reo:{VERSION}"
         kept = set(theirs) - {"image", "env", "envFrom", "volumeMounts", "resources"}
         assert {key: ours[key] for key in kept} == {key: theirs[key] for key in kept}
-        limits = theirs["resources"]["limits"] | ({"memory": "3Gi"} if component == "replicator" else {})
+        limits = theirs["resources"]["limits"] | (
+            {"memory": "3Gi"} if component == "replicator" else {}
+        )
         assert ours["resources"] == theirs["resources"] | {"limits": limits}
 
 
@@ -162,23 +302,43 @@ def test_alerts_and_dashboard_are_those_of_the_repository(helm: str, package: Pa
     (group,) = things["PrometheusRule", "reo-orders"]["spec"]["groups"]
     for ours, theirs in zip(group["rules"], rules(), strict=True):
         chapter = theirs["annotations"]["runbook_url"].partition("/how-to/")[2]
-        assert ours["annotations"].pop("runbook_url") == f"https://wiki.example.com/reo/how-to/{chapter}"
-        assert ours == theirs | {"annotations": {key: text for key, text in theirs["annotations"].items() if key != "runbook_url"}}
+        assert (
+            ours["annotations"].pop("runbook_url")
+            == f"https://wiki.example.com/reo/how-to/{chapter}"
+        )
+        assert ours == theirs | {
+            "annotations": {
+                key: text for key, text in theirs["annotations"].items() if key != "runbook_url"
+            }
+        }
     dashboard = things["ConfigMap", "reo-orders-dashboard"]
-    assert json.loads(dashboard["data"]["reo.json"]) == json.loads((ROOT / "deploy" / "grafana" / "dashboards" / "reo.json").read_text())
-    plain = rendered(helm, package, LEAST | {"prometheusRule": {"enabled": True}})["PrometheusRule", "reo-orders"]
+    assert json.loads(dashboard["data"]["reo.json"]) == json.loads(
+        (ROOT / "deploy" / "grafana" / "dashboards" / "reo.json").read_text()
+    )
+    plain = rendered(helm, package, LEAST | {"prometheusRule": {"enabled": True}})[
+        "PrometheusRule", "reo-orders"
+    ]
     assert plain["spec"] == yaml.safe_load(RULES.read_text())
 
 
-@pytest.mark.parametrize(("values", "said"), [
-    ({}, "source"),
-    ({"settings": CLUSTERS | {"deduplicator": {"wokers": 2}}}, "wokers"),
-    ({"settings": CLUSTERS | {"deduplicator": {"workers": 0}}}, "workers"),
-    ({"settings": CLUSTERS | {"source": CLUSTERS["source"] | {"sasl_password": "x"}}}, "sasl_password"),
-    (LEAST | {"secrets": {"source.sasl_username": {"name": "a", "key": "b"}}}, "sasl_username"),
-    (LEAST | {"replicas": 2}, "replicas"), (LEAST | {"stages": "three"}, "stages"),
-])
-def test_a_mistyped_value_is_refused(helm: str, package: Path, values: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "source"),
+        ({"settings": CLUSTERS | {"deduplicator": {"wokers": 2}}}, "wokers"),
+        ({"settings": CLUSTERS | {"deduplicator": {"workers": 0}}}, "workers"),
+        (
+            {"settings": CLUSTERS | {"source": CLUSTERS["source"] | {"sasl_password": "x"}}},
+            "sasl_password",
+        ),
+        (LEAST | {"secrets": {"source.sasl_username": {"name": "a", "key": "b"}}}, "sasl_username"),
+        (LEAST | {"replicas": 2}, "replicas"),
+        (LEAST | {"stages": "three"}, "stages"),
+    ],
+)
+def test_a_mistyped_value_is_refused(
+    helm: str, package: Path, values: dict[str, Any], said: str
+) -> None:
     """By its name, before anything is installed; a password among the values too."""
     done = run(helm, "template", "orders", str(package), values=values)
     assert done.returncode != 0
@@ -191,4 +351,6 @@ def test_every_setting_has_its_place_in_the_schema() -> None:
     for setting in SETTINGS:
         section, _, key = setting.name.rpartition(".")
         place = schema.get(section, {}).get("properties", {}) if section else schema
-        assert (key in place) == (setting.kind != "secret" and setting.name not in chart.NOT_VALUES), setting.name
+        assert (key in place) == (
+            setting.kind != "secret" and setting.name not in chart.NOT_VALUES
+        ), setting.name

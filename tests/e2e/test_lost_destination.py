@@ -1,4 +1,6 @@
-"""A destination that loses records under a running stage two: a named stop, before anything of the next transaction becomes visible."""
+"""A destination that loses records under a running stage two: a named stop, before anything of the
+next transaction becomes visible.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ PLACE = Place("copy", 0)
 
 
 def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
-    """A stage two that has copied FIRST records, and whose destination topic was then deleted and recreated under it."""
+    """A stage two that has copied FIRST records, and whose destination topic was then deleted and
+    recreated under it.
+    """
     service = start_and_copy(clusters, topic, start, make_records(range(FIRST), PARTITIONS))
     before = clusters.destination.topic_id(topic)
     clusters.destination.delete(topic)
@@ -42,29 +46,55 @@ def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
     return service
 
 
-def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, topic: str, start: Start) -> None:
-    """The next records would be given offsets that were given before: exit code 26, and none of them is there."""
+def test_a_topic_made_again_is_seen_with_the_next_record(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The next records would be given offsets that were given before: exit code 26, and none of
+    them is there.
+    """
     service = recreated(clusters, topic, start)
     clusters.source.write(topic, more_records())
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
+    write_intermediate(
+        clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records()))
+    )
     stopped(service, 26, "DestinationTruncated", topic)
     assert clusters.destination.read(topic) == {partition: [] for partition in range(PARTITIONS)}
 
 
-def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
-    """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
-    stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and recreated")
+def test_a_topic_made_again_is_seen_while_nothing_comes(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Exit code 26 without a record; nothing was written to the new topic, so the next start copies
+    it from the beginning, whole.
+    """
+    stopped(
+        recreated(clusters, topic, start),
+        26,
+        "DestinationTruncated",
+        f"{topic} was deleted and recreated",
+    )
     assert clusters.destination.count_offsets(topic) == 0
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
-    assert all(f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log for partition in range(PARTITIONS))
+    assert all(
+        f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log
+        for partition in range(PARTITIONS)
+    )
     service.stop()
 
 
 @of_hypothesis(max_examples=500, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8), st.integers(1, 8), st.integers(1, 3))
-def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(before: list[tuple[int, int, bool]], lost: int, after: int) -> None:
-    """A log with markers, aborted records and deliveries of unknown offset is never called short; one that lost its last record, and others, always is."""
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8),
+    st.integers(1, 8),
+    st.integers(1, 3),
+)
+def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
+    before: list[tuple[int, int, bool]], lost: int, after: int
+) -> None:
+    """A log with markers, aborted records and deliveries of unknown offset is never called short;
+    one that lost its last record, and others, always is.
+    """
     log, output = 0, Output(-1, 0)
     for aborted, records, reported in before:
         log += aborted + (aborted > 0)
@@ -110,11 +140,22 @@ def done(**answer: Any) -> Future[Any]:
 SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
 
 
-@pytest.mark.parametrize(("topic_id", "end", "lost"), [
-    (SAME, 8, ""), (SAME, 100, ""), (SAME, -1001, ""), (Uuid(0, 0), 8, ""), (OTHER, 8, "was deleted and recreated"), (SAME, 7, "ends at 7"),
-    (SAME, 0, "ends at 0")])
+@pytest.mark.parametrize(
+    ("topic_id", "end", "lost"),
+    [
+        (SAME, 8, ""),
+        (SAME, 100, ""),
+        (SAME, -1001, ""),
+        (Uuid(0, 0), 8, ""),
+        (OTHER, 8, "was deleted and recreated"),
+        (SAME, 7, "ends at 7"),
+        (SAME, 0, "ends at 0"),
+    ],
+)
 def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
-    """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no answer is no loss. It is not asked before it is time."""
+    """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no
+    answer is no loss. It is not asked before it is time.
+    """
     now = 0.0
     client = Asked(topic_id, end)
     watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
@@ -132,7 +173,9 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
 
 
 def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
-    """Counts and offsets may fit: the record at the known offset, or the last of those behind it, is another one, or a marker now."""
+    """Counts and offsets may fit: the record at the known offset, or the last of those behind it,
+    is another one, or a marker now.
+    """
     clusters.destination.create(topic, 1)
     records = [make_record(number) for number in range(3)]
     clusters.destination.write(topic, [(0, record) for record in records])
@@ -143,20 +186,45 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     producer.flush(30)
     producer.abort_transaction(30)
     place, end = Place(topic, 0), 5
-    consumer = reader(load(build_environment(clusters, topic, {})).destination_cluster, load(build_environment(clusters, topic, {})))
-    written = [checksum(record.key, record.value, list(record.headers), record.timestamp_ms) for record in records]
+    consumer = reader(
+        load(build_environment(clusters, topic, {})).destination_cluster,
+        load(build_environment(clusters, topic, {})),
+    )
+    written = [
+        checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
+        for record in records
+    ]
 
-    def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
-        frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written)
-        outputs, surplus = check_destination(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
+    def held(
+        known: int,
+        sent: int,
+        last_written: str | None,
+        compacted: frozenset[str] = frozenset(),
+        begin: int = 0,
+    ) -> int:
+        frontier = Frontier(
+            RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written
+        )
+        outputs, surplus = check_destination(
+            consumer, {place: frontier}, {place: begin}, {place: end}, compacted
+        )
         assert not surplus
         return outputs[place].known_offset
-    assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4
+
+    assert [
+        held(2, 0, written[2]),
+        held(1, 1, written[2]),
+        held(-1, 3, written[2]),
+        held(2, 0, None),
+    ] == [2] * 4
     for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
         with pytest.raises(DestinationTruncated, match="at offset 2, is a different record now"):
             held(known, sent, last_written)
     for marker_or_aborted in (3, 4):
-        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, where no record is now"):
+        with pytest.raises(
+            DestinationTruncated,
+            match=f"a record at offset {marker_or_aborted}, where no record is now",
+        ):
             held(marker_or_aborted, 0, written[2])
     assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
     assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
@@ -164,8 +232,12 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
 
 
 @pytest.mark.long  # the simulator tells this story in every run
-def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topic: str, start: Start) -> None:
-    """The frontier of a destination topic that no longer exists does not count: the new one gets every record, not only the new ones."""
+def test_a_deleted_destination_is_copied_from_the_start(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The frontier of a destination topic that no longer exists does not count: the new one gets
+    every record, not only the new ones.
+    """
     copied_before(clusters, topic, start)
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
@@ -175,22 +247,37 @@ def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topi
 
 
 @pytest.mark.long  # the simulator tells this story in every run
-def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
-    """Stage two stands still when it has chosen the new destination's first frontier and not committed it; stage one reads the old one and begins behind it.
+def test_a_run_that_knew_the_deleted_destination_is_not_believed(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path
+) -> None:
+    """Stage two stands still when it has chosen the new destination's first frontier and not
+    committed it; stage one reads the old one and begins behind it.
 
-    Its epoch is the later one. All the same the new destination gets every record: another run, which has read the new frontier, writes them.
+    Its epoch is the later one. All the same the new destination gets every record: another run,
+    which has read the new frontier, writes them.
     """
     copied_before(clusters, topic, start)
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
     proof = tmp_path / "frozen"
-    two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
-                freeze_at=f"two: frontier read:1:{proof}")
+    two = start(
+        topic,
+        "deduplicator",
+        deduplicator_session_timeout_ms="60000",
+        deduplicator_transaction_timeout_ms="60000",
+        freeze_at=f"two: frontier read:1:{proof}",
+    )
     wait_for_failpoint(proof, "two: frontier read")
     one = start(topic, "replicator")
     one.wait_for_log(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
-    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    until(
+        lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST,
+        "it has written what comes after the old frontier",
+    )
     two.signal("deduplicator", "SIGCONT")
     clusters.wait_for_copy(topic, 2 * FIRST)
-    until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
+    until(
+        lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST,
+        "the stale ones are counted",
+    )
     one.wait_for_log(f"begins at {{{topic}-proxy-0: 0, ")

@@ -1,4 +1,6 @@
-"""Several topics in one service: exact copies of each, even if any process is killed, and topics that appear while it runs."""
+"""Several topics in one service: exact copies of each, even if any process is killed, and topics
+that appear while it runs.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +23,55 @@ def differences(clusters: Clusters, copies: dict[str, str]) -> dict[str, list[st
     return {source: lines for source, lines in found.items() if lines}
 
 
-def all_copied(clusters: Clusters, copies: dict[str, str], records: dict[str, int], timeout_s: float = COPY_S) -> None:
+def all_copied(
+    clusters: Clusters, copies: dict[str, str], records: dict[str, int], timeout_s: float = COPY_S
+) -> None:
     """Wait until every copy is exact."""
     last: list[str] = []
 
     def exact() -> bool:
-        if all(clusters.destination.partitions(copy) and clusters.destination.count_offsets(copy) >= records[source] for source, copy in copies.items()):
+        if all(
+            clusters.destination.partitions(copy)
+            and clusters.destination.count_offsets(copy) >= records[source]
+            for source, copy in copies.items()
+        ):
             last[:] = [str(differences(clusters, copies) or "")]
             return not last[0]
         return False
+
     until(exact, f"{copies} are exact", timeout_s, last)
 
 
-def test_three_topics_through_one_service_that_is_killed(clusters: Clusters, topic: str, start: Start) -> None:
-    """Topics of one, three and two partitions, one of them to another name, two workers; each stage is killed while records flow: all three are exact."""
-    copies = {f"{topic}-{name}": f"{topic}-{name}" for name in SHAPE} | {f"{topic}-two": f"{topic}-copy"}
+def test_three_topics_through_one_service_that_is_killed(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Topics of one, three and two partitions, one of them to another name, two workers; each stage
+    is killed while records flow: all three are exact.
+    """
+    copies = {f"{topic}-{name}": f"{topic}-{name}" for name in SHAPE} | {
+        f"{topic}-two": f"{topic}-copy"
+    }
     for name, partitions in SHAPE.items():
         clusters.source.create(f"{topic}-{name}", partitions)
         clusters.source.write(f"{topic}-{name}", make_records(range(20_000), partitions))
-    service = start(topic, environment=build_topics_environment(clusters, topic, f"{topic}-one,{topic}-three,{topic}-two={topic}-copy",
-                                                                deduplicator_workers="2", deduplicator_transaction_records="500"))
-    until(lambda: service.metric("reo_records_out_total", stage="deduplicator") > 2000, "records flow")
+    service = start(
+        topic,
+        environment=build_topics_environment(
+            clusters,
+            topic,
+            f"{topic}-one,{topic}-three,{topic}-two={topic}-copy",
+            deduplicator_workers="2",
+            deduplicator_transaction_records="500",
+        ),
+    )
+    until(
+        lambda: service.metric("reo_records_out_total", stage="deduplicator") > 2000, "records flow"
+    )
     send_signal(until(lambda: service.find_pid("deduplicator", 0), "the first worker lives"))
-    until(lambda: service.metric("reo_records_out_total", stage="deduplicator") > 12_000, "records flow again")
+    until(
+        lambda: service.metric("reo_records_out_total", stage="deduplicator") > 12_000,
+        "records flow again",
+    )
     send_signal(until(lambda: service.find_pid("deduplicator", 1), "the second worker lives"))
     all_copied(clusters, copies, dict.fromkeys(copies, 20_000))
     for name, partitions in SHAPE.items():
@@ -51,41 +79,83 @@ def test_three_topics_through_one_service_that_is_killed(clusters: Clusters, top
     send_signal(until(lambda: service.find_pid("replicator"), "stage one lives"))
     all_copied(clusters, copies, dict.fromkeys(copies, 40_000))
     for source, copy in copies.items():
-        assert clusters.destination.partitions(copy) == clusters.destination.partitions(f"{copy}-proxy") == clusters.source.partitions(source)
-        last = sum(clusters.source.end_offsets(source).values()) - clusters.source.partitions(source)
-        until(lambda source=source, last=last: service.metric("reo_frontier_offset", topic=source) == last,  # type: ignore[misc]
-              "the frontiers are at the source's end")
+        assert (
+            clusters.destination.partitions(copy)
+            == clusters.destination.partitions(f"{copy}-proxy")
+            == clusters.source.partitions(source)
+        )
+        last = sum(clusters.source.end_offsets(source).values()) - clusters.source.partitions(
+            source
+        )
+        until(
+            lambda source=source, last=last: (
+                service.metric("reo_frontier_offset", topic=source) == last
+            ),  # type: ignore[misc]
+            "the frontiers are at the source's end",
+        )
     service.stop()
     assert differences(clusters, copies) == {}
 
 
-def test_a_topic_that_appears_later_is_followed(clusters: Clusters, topic: str, start: Start) -> None:
-    """A pattern's new topic is copied from its first record, though the copy began at the end of what was there; nothing was started again for it."""
+def test_a_topic_that_appears_later_is_followed(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """A pattern's new topic is copied from its first record, though the copy began at the end of
+    what was there; nothing was started again for it.
+    """
     first, later, other = f"{topic}-a", f"{topic}-b", f"not-{topic}"
     clusters.source.create(first, 2)
     clusters.source.write(first, make_records(range(50), 2))
     clusters.source.create(other, 1)
-    service = start(topic, environment=build_topics_environment(clusters, topic, rf"^{topic}-(.*)=copy-{topic}-\1", source_start="latest"))
+    service = start(
+        topic,
+        environment=build_topics_environment(
+            clusters, topic, rf"^{topic}-(.*)=copy-{topic}-\1", source_start="latest"
+        ),
+    )
     until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
     stages = [service.find_pid("replicator"), service.find_pid("deduplicator")]
     clusters.source.write(first, make_records(range(100, 600), 2))
-    until(lambda: clusters.destination.partitions(f"copy-{first}") and clusters.destination.count_offsets(f"copy-{first}") >= 500, "the first topic is copied")
+    until(
+        lambda: (
+            clusters.destination.partitions(f"copy-{first}")
+            and clusters.destination.count_offsets(f"copy-{first}") >= 500
+        ),
+        "the first topic is copied",
+    )
 
     clusters.source.create(later, 3)
     clusters.source.write(later, make_records(range(1000), 3))
     all_copied(clusters, {later: f"copy-{later}"}, {later: 1000}, SOON_S)
     clusters.source.write(first, make_records(range(600, 700), 2))
     wanted = {partition: records[25:] for partition, records in clusters.source.read(first).items()}
-    until(lambda: compare_partitions(wanted, clusters.destination.read(f"copy-{first}")) == [], "the first topic goes on", SOON_S)
+    until(
+        lambda: compare_partitions(wanted, clusters.destination.read(f"copy-{first}")) == [],
+        "the first topic goes on",
+        SOON_S,
+    )
     assert service.metric("reo_runs_total", reason="grown") == 1
-    assert [service.find_pid("replicator"), service.find_pid("deduplicator")] == stages, "nothing may have been started again"
-    assert clusters.destination.partitions(other) == clusters.destination.partitions(f"copy-{other}") == 0
+    assert [
+        service.find_pid("replicator"),
+        service.find_pid("deduplicator"),
+    ] == stages, "nothing may have been started again"
+    assert (
+        clusters.destination.partitions(other)
+        == clusters.destination.partitions(f"copy-{other}")
+        == 0
+    )
     service.stop()
 
 
 def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: Start) -> None:
-    """With --stop-at-end there is nothing to do; without it the service waits for the first topic, and copies it."""
-    done = start(topic, "--stop-at-end", environment=build_topics_environment(clusters, topic, f"^{topic}-.*"))
+    """With --stop-at-end there is nothing to do; without it the service waits for the first topic,
+    and copies it.
+    """
+    done = start(
+        topic,
+        "--stop-at-end",
+        environment=build_topics_environment(clusters, topic, f"^{topic}-.*"),
+    )
     assert done.wait_for_exit(START_S) == 0, done.read_log_tail()
     service = start(topic, environment=build_topics_environment(clusters, topic, f"^{topic}-.*"))
     service.wait_for_log("waiting for one")
@@ -98,7 +168,9 @@ def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: St
 
 
 def test_the_end_is_the_end_of_every_topic(clusters: Clusters, topic: str, start: Start) -> None:
-    """--stop-at-end with a full topic, an empty one and one that ends with an aborted transaction, named on the command line: all exact, exit code 0."""
+    """--stop-at-end with a full topic, an empty one and one that ends with an aborted transaction,
+    named on the command line: all exact, exit code 0.
+    """
     names = [f"{topic}-full", f"{topic}-empty", f"{topic}-aborted"]
     for name in names:
         clusters.source.create(name, 2)
@@ -111,7 +183,8 @@ def test_the_end_is_the_end_of_every_topic(clusters: Clusters, topic: str, start
             producer.produce(names[2], make_record(number).value, partition=0)
         (producer.commit_transaction if committed else producer.abort_transaction)(30)
     chosen = [part for name in names for part in ("--topic", f"{name}={name}-copy")]
-    environment = build_topics_environment(clusters, topic, f"^{topic}.*")  # what the command line names replaces it
+    # what the command line names replaces it
+    environment = build_topics_environment(clusters, topic, f"^{topic}.*")
     service = start(topic, "--stop-at-end", *chosen, environment=environment)
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert differences(clusters, {name: f"{name}-copy" for name in names}) == {}
@@ -120,19 +193,30 @@ def test_the_end_is_the_end_of_every_topic(clusters: Clusters, topic: str, start
     assert again.wait_for_exit(START_S) == 0, again.read_log_tail()
 
 
-@pytest.mark.parametrize(("topics", "code", "error", "part"), [
-    ("{0}-a={0}-b,{0}-b={0}-c", 14, "Cycle", "reads what this service writes"),
-    ("^{0}-.*", 14, "Cycle", "the same topic of the same cluster"),
-    (r"^{0}-(.*)=x-{0}-\1,{0}-a", 2, "SettingsInvalid", "is the source of several rules"),
-    ("{0}-a=x-{0}:1,{0}-missing=x-{0}", 11, "TopicMissing", "{0}-missing does not exist"),
-])
-def test_routes_that_can_not_be(clusters: Clusters, topic: str, start: Start, topics: str, code: int, error: str, part: str) -> None:
-    """A copy that would read what the service writes, inside one cluster; a topic that two rules name; one that is not there: one error, nothing made."""
+@pytest.mark.parametrize(
+    ("topics", "code", "error", "part"),
+    [
+        ("{0}-a={0}-b,{0}-b={0}-c", 14, "Cycle", "reads what this service writes"),
+        ("^{0}-.*", 14, "Cycle", "the same topic of the same cluster"),
+        (r"^{0}-(.*)=x-{0}-\1,{0}-a", 2, "SettingsInvalid", "is the source of several rules"),
+        ("{0}-a=x-{0}:1,{0}-missing=x-{0}", 11, "TopicMissing", "{0}-missing does not exist"),
+    ],
+)
+def test_routes_that_can_not_be(
+    clusters: Clusters, topic: str, start: Start, topics: str, code: int, error: str, part: str
+) -> None:
+    """A copy that would read what the service writes, inside one cluster; a topic that two rules
+    name; one that is not there: one error, nothing made.
+    """
     for name in ("a", "b"):
         clusters.source.create(f"{topic}-{name}", 1)
-    environment = build_topics_environment(clusters, topic, topics.format(topic), destination_bootstrap_servers=clusters.source.address)
+    environment = build_topics_environment(
+        clusters, topic, topics.format(topic), destination_bootstrap_servers=clusters.source.address
+    )
     service = start(topic, environment=environment)
     assert service.wait_for_exit(START_S) == code, service.read_log_tail()
     assert part.format(topic) in service.log
     assert error in service.log or error == "SettingsInvalid"
-    assert clusters.source.partitions(f"x-{topic}-a") == clusters.source.partitions(f"x-{topic}") == 0
+    assert (
+        clusters.source.partitions(f"x-{topic}-a") == clusters.source.partitions(f"x-{topic}") == 0
+    )

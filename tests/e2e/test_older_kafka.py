@@ -1,6 +1,8 @@
-"""The core of the tests again, with a broker of Kafka 3.9 at one side and of 4.3 at the other: as source, and as destination.
+"""The core of the tests again, with a broker of Kafka 3.9 at one side and of 4.3 at the other: as
+source, and as destination.
 
-The tests are those of their own modules; here `clusters` is a mixed pair. `make older` fetches the broker.
+The tests are those of their own modules; here `clusters` is a mixed pair. `make older` fetches the
+broker.
 """
 
 from __future__ import annotations
@@ -14,12 +16,22 @@ from confluent_kafka import Consumer, TopicPartition
 
 from demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
-from tests.e2e.test_bad_input import test_a_torn_transaction_is_mended as a_torn_transaction_is_mended
+from tests.e2e.test_bad_input import (
+    test_a_torn_transaction_is_mended as a_torn_transaction_is_mended,
+)
 from tests.e2e.test_exact_copy import Copied, copied, test_the_copy_is_exact
-from tests.e2e.test_exact_copy import test_a_second_run_changes_nothing as a_second_run_changes_nothing
+from tests.e2e.test_exact_copy import (
+    test_a_second_run_changes_nothing as a_second_run_changes_nothing,
+)
 from tests.e2e.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
 from tests.harness.kafka import OLDER_JARS, Cluster, Clusters, make_records, until
-from tests.harness.recovery import FIRST_RECORDS, PARTITIONS, resume_copy, run_recover, wait_for_empty_group
+from tests.harness.recovery import (
+    FIRST_RECORDS,
+    PARTITIONS,
+    resume_copy,
+    run_recover,
+    wait_for_empty_group,
+)
 from tests.harness.recovery import copy_and_stop as copied_before
 
 __all__ = ["copied", "test_the_copy_is_exact"]
@@ -30,9 +42,17 @@ BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A single node of 3.9 as it comes; tests wait for a member that has stopped, so its session may be short."""
-    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
-    broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS, settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"})
+    """A single node of 3.9 as it comes; tests wait for a member that has stopped, so its session
+    may be short.
+    """
+    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
+        "there is no broker of Kafka 3.9: run `make older`"
+    )
+    broker = Broker(
+        tmp_path_factory.mktemp("older") / "broker",
+        OLDER_JARS,
+        settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"},
+    )
     try:
         yield Cluster(broker.start().wait())
     finally:
@@ -41,14 +61,22 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", params=["from 3.9", "to 3.9"])
 def way(request: pytest.FixtureRequest) -> str:
-    """Which side is the older one; apart, so that the pair of all other modules is not made anew for each."""
+    """Which side is the older one; apart, so that the pair of all other modules is not made anew
+    for each.
+    """
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def clusters(clusters: Clusters, older: Cluster, way: str) -> Clusters:
-    """The pair with the older broker at that side, in the place of the one that all other modules have."""
-    return Clusters(older, clusters.destination) if way == "from 3.9" else Clusters(clusters.source, older)
+    """The pair with the older broker at that side, in the place of the one that all other modules
+    have.
+    """
+    return (
+        Clusters(older, clusters.destination)
+        if way == "from 3.9"
+        else Clusters(clusters.source, older)
+    )
 
 
 @pytest.fixture
@@ -70,35 +98,59 @@ def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Sta
 
 
 def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> None:
-    """Both stages are killed while records and transactions, some of them aborted, flow; see `tests.e2e.test_faults`."""
+    """Both stages are killed while records and transactions, some of them aborted, flow; see
+    `tests.e2e.test_faults`.
+    """
     the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages")
 
 
 def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:
-    """A transaction that is open over the group's offsets: `reo recover` names the command that ends it, and confirms the frontier when it is ended."""
+    """A transaction that is open over the group's offsets: `reo recover` names the command that
+    ends it, and confirms the frontier when it is ended.
+    """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copied_before(older_destination, topic, start, records, **BRIEF_SESSION)
-    destination, group = older_destination.destination, wait_for_empty_group(older_destination.destination, topic)
-    hanging = destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
+    destination, group = (
+        older_destination.destination,
+        wait_for_empty_group(older_destination.destination, topic),
+    )
+    hanging = destination.producer(
+        transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000
+    )
     hanging.init_transactions(30)
     hanging.begin_transaction()
     consumer = Consumer({"bootstrap.servers": destination.address, "group.id": group})
-    hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], consumer.consumer_group_metadata(), 30)
+    hanging.send_offsets_to_transaction(
+        [TopicPartition(f"{topic}-proxy", 0, 1, "pending")], consumer.consumer_group_metadata(), 30
+    )
     refused = run_recover(older_destination, topic, "--apply")
     assert refused.returncode == 28
-    command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
+    command = re.search(
+        r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr
+    )
     assert command, refused.stderr
     partition, ends = int(command[1]), destination.end_offsets("__consumer_offsets")
-    assert destination.end_offsets("__consumer_offsets", stable=True)[partition] == int(command[2]) < ends[partition]
+    assert (
+        destination.end_offsets("__consumer_offsets", stable=True)[partition]
+        == int(command[2])
+        < ends[partition]
+    )
     hanging.abort_transaction(30)
     until(lambda: destination.has_no_open_transaction(topic), "it is aborted")
     assert "nothing to recover" in run_recover(older_destination, topic).stdout
     resume_copy(older_destination, topic, start, records, **BRIEF_SESSION)
 
 
-def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: str, start: Start) -> None:
-    """3.9 has it switched off, of which the client says nothing: the service ends, and names the setting to change."""
+def test_the_new_group_protocol_is_refused(
+    older_destination: Clusters, topic: str, start: Start
+) -> None:
+    """3.9 has it switched off, of which the client says nothing: the service ends, and names the
+    setting to change.
+    """
     older_destination.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
     assert service.wait_for_exit(60) == 2, service.read_log_tail()
-    assert "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker" in service.log
+    assert (
+        "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker"
+        in service.log
+    )

@@ -1,6 +1,8 @@
-"""The least permissions, on real brokers with an authorizer: with exactly these ACLs everything works, without any one of them its name is said.
+"""The least permissions, on real brokers with an authorizer: with exactly these ACLs everything
+works, without any one of them its name is said.
 
-The cases are the rows of `common.kafka.permissions`, from which the table in docs/reference.md is made: each row of each command is one case.
+The cases are the rows of `common.kafka.permissions`, from which the table in docs/reference.md is
+made: each row of each command is one case.
 """
 
 from __future__ import annotations
@@ -52,29 +54,55 @@ class Stand:
 
     def environment(self, topic: str, principal: str) -> dict[str, str]:
         """Of a command that enters both clusters as this principal."""
-        parks = {"filter_function": "tests.harness.filter_functions:every", "filter_on_error": "park"} if principal.startswith("run") else {}
+        parks = (
+            {"filter_function": "tests.harness.filter_functions:every", "filter_on_error": "park"}
+            if principal.startswith("run")
+            else {}
+        )
         found = build_environment(self.clusters, topic, parks)
         for side, cluster in (("SOURCE", self.source), ("DESTINATION", self.destination)):
-            found |= {f"REO_{side}_{name.upper()}": value for name, value in cluster.access(principal).items()}
+            found |= {
+                f"REO_{side}_{name.upper()}": value
+                for name, value in cluster.access(principal).items()
+            }
         return found
 
     def binding(self, topic: str, principal: str, row: Permission) -> tuple[Authorized, AclBinding]:
         """A row as an ACL, and where it belongs."""
         loaded = load(self.environment(topic, principal))
-        name, = row.names(loaded, loaded.routes(), GROUP)
+        (name,) = row.names(loaded, loaded.routes(), GROUP)
         side = self.source if row.side == "source" else self.destination
-        return side, acl(principal, KINDS[row.resource], name, OPERATIONS.get(row.operation, row.operation.upper()), row.resource == "TransactionalId")
+        return side, acl(
+            principal,
+            KINDS[row.resource],
+            name,
+            OPERATIONS.get(row.operation, row.operation.upper()),
+            row.resource == "TransactionalId",
+        )
 
     def allow(self, topic: str, principal: str, rows: Sequence[Permission]) -> None:
         """Give exactly these."""
         for side in (self.source, self.destination):
-            side.allow([binding for where, binding in (self.binding(topic, principal, row) for row in rows) if where is side])
+            side.allow(
+                [
+                    binding
+                    for where, binding in (self.binding(topic, principal, row) for row in rows)
+                    if where is side
+                ]
+            )
 
     def run(self, topic: str, command: str, principal: str) -> subprocess.CompletedProcess[str]:
         """A command as a user gives it."""
         words = [*command.split(), *(["--group", GROUP] if command.startswith("offsets") else [])]
-        done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"]} | self.environment(topic, principal),
-                              capture_output=True, text=True, timeout=BOUND_S, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "reo", *words],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"]} | self.environment(topic, principal),
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+        )
         print(f"--- reo {command}: {done.returncode}\n{done.stdout}{done.stderr}")
         assert "Traceback" not in done.stderr
         return done
@@ -86,7 +114,9 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     folder = tmp_path_factory.mktemp("authorized")
     made: list[Authorized] = []
     try:
-        made += [Authorized(folder / side, PRINCIPALS.values()) for side in ("source", "destination")]
+        made += [
+            Authorized(folder / side, PRINCIPALS.values()) for side in ("source", "destination")
+        ]
         for side in made:
             side.ready()
         yield Stand(made[0], made[1])
@@ -97,30 +127,62 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 
 @pytest.fixture(scope="module")
 def topics_of_cases(stand: Stand) -> dict[str, str]:
-    """Three sources, of which every command may copy every one: with topics that are there, that are not, and that have a partition less."""
+    """Three sources, of which every command may copy every one: with topics that are there, that
+    are not, and that have a partition less.
+    """
     names = {state: make_topic_name(state) for state in ("there", "missing", "smaller")}
     for state, name in names.items():
         stand.source.cluster.create(name, PARTITIONS + 1)
         if state != "missing":
             stand.destination.cluster.create(f"{name}-parked", 1)
             for made in (name, f"{name}-proxy"):
-                stand.destination.cluster.create(made, PARTITIONS + (state == "there"), **({"max_message_bytes": "2000000"} if made != name else {}))
+                stand.destination.cluster.create(
+                    made,
+                    PARTITIONS + (state == "there"),
+                    **({"max_message_bytes": "2000000"} if made != name else {}),
+                )
         for command in COMMANDS:
-            stand.allow(name, PRINCIPALS[command], [row for row in list_needed([command]) if state != "there" or row.operation not in ("Create", "Alter")])
+            stand.allow(
+                name,
+                PRINCIPALS[command],
+                [
+                    row
+                    for row in list_needed([command])
+                    if state != "there" or row.operation not in ("Create", "Alter")
+                ],
+            )
     return names
 
 
 def said(row: Permission, stand: Stand, topic: str, command: str) -> list[str]:
-    """What the message has to have: cluster, operation, resource and its name, and the command that grants it."""
+    """What the message has to have: cluster, operation, resource and its name, and the command that
+    grants it.
+    """
     _, binding = stand.binding(topic, PRINCIPALS[command], row)
-    flag = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--transactional-id"}[row.resource]
-    return [f"the {row.side} cluster does not allow User:{PRINCIPALS[command]}: {row.operation} on {row.resource} {binding.name}",
-            f"--operation {row.operation} ", f"{flag} {binding.name}"]
+    flag = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--transactional-id"}[
+        row.resource
+    ]
+    return [
+        (
+            f"the {row.side} cluster does not allow User:{PRINCIPALS[command]}: {row.operation} on"
+            f" {row.resource} {binding.name}"
+        ),
+        f"--operation {row.operation} ",
+        f"{flag} {binding.name}",
+    ]
 
 
-@pytest.mark.parametrize(("command", "row"), CASES, ids=[f"{command}: {row.operation} on {row.named_by} ({row.side})" for command, row in CASES])
-def test_without_one_permission_its_name_is_said(stand: Stand, topics_of_cases: dict[str, str], command: Command, row: Permission) -> None:
-    """Exit code 12 within BOUND_S, and one message with the cluster, the resource, the operation and the command that grants it; and of no other row."""
+@pytest.mark.parametrize(
+    ("command", "row"),
+    CASES,
+    ids=[f"{command}: {row.operation} on {row.named_by} ({row.side})" for command, row in CASES],
+)
+def test_without_one_permission_its_name_is_said(
+    stand: Stand, topics_of_cases: dict[str, str], command: Command, row: Permission
+) -> None:
+    """Exit code 12 within BOUND_S, and one message with the cluster, the resource, the operation
+    and the command that grants it; and of no other row.
+    """
     topic = topics_of_cases[{"Create": "missing", "Alter": "smaller"}.get(row.operation, "there")]
     side, binding = stand.binding(topic, PRINCIPALS[command], row)
     side.forbid(binding)
@@ -135,83 +197,138 @@ def test_without_one_permission_its_name_is_said(stand: Stand, topics_of_cases: 
     assert lines[0].count("--operation ") == 1, "something was said to be missing that is not"
 
 
-def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic: str, start: Start) -> None:
-    """Two services with a principal each, nothing to create: an exact copy, a restart that checks the destination, and the commands beside it."""
+def test_topics_that_are_there_are_copied_with_exactly_these(
+    stand: Stand, topic: str, start: Start
+) -> None:
+    """Two services with a principal each, nothing to create: an exact copy, a restart that checks
+    the destination, and the commands beside it.
+    """
     stand.source.cluster.create(topic, PARTITIONS)
     stand.destination.cluster.create(topic, PARTITIONS)
     stand.destination.cluster.create(f"{topic}-parked", 1)
     stand.destination.cluster.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000000")
     for command in COMMANDS:
-        stand.allow(topic, PRINCIPALS[command], [row for row in list_needed([command]) if row.operation not in ("Create", "Alter")])
+        stand.allow(
+            topic,
+            PRINCIPALS[command],
+            [row for row in list_needed([command]) if row.operation not in ("Create", "Alter")],
+        )
     stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
-    one = start(topic, "replicator", environment=stand.environment(topic, PRINCIPALS["run replicator"]))
-    two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
+    one = start(
+        topic, "replicator", environment=stand.environment(topic, PRINCIPALS["run replicator"])
+    )
+    two = start(
+        topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"])
+    )
     stand.clusters.wait_for_copy(topic, RECORDS)
     two.stop()
     stand.source.cluster.write(topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
-    two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
+    two = start(
+        topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"])
+    )
     stand.clusters.wait_for_copy(topic, 2 * RECORDS)
-    until(lambda: sum(stand.destination.cluster.beginning_offsets(f"{topic}-proxy").values()) >= 2 * RECORDS, "what is committed is deleted")
+    until(
+        lambda: (
+            sum(stand.destination.cluster.beginning_offsets(f"{topic}-proxy").values())
+            >= 2 * RECORDS
+        ),
+        "what is committed is deleted",
+    )
     one.stop()
     two.stop()
     for words in ("verify", "topics", "topics --apply", "status", "lag", "inspect"):
         assert stand.run(topic, words, PRINCIPALS[words]).returncode == 0
     assert "nothing to recover" in stand.run(topic, "recover", PRINCIPALS["recover"]).stdout
-    commit(stand.source.cluster, topic, GROUP, dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS))
+    commit(
+        stand.source.cluster, topic, GROUP, dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+    )
     for words in ("offsets translate", "offsets translate --apply"):
         assert stand.run(topic, words, PRINCIPALS[words]).returncode == 0
     assert sum(map(len, placed(stand.destination.cluster, topic, GROUP).values())) == RECORDS
     group = f"reo-{topic}"
     admin = stand.destination.cluster.admin
-    until(lambda: not admin.describe_consumer_groups([group])[group].result().members, "the static member is forgotten", BOUND_S)
+    until(
+        lambda: not admin.describe_consumer_groups([group])[group].result().members,
+        "the static member is forgotten",
+        BOUND_S,
+    )
     admin.delete_consumer_groups([group])[group].result()
-    assert "committed; start the service" in stand.run(topic, "recover --apply", PRINCIPALS["recover --apply"]).stdout
+    assert (
+        "committed; start the service"
+        in stand.run(topic, "recover --apply", PRINCIPALS["recover --apply"]).stdout
+    )
 
 
-def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic: str, start: Start) -> None:
-    """One principal for both stages, which makes the topics, and later adds the partition that the source got."""
+def test_topics_that_reo_makes_are_copied_with_exactly_these(
+    stand: Stand, topic: str, start: Start
+) -> None:
+    """One principal for both stages, which makes the topics, and later adds the partition that the
+    source got.
+    """
     stand.source.cluster.create(topic, PARTITIONS)
     stand.allow(topic, "run", list_needed(STAGES))
     stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
     environment = stand.environment(topic, "run")
     service = start(topic, environment=environment)
     stand.clusters.wait_for_copy(topic, RECORDS)
-    stand.source.cluster.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
+    stand.source.cluster.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[
+        topic
+    ].result()
     until(lambda: stand.source.cluster.partitions(topic) == PARTITIONS + 1, "the source has grown")
     stand.source.cluster.write(topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS + 1))
     stand.clusters.wait_for_copy(topic, 2 * RECORDS)
-    row = next(row for row in PERMISSIONS if (row.named_by, row.operation) == ("source.topic", "Read"))
+    row = next(
+        row for row in PERMISSIONS if (row.named_by, row.operation) == ("source.topic", "Read")
+    )
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
     stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS + 1))
     assert service.wait_for_exit(BOUND_S) == 12, service.read_log_tail()
-    assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.read_log_tail()
+    assert (
+        f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1]
+    ), service.read_log_tail()
 
 
 def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:
-    """Two ACLs less: one error (12) has both, and what cannot be seen for want of them is called so; with them nothing is wrong, and nothing was made."""
+    """Two ACLs less: one error (12) has both, and what cannot be seen for want of them is called
+    so; with them nothing is wrong, and nothing was made.
+    """
     stand.source.cluster.create(topic, PARTITIONS)
-    lacking = [row for row in list_needed(STAGES) if row.operation == "Read" and row.named_by in ("source.topic", "application")]
+    lacking = [
+        row
+        for row in list_needed(STAGES)
+        if row.operation == "Read" and row.named_by in ("source.topic", "application")
+    ]
     stand.allow(topic, "run", [row for row in list_needed(STAGES) if row not in lacking])
     refused = stand.run(topic, "check", "run")
     assert refused.returncode == 12
-    error, = (line for line in refused.stdout.splitlines() if line.startswith("error"))
+    (error,) = (line for line in refused.stdout.splitlines() if line.startswith("error"))
     assert f"Read on Topic {topic}" in error
     assert f"Read on Group reo-{topic}" in error
     assert "cannot be checked" in refused.stdout
     stand.allow(topic, "run", lacking)
     allowed = stand.run(topic, "check", "run")
     assert allowed.returncode == 0
-    warning, = (line for line in allowed.stdout.splitlines() if line.startswith("warning"))
+    (warning,) = (line for line in allowed.stdout.splitlines() if line.startswith("warning"))
     assert "DescribeConfigs on the cluster is not allowed" in warning
     assert stand.destination.cluster.partitions(topic) == 0
 
 
-@pytest.mark.parametrize(("named_by", "operation"), [
-    ("destination.topic", "Write"), pytest.param("intermediate.topic", "Read", marks=pytest.mark.long), ("application", "Read"),
-    pytest.param("application-", "Write", marks=pytest.mark.long)])
-def test_what_is_taken_away_from_a_running_stage_two_is_named(stand: Stand, topic: str, start: Start, named_by: str, operation: str) -> None:
-    """The service ends with 12 and the name of what is missing, as soon as it needs it: it does not try again for ever."""
+@pytest.mark.parametrize(
+    ("named_by", "operation"),
+    [
+        ("destination.topic", "Write"),
+        pytest.param("intermediate.topic", "Read", marks=pytest.mark.long),
+        ("application", "Read"),
+        pytest.param("application-", "Write", marks=pytest.mark.long),
+    ],
+)
+def test_what_is_taken_away_from_a_running_stage_two_is_named(
+    stand: Stand, topic: str, start: Start, named_by: str, operation: str
+) -> None:
+    """The service ends with 12 and the name of what is missing, as soon as it needs it: it does not
+    try again for ever.
+    """
     stand.source.cluster.create(topic, PARTITIONS)
     stand.allow(topic, "run", list_needed(STAGES))
     service = start(topic, "deduplicator", environment=stand.environment(topic, "run"))
@@ -220,8 +337,26 @@ def test_what_is_taken_away_from_a_running_stage_two_is_named(stand: Stand, topi
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
     began = time.monotonic()
-    write_intermediate(stand.clusters, topic, topic, wrap_records(stand.clusters, topic, [(number % PARTITIONS, number // PARTITIONS, record)
-                                                                       for number, (_, record) in enumerate(make_records(range(RECORDS), PARTITIONS))]))
-    stopped(service, 12, "AccessRefused", f"does not allow User:run: {operation} on {row.resource} {binding.name}")
+    write_intermediate(
+        stand.clusters,
+        topic,
+        topic,
+        wrap_records(
+            stand.clusters,
+            topic,
+            [
+                (number % PARTITIONS, number // PARTITIONS, record)
+                for number, (_, record) in enumerate(make_records(range(RECORDS), PARTITIONS))
+            ],
+        ),
+    )
+    stopped(
+        service,
+        12,
+        "AccessRefused",
+        f"does not allow User:run: {operation} on {row.resource} {binding.name}",
+    )
     assert time.monotonic() - began < BOUND_S
-    assert stand.destination.cluster.read(topic) == {partition: [] for partition in range(PARTITIONS)}
+    assert stand.destination.cluster.read(topic) == {
+        partition: [] for partition in range(PARTITIONS)
+    }

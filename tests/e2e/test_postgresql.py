@@ -1,7 +1,9 @@
-"""Stage two into PostgreSQL, on a real server: exactly once while workers, zombies and the server die; and what it needs to get in.
+"""Stage two into PostgreSQL, on a real server: exactly once while workers, zombies and the server
+die; and what it needs to get in.
 
-The intermediate topic is fed by hand (`tests.harness.stage_one`); `tests/e2e/test_postgresql_copy.py` has the whole service,
-`tests/e2e/test_postgresql_mirror.py` what the group says beside the database.
+The intermediate topic is fed by hand (`tests.harness.stage_one`);
+`tests/e2e/test_postgresql_copy.py` has the whole service, `tests/e2e/test_postgresql_mirror.py`
+what the group says beside the database.
 """
 
 from __future__ import annotations
@@ -13,18 +15,47 @@ import pytest
 
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_bad_input import BRIEF
-from tests.e2e.test_crash_points import SMALL_TRANSACTIONS, STAGE_TWO, Deaths, assert_died, die_at, followed_by_another
+from tests.e2e.test_crash_points import (
+    SMALL_TRANSACTIONS,
+    STAGE_TWO,
+    Deaths,
+    assert_died,
+    die_at,
+    followed_by_another,
+)
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import deaf_address, read_command_line, send_signal, stopped, wait_for_failpoint
-from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
-from tests.harness.to_tables import PARTITIONS, arrived, assert_exact, begun, in_database, mirror, run
+from tests.harness.service import (
+    deaf_address,
+    read_command_line,
+    send_signal,
+    stopped,
+    wait_for_failpoint,
+)
+from tests.harness.stage_one import (
+    create_epoch,
+    wait_for_frontiers,
+    wrap_records,
+    write_intermediate,
+)
+from tests.harness.to_tables import (
+    PARTITIONS,
+    arrived,
+    assert_exact,
+    begun,
+    in_database,
+    mirror,
+    run,
+)
 
 RECORDS = 3000
 WRONG = "s3cr3t-but-wrong"
-COLUMNS = "partition int, source_offset bigint, timestamp_ms bigint, key bytea, value bytea, header_names text[], header_values bytea[]"
+COLUMNS = (
+    "partition int, source_offset bigint, timestamp_ms bigint, key bytea, value bytea, header_names"
+    " text[], header_values bytea[]"
+)
 
 
 @pytest.fixture
@@ -35,10 +66,23 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 # Kills and stops
 
+
 @pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
-def test_stage_two_killed_at(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
-    """Killed at each of these points, and started again each time: every record is a row once, in order, and the group says what the database says."""
-    service = begun(clusters, database, topic, start, 2 * RECORDS, die_at=die_at(deaths, tmp_path), **SMALL_TRANSACTIONS)
+def test_stage_two_killed_at(
+    clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, deaths: Deaths
+) -> None:
+    """Killed at each of these points, and started again each time: every record is a row once, in
+    order, and the group says what the database says.
+    """
+    service = begun(
+        clusters,
+        database,
+        topic,
+        start,
+        2 * RECORDS,
+        die_at=die_at(deaths, tmp_path),
+        **SMALL_TRANSACTIONS,
+    )
     run(clusters, topic, 0, 2 * RECORDS)
     arrived(database, topic, 2 * RECORDS)
     followed_by_another(deaths, tmp_path, service)
@@ -47,21 +91,38 @@ def test_stage_two_killed_at(clusters: Clusters, database: Server, topic: str, s
     assert_exact(clusters, database, topic)
 
 
-def test_the_server_is_stopped_at_once_during_the_work(clusters: Clusters, topic: str, start: Start) -> None:
-    """Three times an immediate shutdown while records flow, more of them meanwhile, and a recovery: the worker waits, is not restarted, and nothing is lost."""
+def test_the_server_is_stopped_at_once_during_the_work(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Three times an immediate shutdown while records flow, more of them meanwhile, and a recovery:
+    the worker waits, is not restarted, and nothing is lost.
+    """
     server = Server()
     try:
-        service = begun(clusters, server.make().start(), topic, start, 4 * RECORDS, deduplicator_transaction_records="50")
+        service = begun(
+            clusters,
+            server.make().start(),
+            topic,
+            start,
+            4 * RECORDS,
+            deduplicator_transaction_records="50",
+        )
         epoch = create_epoch()
-        batch = wrap_records(clusters, topic, add_source_offsets(make_records(range(4 * RECORDS), PARTITIONS)), epoch)
+        batch = wrap_records(
+            clusters, topic, add_source_offsets(make_records(range(4 * RECORDS), PARTITIONS)), epoch
+        )
         for part in range(4):
-            write_intermediate(clusters, topic, topic, batch[part * RECORDS:(part + 1) * RECORDS])
+            write_intermediate(clusters, topic, topic, batch[part * RECORDS : (part + 1) * RECORDS])
             if part < 3:
                 until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")  # type: ignore[misc]
-                waits = service.log.count("waiting for the database")  # before: the worker can have noticed, and said it once, when the server is down
+                # before: the worker can have noticed, and said it once, when the server is down
+                waits = service.log.count("waiting for the database")
                 server.stop_at_once()
                 write_intermediate(clusters, topic, topic, batch[:10])
-                until(lambda waits=waits: service.log.count("waiting for the database") > waits, "the worker has noticed")  # type: ignore[misc]
+                until(
+                    lambda waits=waits: service.log.count("waiting for the database") > waits,
+                    "the worker has noticed",
+                )  # type: ignore[misc]
                 server.start()
         arrived(server, topic, 4 * RECORDS)
         assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 0
@@ -72,13 +133,37 @@ def test_the_server_is_stopped_at_once_during_the_work(clusters: Clusters, topic
         server.end()
 
 
-@pytest.mark.parametrize(("point", "says"), [("two: written", "Fenced: another worker has taken"), ("two: offsets sent", "reading the frontier again after")])
-def test_a_worker_that_stood_still_moves_nothing(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, point: str,
-                                                 says: str) -> None:
-    """Frozen before its transaction, or in it with rows locked, while another worker copies all of it: thawed, it is fenced."""
+@pytest.mark.parametrize(
+    ("point", "says"),
+    [
+        ("two: written", "Fenced: another worker has taken"),
+        ("two: offsets sent", "reading the frontier again after"),
+    ],
+)
+def test_a_worker_that_stood_still_moves_nothing(
+    clusters: Clusters,
+    database: Server,
+    topic: str,
+    start: Start,
+    tmp_path: Path,
+    point: str,
+    says: str,
+) -> None:
+    """Frozen before its transaction, or in it with rows locked, while another worker copies all of
+    it: thawed, it is fenced.
+    """
     proof = tmp_path / "frozen"
     brief = {"deduplicator_session_timeout_ms": "6000"} | SMALL_TRANSACTIONS
-    frozen = begun(clusters, database, topic, start, RECORDS, instance="frozen", freeze_at=f"{point}:3:{proof}", **brief)
+    frozen = begun(
+        clusters,
+        database,
+        topic,
+        start,
+        RECORDS,
+        instance="frozen",
+        freeze_at=f"{point}:3:{proof}",
+        **brief,
+    )
     run(clusters, topic, 0, RECORDS)
     pid = wait_for_failpoint(proof, point)
     before = len(database.offsets(topic))
@@ -95,11 +180,24 @@ def test_a_worker_that_stood_still_moves_nothing(clusters: Clusters, database: S
     assert len(database.offsets(topic)) == RECORDS
 
 
-def test_stage_two_killed_between_both_commits(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path) -> None:
-    """Frozen when the database has committed and the group does not know yet, which is seen, then killed: nothing is copied twice, and the group is told."""
+def test_stage_two_killed_between_both_commits(
+    clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path
+) -> None:
+    """Frozen when the database has committed and the group does not know yet, which is seen, then
+    killed: nothing is copied twice, and the group is told.
+    """
     proof = tmp_path / "frozen"
-    point = "two: committed"  # met in the first frontier's commit, then before and after the group's commit in each round
-    service = begun(clusters, database, topic, start, RECORDS, freeze_at=f"{point}:4:{proof}", **SMALL_TRANSACTIONS)
+    # met in the first frontier's commit, then before and after the group's commit in each round
+    point = "two: committed"
+    service = begun(
+        clusters,
+        database,
+        topic,
+        start,
+        RECORDS,
+        freeze_at=f"{point}:4:{proof}",
+        **SMALL_TRANSACTIONS,
+    )
     run(clusters, topic, 0, RECORDS)
     pid = wait_for_failpoint(proof, point)
     assert 0 < len(database.offsets(topic)) < RECORDS
@@ -112,44 +210,96 @@ def test_stage_two_killed_between_both_commits(clusters: Clusters, database: Ser
 
 # Getting in
 
-@pytest.mark.parametrize(("table", "words"), [
-    ("CREATE TABLE {} (partition int, source_offset bigint, value text)", "lacks timestamp_ms bigint, key bytea, value bytea"),
-    (f"CREATE TABLE {{}} ({COLUMNS})", "the primary key (partition, source_offset)"),
-    (f"CREATE UNLOGGED TABLE {{}} ({COLUMNS}, PRIMARY KEY (partition, source_offset))", "has to be logged"),
-])
-def test_a_table_of_another_shape_is_refused(clusters: Clusters, database: Server, topic: str, start: Start, table: str, words: str) -> None:
-    """Before anything is copied: other columns, no key, or one that a crash of the server empties."""
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            "CREATE TABLE {} (partition int, source_offset bigint, value text)",
+            "lacks timestamp_ms bigint, key bytea, value bytea",
+        ),
+        (f"CREATE TABLE {{}} ({COLUMNS})", "the primary key (partition, source_offset)"),
+        (
+            f"CREATE UNLOGGED TABLE {{}} ({COLUMNS}, PRIMARY KEY (partition, source_offset))",
+            "has to be logged",
+        ),
+    ],
+)
+def test_a_table_of_another_shape_is_refused(
+    clusters: Clusters, database: Server, topic: str, start: Start, table: str, words: str
+) -> None:
+    """Before anything is copied: other columns, no key, or one that a crash of the server
+    empties.
+    """
     clusters.source.create(topic, PARTITIONS)
     database.ask(table.format(f'"{topic}"'))
-    stopped(start(topic, "deduplicator", destination_postgresql=database.connection()), 13, "TopicsUnfit", topic, words)
+    stopped(
+        start(topic, "deduplicator", destination_postgresql=database.connection()),
+        13,
+        "TopicsUnfit",
+        topic,
+        words,
+    )
 
 
-def test_a_wrong_password_is_one_clear_message(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+def test_a_wrong_password_is_one_clear_message(
+    clusters: Clusters, database: Server, topic: str, start: Start
+) -> None:
     """Exit code 12; neither the log, at DEBUG, nor a command line has a password."""
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", destination_postgresql=database.connection(WRONG), log_level="DEBUG")
-    stopped(service, 12, "AccessRefused", "password authentication failed", "destination.postgresql")
+    service = start(
+        topic, "deduplicator", destination_postgresql=database.connection(WRONG), log_level="DEBUG"
+    )
+    stopped(
+        service, 12, "AccessRefused", "password authentication failed", "destination.postgresql"
+    )
     assert len(service.errors) == 1
     assert WRONG not in service.log
 
 
-def test_a_server_that_does_not_answer_is_named(clusters: Clusters, topic: str, start: Start) -> None:
+def test_a_server_that_does_not_answer_is_named(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
     """Exit code 10 within the time-out, and no password."""
     clusters.source.create(topic, PARTITIONS)
     port = deaf_address().rpartition(":")[2]
-    service = start(topic, "deduplicator", destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}", **BRIEF)
+    service = start(
+        topic,
+        "deduplicator",
+        destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}",
+        **BRIEF,
+    )
     stopped(service, 10, "ClusterUnreachable", "the database does not answer", port)
     assert WRONG not in service.log
 
 
-def test_the_connection_string_can_be_a_file(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path) -> None:
-    """And what is in it is in no log and no command line; timestamp 0, which Kafka's client cannot write, is held as it is."""
+def test_the_connection_string_can_be_a_file(
+    clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path
+) -> None:
+    """And what is in it is in no log and no command line; timestamp 0, which Kafka's client cannot
+    write, is held as it is.
+    """
     (tmp_path / "secret").write_text(database.connection() + "\n")
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", destination_postgresql_file=str(tmp_path / "secret"), log_level="DEBUG")
+    service = start(
+        topic,
+        "deduplicator",
+        destination_postgresql_file=str(tmp_path / "secret"),
+        log_level="DEBUG",
+    )
     wait_for_frontiers(service, PARTITIONS)
-    records = [Record(b"k", b"v", (("a", b"1"), ("a", None), ("", b"")), 0), Record(None, None, (), 1)]
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]))
+    records = [
+        Record(b"k", b"v", (("a", b"1"), ("a", None), ("", b"")), 0),
+        Record(None, None, (), 1),
+    ]
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(
+            clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]
+        ),
+    )
     arrived(database, topic, 2)
     assert database.read(topic, PARTITIONS) == {0: [], 1: records}
     assert not [pid for pid in service.list_processes() if PASSWORD in read_command_line(pid)]

@@ -1,5 +1,5 @@
-"""`reo check`, `reo status` and `reo lag` of a copy to PostgreSQL, on a real server: what would be done, each error of a start, where the copy stands; and
-nothing is changed.
+"""`reo check`, `reo status` and `reo lag` of a copy to PostgreSQL, on a real server: what would be
+done, each error of a start, where the copy stands; and nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,17 +33,39 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 def all_of(clusters: Clusters, database: Server, topic: str) -> list[Any]:
     """All that a command could have changed of this test's."""
-    tables = database.ask("SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND strpos(relname, %s) > 0 "
-                          "ORDER BY 1", topic)
+    tables = database.ask(
+        "SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace ="
+        " 'public'::regnamespace AND strpos(relname, %s) > 0 ORDER BY 1",
+        topic,
+    )
     there = database.ask("SELECT to_regclass('public.reo_frontier')")[0][0]
-    frontiers = database.ask("SELECT * FROM reo_frontier WHERE application = %s ORDER BY 1, 2, 3", f"reo-{topic}") if there else []
-    return [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] + [tables, frontiers, database.offsets(topic)]
+    frontiers = (
+        database.ask(
+            "SELECT * FROM reo_frontier WHERE application = %s ORDER BY 1, 2, 3", f"reo-{topic}"
+        )
+        if there
+        else []
+    )
+    return [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] + [
+        tables,
+        frontiers,
+        database.offsets(topic),
+    ]
 
 
-def said(clusters: Clusters, database: Server, topic: str, *words: str, exit_code: int = 0, **more: str) -> Any:
+def said(
+    clusters: Clusters, database: Server, topic: str, *words: str, exit_code: int = 0, **more: str
+) -> Any:
     """What a command says with `--json`, having changed nothing and shown no password."""
     before = all_of(clusters, database, topic)
-    done = reo(clusters, topic, *words, "--json", exit_code=exit_code, **{"destination_postgresql": database.connection()} | more)
+    done = reo(
+        clusters,
+        topic,
+        *words,
+        "--json",
+        exit_code=exit_code,
+        **{"destination_postgresql": database.connection()} | more,
+    )
     assert all_of(clusters, database, topic) == before
     assert PASSWORD not in done.stdout + done.stderr
     assert WRONG not in done.stdout + done.stderr
@@ -51,16 +73,28 @@ def said(clusters: Clusters, database: Server, topic: str, *words: str, exit_cod
 
 
 def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
-    """Nothing is wrong; the database, the tables and the topic that would be made, and where the copy would begin. No word of a destination topic."""
+    """Nothing is wrong; the database, the tables and the topic that would be made, and where the
+    copy would begin. No word of a destination topic.
+    """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(100), PARTITIONS))
     check = said(clusters, database, topic, "check")
     assert (found(check, "error"), found(check, "warning")) == ([], [])
-    assert found(check, "ok", "destination database")[0].endswith(f"database {DATABASE}, user {USER}")
+    assert found(check, "ok", "destination database")[0].endswith(
+        f"database {DATABASE}, user {USER}"
+    )
     assert found(check, "ok", f"table {topic}") == ["does not exist: it would be created"]
-    assert [finding["about"] for finding in check["findings"] if finding["about"].startswith("topic ")] == [f"topic {topic}-proxy"]
-    assert not [finding for finding in check["findings"] if finding["about"].startswith(("retention", "timestamps", "destination transactions"))]
-    assert found(check, "ok", "frontier")[0].endswith("would begin at source offsets 0=0, 1=0; 100 offsets to copy")
+    assert [
+        finding["about"] for finding in check["findings"] if finding["about"].startswith("topic ")
+    ] == [f"topic {topic}-proxy"]
+    assert not [
+        finding
+        for finding in check["findings"]
+        if finding["about"].startswith(("retention", "timestamps", "destination transactions"))
+    ]
+    assert found(check, "ok", "frontier")[0].endswith(
+        "would begin at source offsets 0=0, 1=0; 100 offsets to copy"
+    )
 
 
 def wrong_password(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
@@ -71,7 +105,10 @@ def wrong_password(clusters: Clusters, database: Server, topic: str) -> dict[str
 def silent(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
     """Nobody listens there."""
     port = deaf_address().rpartition(":")[2]
-    return {"destination_postgresql": f"host=127.0.0.1 port={port} user=a password={WRONG}", "connect_timeout_s": "2"}
+    return {
+        "destination_postgresql": f"host=127.0.0.1 port={port} user=a password={WRONG}",
+        "connect_timeout_s": "2",
+    }
 
 
 def no_schema(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
@@ -88,7 +125,7 @@ def other_shape(clusters: Clusters, database: Server, topic: str) -> dict[str, s
 def guest(database: Server) -> dict[str, str]:
     """Another user, with no rights but everybody's."""
     if not database.ask("SELECT 1 FROM pg_roles WHERE rolname = %s", GUEST):
-        database.ask(f'CREATE ROLE "{GUEST}" LOGIN PASSWORD \'{WRONG}\'')
+        database.ask(f"CREATE ROLE \"{GUEST}\" LOGIN PASSWORD '{WRONG}'")
     return {"destination_postgresql": database.connection(WRONG, f"'{GUEST}'")}
 
 
@@ -106,18 +143,39 @@ def may_not_insert(clusters: Clusters, database: Server, topic: str) -> dict[str
     return more
 
 
-@pytest.mark.parametrize(("harm", "exit_code", "error", "words"), [
-    (wrong_password, 12, "AccessRefused", "password authentication failed"),
-    (silent, 10, "ClusterUnreachable", "the database does not answer"),
-    (no_schema, 13, "TopicsUnfit", "does not exist. Create it, or correct destination.postgresql_schema"),
-    (other_shape, 13, "TopicsUnfit", "lacks timestamp_ms bigint"),
-    (may_make_nothing, 12, "AccessRefused", "lacks CREATE on the schema public"),
-    (may_not_insert, 12, "AccessRefused", "lacks INSERT on the table"),
-], ids=lambda value: value.__name__ if callable(value) else None)
-def test_each_error_before_a_copy(clusters: Clusters, database: Server, topic: str, harm: Harm, exit_code: int, error: str, words: str) -> None:
-    """The error is named with the exit code that the service would end with; the frontier is called unknown."""
+@pytest.mark.parametrize(
+    ("harm", "exit_code", "error", "words"),
+    [
+        (wrong_password, 12, "AccessRefused", "password authentication failed"),
+        (silent, 10, "ClusterUnreachable", "the database does not answer"),
+        (
+            no_schema,
+            13,
+            "TopicsUnfit",
+            "does not exist. Create it, or correct destination.postgresql_schema",
+        ),
+        (other_shape, 13, "TopicsUnfit", "lacks timestamp_ms bigint"),
+        (may_make_nothing, 12, "AccessRefused", "lacks CREATE on the schema public"),
+        (may_not_insert, 12, "AccessRefused", "lacks INSERT on the table"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_each_error_before_a_copy(
+    clusters: Clusters,
+    database: Server,
+    topic: str,
+    harm: Harm,
+    exit_code: int,
+    error: str,
+    words: str,
+) -> None:
+    """The error is named with the exit code that the service would end with; the frontier is called
+    unknown.
+    """
     clusters.source.create(topic, PARTITIONS)
-    check = said(clusters, database, topic, "check", exit_code=exit_code, **harm(clusters, database, topic))
+    check = said(
+        clusters, database, topic, "check", exit_code=exit_code, **harm(clusters, database, topic)
+    )
     errors = [finding for finding in check["findings"] if finding["level"] == "error"]
     assert {(finding["error"], finding["exit_code"]) for finding in errors} == {(error, exit_code)}
     assert any(words in finding["seen"] for finding in errors)
@@ -136,37 +194,69 @@ def rows_deleted(clusters: Clusters, database: Server, topic: str) -> None:
 
 def database_set_back(clusters: Clusters, database: Server, topic: str) -> None:
     """Restored from the time before the copy, but for the group."""
-    database.ask("UPDATE reo_frontier SET frontier = replace(frontier, '\"f\":49', '\"f\":9') WHERE application = %s", f"reo-{topic}")
+    database.ask(
+        "UPDATE reo_frontier SET frontier = replace(frontier, '\"f\":49', '\"f\":9') WHERE"
+        " application = %s",
+        f"reo-{topic}",
+    )
     database.ask(f'DELETE FROM "{topic}" WHERE source_offset > 9')
 
 
-@pytest.mark.parametrize(("harm", "exit_code", "error", "words"), [
-    (foreign_row, 25, "ForeignWriter", "source_offset 1000"),
-    (rows_deleted, 26, "DestinationTruncated", "source_offset 49, now it is 40"),
-    (database_set_back, 26, "DestinationTruncated", "the database was set back"),
-], ids=lambda value: value.__name__ if callable(value) else None)
-def test_each_error_of_a_copy_that_stands(clusters: Clusters, database: Server, topic: str, start: Start, harm: Callable[[Clusters, Server, str], None],
-                                          exit_code: int, error: str, words: str) -> None:
-    """Before the harm all is well and the copy would go on where it is; after it the error is the one that the service would stop with."""
+@pytest.mark.parametrize(
+    ("harm", "exit_code", "error", "words"),
+    [
+        (foreign_row, 25, "ForeignWriter", "source_offset 1000"),
+        (rows_deleted, 26, "DestinationTruncated", "source_offset 49, now it is 40"),
+        (database_set_back, 26, "DestinationTruncated", "the database was set back"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_each_error_of_a_copy_that_stands(
+    clusters: Clusters,
+    database: Server,
+    topic: str,
+    start: Start,
+    harm: Callable[[Clusters, Server, str], None],
+    exit_code: int,
+    error: str,
+    words: str,
+) -> None:
+    """Before the harm all is well and the copy would go on where it is; after it the error is the
+    one that the service would stop with.
+    """
     copied_before(clusters, database, topic, start)
     wait_for_empty_group(clusters.destination, topic)
     well = said(clusters, database, topic, "check")
     assert found(well, "ok", f"table {topic}")[0].startswith("exists")
-    assert found(well, "ok", "frontier")[0].endswith("the destination confirms it; the copy would continue at source offsets 0=50, 1=50; 100 offsets to copy")
+    assert found(well, "ok", "frontier")[0].endswith(
+        "the destination confirms it; the copy would continue at source offsets 0=50, 1=50; 100"
+        " offsets to copy"
+    )
     harm(clusters, database, topic)
     check = said(clusters, database, topic, "check", exit_code=exit_code)
-    assert [finding["error"] for finding in check["findings"] if finding["level"] == "error"] == [error]
+    assert [finding["error"] for finding in check["findings"] if finding["level"] == "error"] == [
+        error
+    ]
     assert words in found(check, "error")[0]
 
 
-def test_the_database_knows_what_the_group_lost(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
-    """A deleted group is no beginning: the copy would go on, and does. While the service runs, and changes what it likes, its members are named."""
+def test_the_database_knows_what_the_group_lost(
+    clusters: Clusters, database: Server, topic: str, start: Start
+) -> None:
+    """A deleted group is no beginning: the copy would go on, and does. While the service runs, and
+    changes what it likes, its members are named.
+    """
     again = copied_before(clusters, database, topic, start)
     delete_group(clusters.destination, topic)
-    assert "the group lost its commit and the database has it" in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
+    assert (
+        "the group lost its commit and the database has it"
+        in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
+    )
     service = start(topic, "deduplicator", **again)
     wait_for_frontiers(service, PARTITIONS)
-    assert found(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0].endswith("the service runs")
+    assert found(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0].endswith(
+        "the service runs"
+    )
     service.stop()
 
 
@@ -176,17 +266,27 @@ def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start:
     wait_for_empty_group(clusters.destination, topic)
 
     def lags() -> tuple[int, int, int]:
-        return tuple(lag["records"] for lag in said(clusters, database, topic, "lag")["total"].values())  # type: ignore[return-value]
+        return tuple(
+            lag["records"] for lag in said(clusters, database, topic, "lag")["total"].values()
+        )  # type: ignore[return-value]
 
     assert lags() == (100, 0, 100)
     run(clusters, topic, 100, 200)
     assert lags() == (0, 100, 100)
     status = said(clusters, database, topic, "status")
     assert status["stage_two"].startswith("does not run")
-    assert [(row["stage_one_offset"], row["frontier"]) for row in status["partitions"]] == [(100, 49)] * PARTITIONS
+    assert [(row["stage_one_offset"], row["frontier"]) for row in status["partitions"]] == [
+        (100, 49)
+    ] * PARTITIONS
     assert (status["would_stop"], status["undecided"]) == (None, {})
     service = start(topic, "deduplicator", **again)
     arrived(database, topic, 200)
-    until(lambda: reo(clusters, topic, "lag", "--max-records", "0", exit_code=None, **again).returncode == 0, "nothing waits")
+    until(
+        lambda: (
+            reo(clusters, topic, "lag", "--max-records", "0", exit_code=None, **again).returncode
+            == 0
+        ),
+        "nothing waits",
+    )
     service.stop()
     assert '"f":99' in in_database(database, topic)[0][1]

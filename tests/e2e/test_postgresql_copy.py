@@ -1,4 +1,6 @@
-"""The whole service into PostgreSQL: everything that is hard to copy, `reo verify`, what is refused; and what is written by hand for COPY."""
+"""The whole service into PostgreSQL: everything that is hard to copy, `reo verify`, what is
+refused; and what is written by hand for COPY.
+"""
 
 from __future__ import annotations
 
@@ -48,37 +50,70 @@ class Copied(NamedTuple):
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service, in small transactions."""
-    topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
-    written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
-    service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", destination_postgresql=database.connection())
+    topic = clusters.source.create(
+        make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1)
+    )
+    written = {
+        case: write(clusters.source, topic, partition)
+        for partition, (case, write) in enumerate(CASES.items())
+    }
+    service = start_for_module(
+        topic,
+        "--stop-at-end",
+        deduplicator_transaction_records="700",
+        destination_postgresql=database.connection(),
+    )
     assert service.wait_for_exit() == 0, service.read_log_tail()
-    return Copied(topic, written, database.read(topic, len(CASES)), set(clusters.destination.admin.list_topics(timeout=10).topics))
+    return Copied(
+        topic,
+        written,
+        database.read(topic, len(CASES)),
+        set(clusters.destination.admin.list_topics(timeout=10).topics),
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_copy_is_exact(copied: Copied, case: str) -> None:
-    """The partition's rows, in the order of their source offsets, are what was written: key, value, headers, timestamp; nothing that was aborted."""
+    """The partition's rows, in the order of their source offsets, are what was written: key, value,
+    headers, timestamp; nothing that was aborted.
+    """
     partition = list(CASES).index(case)
-    assert compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
+    assert (
+        compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]})
+        == []
+    )
 
 
 def test_there_is_an_intermediate_topic_and_no_other(copied: Copied) -> None:
     """Records go to the database only."""
-    assert {name for name in copied.destination_topics if name.startswith(copied.topic)} == {f"{copied.topic}-proxy"}
+    assert {name for name in copied.destination_topics if name.startswith(copied.topic)} == {
+        f"{copied.topic}-proxy"
+    }
 
 
-def reo(clusters: Clusters, database: Server, topic: str, *words: str) -> subprocess.CompletedProcess[str]:
+def reo(
+    clusters: Clusters, database: Server, topic: str, *words: str
+) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
     given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
-    done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"]} | given, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "reo", *words],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]} | given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     return done
 
 
-def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: Copied, start: Start) -> None:
+def test_verify_and_a_second_run(
+    clusters: Clusters, database: Server, copied: Copied, start: Start
+) -> None:
     """A second run changes nothing; verify says exact; of one changed byte it says where."""
     before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end", destination_postgresql=database.connection())
@@ -89,7 +124,10 @@ def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: C
     assert exact.returncode == 0, exact.stdout
     assert f"{sum(map(len, copied.written.values()))} records compared" in exact.stdout
     partition = list(CASES).index("repeated headers")
-    change = f'UPDATE "{copied.topic}" SET header_values[4] = %s WHERE partition = %s AND source_offset = 0'
+    change = (
+        f'UPDATE "{copied.topic}" SET header_values[4] = %s WHERE partition = %s AND'
+        " source_offset = 0"
+    )
     database.ask(change, b"1", partition)
     try:
         changed = reo(clusters, database, copied.topic, "verify")
@@ -100,12 +138,19 @@ def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: C
     first = TopicPartition(copied.topic, partition, 1)
     clusters.source.admin.delete_records([first])[first].result()
     shorter = reo(clusters, database, copied.topic, "verify")
-    assert shorter.returncode == 0, "what retention took from the source is in the table, and no difference"
-    assert f"{copied.topic}-{partition}: {len(copied.written['repeated headers']) - 1} records equal from source offset 1 and" in shorter.stdout
+    assert shorter.returncode == 0, (
+        "what retention took from the source is in the table, and no difference"
+    )
+    assert (
+        f"{copied.topic}-{partition}: {len(copied.written['repeated headers']) - 1} records equal"
+        " from source offset 1 and" in shorter.stdout
+    )
 
 
 @pytest.mark.parametrize("words", ["recover", "topics", "offsets translate --group g"])
-def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, database: Server, copied: Copied, words: str) -> None:
+def test_what_looks_at_a_destination_topic_is_refused(
+    clusters: Clusters, database: Server, copied: Copied, words: str
+) -> None:
     """Exit code 2 and the setting's name."""
     done = reo(clusters, database, copied.topic, *words.split())
     assert done.returncode == 2
@@ -114,19 +159,49 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
 
 # Settings
 
-@pytest.mark.parametrize(("changes", "part"), [
-    ({"REO_DESTINATION_POSTGRESQL": "s3cret"}, "REO_DESTINATION_POSTGRESQL: a connection string of libpq is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.harness.filter_functions:none", "REO_FILTER_ON_ERROR": "park"}, "REO_DESTINATION_POSTGRESQL and REO_FILTER_ON_ERROR=park"),
-    ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_POSTGRESQL and REO_SOURCE_MODE=failover"),
-    ({"REO_PROVENANCE_HEADER": "via"}, "REO_DESTINATION_POSTGRESQL and REO_PROVENANCE_HEADER"),
-    ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "REO_DESTINATION_ZERO_TIMESTAMP would not be used"),
-    ({"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"}, "destination.producer_options would not be used"),
-    ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
-    ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table with the frontiers"),
-    ({"REO_DESTINATION_POSTGRESQL_SCHEMA": ""}, "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes"),
-    *(({"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules}, "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources")
-      for rules in ("a=b:key", "a=c,b=c", "^a.*=b")),
-])
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        (
+            {"REO_DESTINATION_POSTGRESQL": "s3cret"},
+            "REO_DESTINATION_POSTGRESQL: a connection string of libpq is expected",
+        ),
+        (
+            {
+                "REO_FILTER_FUNCTION": "tests.harness.filter_functions:none",
+                "REO_FILTER_ON_ERROR": "park",
+            },
+            "REO_DESTINATION_POSTGRESQL and REO_FILTER_ON_ERROR=park",
+        ),
+        (
+            {"REO_SOURCE_MODE": "failover"},
+            "REO_DESTINATION_POSTGRESQL and REO_SOURCE_MODE=failover",
+        ),
+        ({"REO_PROVENANCE_HEADER": "via"}, "REO_DESTINATION_POSTGRESQL and REO_PROVENANCE_HEADER"),
+        (
+            {"REO_DESTINATION_ZERO_TIMESTAMP": "one"},
+            "REO_DESTINATION_ZERO_TIMESTAMP would not be used",
+        ),
+        (
+            {"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"},
+            "destination.producer_options would not be used",
+        ),
+        ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
+        ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table with the frontiers"),
+        (
+            {"REO_DESTINATION_POSTGRESQL_SCHEMA": ""},
+            "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes",
+        ),
+        *(
+            (
+                {"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules},
+                "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources",
+            )
+            for rules in ("a=b:key", "a=c,b=c", "^a.*=b")
+        ),
+    ],
+)
 def test_what_does_not_go_with_tables_is_refused(changes: dict[str, str], part: str) -> None:
     """With the setting's name, and without the password."""
     with pytest.raises(SettingsInvalid) as wrong:
@@ -144,20 +219,35 @@ def test_a_schema_without_a_database_is_refused() -> None:
 def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
     assert destination_settings.is_postgresql(load(TO_TABLES))
-    named = [{row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)} for to_tables in (False, True)]
+    named = [
+        {row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)}
+        for to_tables in (False, True)
+    ]
     assert named[0] - named[1] == {"destination.topic", "application-"}
 
 
 # One transaction, by hand
 
+
 @pytest.fixture
 def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]:
-    """The destination of one route, taken over as a start does it, with a table of its own in a schema of its own."""
+    """The destination of one route, taken over as a start does it, with a table of its own in a
+    schema of its own.
+    """
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     name = topic[-40:]
-    given = load(GOOD | {"REO_DESTINATION_POSTGRESQL": database.connection(), "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema", "REO_SOURCE_TOPIC": name})
+    given = load(
+        GOOD
+        | {
+            "REO_DESTINATION_POSTGRESQL": database.connection(),
+            "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema",
+            "REO_SOURCE_TOPIC": name,
+        }
+    )
     consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda *_: {})
-    frontier_store = TableFrontierStore(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group))
+    frontier_store = TableFrontierStore(
+        given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
+    )
     made = PostgresqlDestination(frontier_store, lambda _: None)
     frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
     made.outputs[Place(name, 0)] = Output(-1, 0)
@@ -165,27 +255,40 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
     made.close()
 
 
-def transact(destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10) -> None:
+def transact(
+    destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10
+) -> None:
     """Write and commit."""
     (place,) = destination.outputs
     destination.begin()
     if records:
         destination.write(place, records, [first + number for number in range(len(records))])
-    destination.prepare_commit(lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None)
+    destination.prepare_commit(
+        lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None
+    )
     destination.start_commit()
 
 
 def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
     """What is there."""
     (place,) = destination.outputs
-    return database.ask(f'SELECT partition, source_offset, key, header_names, header_values FROM "Other schema"."{place.topic}" ORDER BY 2')
+    return database.ask(
+        'SELECT partition, source_offset, key, header_names, header_values FROM "Other'
+        f' schema"."{place.topic}" ORDER BY 2'
+    )
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\0"])
-def test_a_name_that_a_text_can_not_hold_is_refused(destination: PostgresqlDestination, database: Server, name: str) -> None:
-    """Nothing is changed to fit: the record is named, and nothing of its transaction is there, its frontier neither."""
+def test_a_name_that_a_text_can_not_hold_is_refused(
+    destination: PostgresqlDestination, database: Server, name: str
+) -> None:
+    """Nothing is changed to fit: the record is named, and nothing of its transaction is there, its
+    frontier neither.
+    """
     good = (b"k", b"v", [("a", b"1"), ("a", None)], 0)
-    with pytest.raises(RecordRefused, match=r"source partition 0 at offset 11: .*invalid byte sequence") as refused:
+    with pytest.raises(
+        RecordRefused, match=r"source partition 0 at offset 11: .*invalid byte sequence"
+    ) as refused:
         transact(destination, [good, (b"k", b"v", [("a", b"1"), (name, b"1")], 0), good])
     assert refused.value.names_the_record
     assert rows(destination, database) == []
@@ -193,8 +296,12 @@ def test_a_name_that_a_text_can_not_hold_is_refused(destination: PostgresqlDesti
     assert rows(destination, database) == [(0, 10, b"k", ["a", "a"], [b"1", None])]
 
 
-def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(destination: PostgresqlDestination, database: Server) -> None:
-    """The fence alone tells, and the string alone: neither the records nor the frontier are there."""
+def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
+    destination: PostgresqlDestination, database: Server
+) -> None:
+    """The fence alone tells, and the string alone: neither the records nor the frontier are
+    there.
+    """
     (place,) = destination.outputs
     there = Place(f"{place.topic}-proxy", 0)
     transact(destination, [], "one")
@@ -209,7 +316,9 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(destination: Postgre
     assert len(rows(destination, database)) == 1
 
 
-def test_a_first_frontier_that_is_there_already_is_not_made_again(destination: PostgresqlDestination) -> None:
+def test_a_first_frontier_that_is_there_already_is_not_made_again(
+    destination: PostgresqlDestination,
+) -> None:
     """Two workers that both found none: the second one is fenced."""
     transact(destination, [], "one")
     destination.frontier_store.rows.clear()
@@ -221,16 +330,28 @@ FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).e
 SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
 
 
-def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(destination: PostgresqlDestination, database: Server) -> None:
-    """While it is waited for there are signs of life; what does not fit in its time is tried with fewer records, and a single one becomes a named stop."""
+def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
+    destination: PostgresqlDestination, database: Server
+) -> None:
+    """While it is waited for there are signs of life; what does not fit in its time is tried with
+    fewer records, and a single one becomes a named stop.
+    """
     (place,) = destination.outputs
     beats: list[float] = []
-    frontier_store, set_deadline = destination.frontier_store, destination.frontier_store.set_deadline
+    frontier_store, set_deadline = (
+        destination.frontier_store,
+        destination.frontier_store.set_deadline,
+    )
     frontier_store.consumer_group.pulse.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
-    frontier_store.set_deadline = lambda seconds: set_deadline(seconds if seconds == math.inf else 1.0)  # type: ignore[method-assign]
+    frontier_store.set_deadline = lambda seconds: set_deadline(
+        seconds if seconds == math.inf else 1.0
+    )  # type: ignore[method-assign]
     database.ask(SLOW)
     try:
-        database.ask(f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{place.topic}" FOR EACH ROW EXECUTE FUNCTION "Other schema".slow()')
+        database.ask(
+            f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{place.topic}" FOR EACH ROW'
+            ' EXECUTE FUNCTION "Other schema".slow()'
+        )
         records = [(None, b"value", None, 1)] * 100
         transact(destination, [], FRONTIER)
         with pytest.raises(TransactionFailed, match="not over"):
@@ -238,10 +359,14 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(des
         assert max(after - before for before, after in pairwise(beats)) < 1, "all the time"
         again(destination, -1)
         transact(destination, records[:5], FRONTIER)
-        frontier_store.set_deadline = lambda seconds: set_deadline(seconds if seconds == math.inf else 0.01)  # type: ignore[method-assign]
+        frontier_store.set_deadline = lambda seconds: set_deadline(
+            seconds if seconds == math.inf else 0.01
+        )  # type: ignore[method-assign]
         for wanted in (TransactionFailed, TransactionFailed, RecordRefused):
             again(destination, 14)
-            with pytest.raises(wanted, match="0 at offset 15" if wanted is RecordRefused else "not over"):
+            with pytest.raises(
+                wanted, match="0 at offset 15" if wanted is RecordRefused else "not over"
+            ):
                 transact(destination, records[:1], FRONTIER, 15)
     finally:
         database.ask('DROP FUNCTION "Other schema".slow() CASCADE')

@@ -1,7 +1,9 @@
-"""Prometheus itself reads configuration and rules, fires the alerts that it should, and has an answer of a real service for every panel.
+"""Prometheus itself reads configuration and rules, fires the alerts that it should, and has an
+answer of a real service for every panel.
 
-It is Debian's package `prometheus`, which has promtool too. Where it is not installed these tests say so; that every expression can be parsed and asks for
-what there is, tests/unit/test_dashboard.py holds everywhere.
+It is Debian's package `prometheus`, which has promtool too. Where it is not installed these tests
+say so; that every expression can be parsed and asks for what there is, tests/unit/test_dashboard.py
+holds everywhere.
 """
 
 from __future__ import annotations
@@ -23,14 +25,31 @@ from tests.harness.service import Service, send_signal
 
 RECORDS = 3000
 WITHOUT = ("run {{reason}}", "records", "{{candidate}}", "transaction: ", "{{cluster}}: ")
-"""What legends of what need not happen begin with: an end of a run, a torn transaction, errors, failover."""
-pytestmark = pytest.mark.skipif(not (shutil.which("prometheus") and shutil.which("promtool")), reason="Prometheus is not installed: apt-get install prometheus")
+"""What legends of what need not happen begin with: an end of a run, a torn transaction, errors,
+failover.
+"""
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("prometheus") and shutil.which("promtool")),
+    reason="Prometheus is not installed: apt-get install prometheus",
+)
 
 
-@pytest.mark.parametrize("words", [("check", "config", "prometheus.yml"), ("check", "rules", "rules.yml"), ("test", "rules", "rules.test.yml")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "rules", "rules.yml"),
+        ("test", "rules", "rules.test.yml"),
+    ],
+    ids=" ".join,
+)
 def test_promtool_agrees(words: tuple[str, ...]) -> None:
-    """Configuration and rules are Prometheus', and each story of rules.test.yml fires its alerts and no others."""
-    done = subprocess.run(["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False)
+    """Configuration and rules are Prometheus', and each story of rules.test.yml fires its alerts
+    and no others.
+    """
+    done = subprocess.run(
+        ["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -41,7 +60,9 @@ def test_each_alert_has_a_story() -> None:
 
 
 @pytest.fixture
-def watched(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterator[tuple[Prometheus, Service]]:
+def watched(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path
+) -> Iterator[tuple[Prometheus, Service]]:
     """A service with something to copy, and a Prometheus that scrapes it."""
     clusters.source.create(topic, 2)
     service = start(topic)
@@ -50,8 +71,11 @@ def watched(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Ite
     prometheus.end()
 
 
-def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Prometheus, Service]) -> None:
-    """While a service copies, and stage two is killed once, no expression of the dashboard is empty but those of what did not happen.
+def test_every_panel_has_data(
+    clusters: Clusters, topic: str, watched: tuple[Prometheus, Service]
+) -> None:
+    """While a service copies, and stage two is killed once, no expression of the dashboard is empty
+    but those of what did not happen.
 
     Then the service ends, and that is noticed.
     """
@@ -65,18 +89,51 @@ def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Pro
             send_signal(victim)
         time.sleep(1)
     clusters.wait_for_copy(topic, RECORDS)
-    until(lambda: [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")] == [str(RECORDS - 2)], "Prometheus has seen all", 20)
-    asked = [(panel["title"], target["legendFormat"], plain(target["expr"])) for panel in panels() for target in panel.get("targets", ())]
+    until(
+        lambda: (
+            [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")]
+            == [str(RECORDS - 2)]
+        ),
+        "Prometheus has seen all",
+        20,
+    )
+    asked = [
+        (panel["title"], target["legendFormat"], plain(target["expr"]))
+        for panel in panels()
+        for target in panel.get("targets", ())
+    ]
 
     def empty() -> list[tuple[str, str]]:
-        return [(title, legend) for title, legend, expression in asked if not legend.startswith(WITHOUT) and not prometheus.value(expression)]
+        return [
+            (title, legend)
+            for title, legend, expression in asked
+            if not legend.startswith(WITHOUT) and not prometheus.value(expression)
+        ]
+
     with contextlib.suppress(AssertionError):
         until(lambda: not empty(), "every panel has data", 20)
     assert empty() == []
-    (again,) = [plain(target["expr"]) for panel in panels() for target in panel.get("targets", ()) if target["legendFormat"] == "{{stage}} started again"]
-    highest = {sample["metric"]["stage"]: sample["value"][1] for sample in prometheus.value(f"max_over_time(({again})[15m:1s])")}
+    (again,) = [
+        plain(target["expr"])
+        for panel in panels()
+        for target in panel.get("targets", ())
+        if target["legendFormat"] == "{{stage}} started again"
+    ]
+    highest = {
+        sample["metric"]["stage"]: sample["value"][1]
+        for sample in prometheus.value(f"max_over_time(({again})[15m:1s])")
+    }
     assert highest == {"deduplicator": "1"}, "the panel of starts shows the one kill as one"
     assert prometheus.value("sum(reo_lag_records)")[0]["value"][1] == "0"
-    assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
+    assert [
+        alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"
+    ] == []
     service.stop()
-    until(lambda: "ReoDown" in {alert["labels"]["alertname"] for alert in prometheus.ask("alerts")["alerts"]}, "the end is noticed", 15)
+    until(
+        lambda: (
+            "ReoDown"
+            in {alert["labels"]["alertname"] for alert in prometheus.ask("alerts")["alerts"]}
+        ),
+        "the end is noticed",
+        15,
+    )

@@ -1,4 +1,6 @@
-"""`reo recover` and then the whole service, Spark included. Every other case, with stage two alone: `tests/broker/test_recover.py`."""
+"""`reo recover` and then the whole service, Spark included. Every other case, with stage two alone:
+`tests/broker/test_recover.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ from tests.harness.recovery import (
 from tests.harness.service import stopped
 
 
-def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters, topic: str, start: Start) -> None:
-    """Exit code 22, then `recover` shows and changes nothing, `--apply` commits, and the whole service, Spark included, makes the copy exact."""
+def test_a_deleted_frontier_is_found_and_the_service_goes_on(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Exit code 22, then `recover` shows and changes nothing, `--apply` commits, and the whole
+    service, Spark included, makes the copy exact.
+    """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copy_and_stop(clusters, topic, start, records)
     delete_group(clusters.destination, topic)
@@ -30,10 +36,20 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters,
     shown = run_recover(clusters, topic)
     assert shown.returncode == 0
     assert [re.split(r"  +", line) for line in shown.stdout.splitlines()[2:4]] == [
-        [str(partition), "no offset", "source offset 49 (50 of 50 records compared)", "source offset 49, a raised epoch"] for partition in range(PARTITIONS)]
+        [
+            str(partition),
+            "no offset",
+            "source offset 49 (50 of 50 records compared)",
+            "source offset 49, a raised epoch",
+        ]
+        for partition in range(PARTITIONS)
+    ]
     assert read_commits(clusters.destination, topic) == {}
     said = json.loads(run_recover(clusters, topic, "--json").stdout)
-    assert [(row["group"], row["data"]["source_offset"], row["write"]["f"]) for row in said["partitions"]] == [(None, 49, 49)] * PARTITIONS
+    assert [
+        (row["group"], row["data"]["source_offset"], row["write"]["f"])
+        for row in said["partitions"]
+    ] == [(None, 49, 49)] * PARTITIONS
     assert not said["applied"]
     newest = clusters.destination.end_offsets(f"{topic}-proxy")
     assert run_recover(clusters, topic, "--apply").returncode == 0
@@ -41,7 +57,12 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters,
     for partition, commit in found.items():
         frontier = decode(commit.metadata)
         known = clusters.destination.end_offsets(topic)[partition]
-        assert (commit.intermediate_offset, frontier.rule.frontier, frontier.rule.link, frontier.sent) == (newest[partition], 49, None, 0)
+        assert (
+            commit.intermediate_offset,
+            frontier.rule.frontier,
+            frontier.rule.link,
+            frontier.sent,
+        ) == (newest[partition], 49, None, 0)
         assert known - 2 <= frontier.destination_known < known
         assert frontier.destination_topic_id == clusters.destination.topic_id(topic)[1]
     again = run_recover(clusters, topic, "--apply")

@@ -1,4 +1,6 @@
-"""The compiled path's scan under AddressSanitizer and UndefinedBehaviorSanitizer: no byte is read or written that is not its own, whatever is in a header."""
+"""The compiled path's scan under AddressSanitizer and UndefinedBehaviorSanitizer: no byte is read
+or written that is not its own, whatever is in a header.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 
 from tests.harness.kafka import ROOT
 
-FLAGS = ("-std=c11", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-shared", "-fPIC")
+FLAGS = (
+    "-std=c11",
+    "-g",
+    "-O1",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-shared",
+    "-fPIC",
+)
 RUN = """import sys
 from pathlib import Path
 import pytest
@@ -23,18 +34,39 @@ BUG = ("for (int i = 0; i < bytes; i++)", "for (int i = 0; i <= bytes; i++)")
 """Reads a byte too many: behind an origin, of its last number."""
 
 
-def ran(folder: Path, source: str, tests: str = "alike or hostile or gap") -> subprocess.CompletedProcess[str]:
+def ran(
+    folder: Path, source: str, tests: str = "alike or hostile or gap"
+) -> subprocess.CompletedProcess[str]:
     """The tests of the scan, with this C file."""
     (folder / "hot_path.c").write_text(source)
-    subprocess.run(["cc", *FLAGS, str(folder / "hot_path.c"), "-o", str(folder / "_hot_path.so"), "-ldl"], check=True)
-    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-    options = {"LD_PRELOAD": runtime, "PYTHONMALLOC": "malloc", "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-    return subprocess.run([sys.executable, "-c", RUN, str(folder), tests], cwd=ROOT, env=os.environ | options, capture_output=True, text=True, check=False)
+    subprocess.run(
+        ["cc", *FLAGS, str(folder / "hot_path.c"), "-o", str(folder / "_hot_path.so"), "-ldl"],
+        check=True,
+    )
+    runtime = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    options = {
+        "LD_PRELOAD": runtime,
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", RUN, str(folder), tests],
+        cwd=ROOT,
+        env=os.environ | options,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.long
 def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
-    """Thousands of batches, valid, torn and hostile: no report of a sanitizer, and the same decisions as Python's."""
+    """Thousands of batches, valid, torn and hostile: no report of a sanitizer, and the same
+    decisions as Python's.
+    """
     done = ran(tmp_path, (ROOT / "deduplicator" / "hot_path.c").read_text())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "passed" in done.stdout

@@ -1,4 +1,6 @@
-"""Clusters that demand TLS or SASL: both stages get in by one set of settings; who may not is told which cluster refused him and why; no log has a secret."""
+"""Clusters that demand TLS or SASL: both stages get in by one set of settings; who may not is told
+which cluster refused him and why; no log has a secret.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ CLIENT_SECRET = "s3cr3t-of-the-client%&"
 WRONG = "n0t-the-0ne"
 RECORDS = 300
 PARTITIONS = 2
-REQUIRED = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}
+REQUIRED = {
+    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+    "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+    "REO_SOURCE_TOPIC": "t",
+}
 Given = dict[str, str]
 
 
@@ -43,23 +49,56 @@ class Stand:
         """A listener, and the settings that open it."""
         user = {"sasl_username": USER, "sasl_password": PASSWORD}
         trust = {"ssl_ca_file": str(self.certificates.authority)}
-        own = {"ssl_certificate_file": str(self.certificates.certificate), "ssl_key_file": str(self.certificates.key)}
-        oauth = {"sasl_username": USER, "sasl_password": CLIENT_SECRET, "sasl_oauth_token_url": self.token_url, "sasl_oauth_scope": "kafka"}
+        own = {
+            "ssl_certificate_file": str(self.certificates.certificate),
+            "ssl_key_file": str(self.certificates.key),
+        }
+        oauth = {
+            "sasl_username": USER,
+            "sasl_password": CLIENT_SECRET,
+            "sasl_oauth_token_url": self.token_url,
+            "sasl_oauth_scope": "kafka",
+        }
         return {
-            "PLAIN over TLS": ("ENCRYPTED", {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"} | user | trust),
-            "PLAIN": ("OPEN", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"} | user),
-            "SCRAM-SHA-256": ("OPEN", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"} | user),
-            "SCRAM-SHA-512 over TLS": ("ENCRYPTED", {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"} | user | trust),
-            "OAUTHBEARER": ("OPEN", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"} | oauth),
-            "OAUTHBEARER over TLS": ("ENCRYPTED", {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"} | oauth | trust),
+            "PLAIN over TLS": (
+                "ENCRYPTED",
+                {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"} | user | trust,
+            ),
+            "PLAIN": (
+                "OPEN",
+                {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"} | user,
+            ),
+            "SCRAM-SHA-256": (
+                "OPEN",
+                {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"} | user,
+            ),
+            "SCRAM-SHA-512 over TLS": (
+                "ENCRYPTED",
+                {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"} | user | trust,
+            ),
+            "OAUTHBEARER": (
+                "OPEN",
+                {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"} | oauth,
+            ),
+            "OAUTHBEARER over TLS": (
+                "ENCRYPTED",
+                {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"} | oauth | trust,
+            ),
             "TLS": ("TLS", {"security_protocol": "SSL"} | trust),
             "mutual TLS": ("MUTUAL", {"security_protocol": "SSL"} | trust | own),
         }[name]
 
-    def environment(self, topic: str, source: tuple[str, Given], destination: tuple[str, Given] | None = None) -> dict[str, str]:
-        """Of a service that enters both clusters so; the destination without security when nothing is said."""
+    def environment(
+        self, topic: str, source: tuple[str, Given], destination: tuple[str, Given] | None = None
+    ) -> dict[str, str]:
+        """Of a service that enters both clusters so; the destination without security when nothing
+        is said.
+        """
         found = build_environment(self.clusters, topic, {"log_level": "DEBUG"})
-        for side, secured, way in (("SOURCE", self.source, source), ("DESTINATION", self.destination, destination)):
+        for side, secured, way in (
+            ("SOURCE", self.source, source),
+            ("DESTINATION", self.destination, destination),
+        ):
             if way is not None:
                 found[f"REO_{side}_BOOTSTRAP_SERVERS"] = secured.at(way[0])
                 found |= {f"REO_{side}_{name.upper()}": value for name, value in way[1].items()}
@@ -75,23 +114,38 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     tokens = Tokens(folder / "tokens")
     with token_server(tokens, CLIENT_SECRET) as url:
         try:
-            made += [Secured(folder / side, certificates, tokens) for side in ("source", "destination")]
+            made += [
+                Secured(folder / side, certificates, tokens) for side in ("source", "destination")
+            ]
             yield Stand(made[0], made[1], certificates, url)
         finally:
             for secured in made:
                 secured.cluster.broker.kill()
 
 
-@pytest.mark.parametrize(("source", "destination"), [
-    ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"), ("SCRAM-SHA-256", "TLS"), pytest.param("mutual TLS", "PLAIN", marks=pytest.mark.long),
-    ("OAUTHBEARER over TLS", "OAUTHBEARER"),
-])
-def test_both_stages_get_in(stand: Stand, topic: str, start: Start, source: str, destination: str) -> None:
-    """An exact copy between clusters that each demand something of their own; the log, at DEBUG, has no secret, nor has any command line."""
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [
+        ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"),
+        ("SCRAM-SHA-256", "TLS"),
+        pytest.param("mutual TLS", "PLAIN", marks=pytest.mark.long),
+        ("OAUTHBEARER over TLS", "OAUTHBEARER"),
+    ],
+)
+def test_both_stages_get_in(
+    stand: Stand, topic: str, start: Start, source: str, destination: str
+) -> None:
+    """An exact copy between clusters that each demand something of their own; the log, at DEBUG,
+    has no secret, nor has any command line.
+    """
     stand.source.cluster.create(topic, PARTITIONS)
     records = make_records(range(RECORDS), PARTITIONS)
     stand.source.cluster.write(topic, records)
-    service = start(topic, "--stop-at-end", environment=stand.environment(topic, stand.way(source), stand.way(destination)))
+    service = start(
+        topic,
+        "--stop-at-end",
+        environment=stand.environment(topic, stand.way(source), stand.way(destination)),
+    )
     until(lambda: service.find_pid("jvm"), "stage one's JVM is there")
     lines = {read_command_line(pid) for pid in service.list_processes()}
     assert service.wait_for_exit() == 0, service.read_log_tail()
@@ -106,12 +160,21 @@ def without(way: tuple[str, Given], *names: str, **other: str) -> tuple[str, Giv
     return way[0], {name: value for name, value in way[1].items() if name not in names} | other
 
 
-@pytest.mark.parametrize(("case", "words"), [
-    ("wrong password, PLAIN", "Authentication failed"), ("wrong password, SCRAM", "Authentication failed"), ("wrong client secret", "invalid_client"),
-    ("unknown authority", "unable to get local issuer certificate"), ("expired certificate", "certificate has expired"),
-    ("certificate of another host", "Hostname mismatch"), ("no certificate of our own", "alert bad certificate"),
-])
-def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("wrong password, PLAIN", "Authentication failed"),
+        ("wrong password, SCRAM", "Authentication failed"),
+        ("wrong client secret", "invalid_client"),
+        ("unknown authority", "unable to get local issuer certificate"),
+        ("expired certificate", "certificate has expired"),
+        ("certificate of another host", "Hostname mismatch"),
+        ("no certificate of our own", "alert bad certificate"),
+    ],
+)
+def test_who_may_not_is_told_why(
+    stand: Stand, topic: str, start: Start, case: str, words: str
+) -> None:
     """Exit code 12; the error names the cluster and the reason, and nothing secret."""
     stand.source.cluster.create(topic, PARTITIONS)
     tls = stand.way("TLS")
@@ -124,61 +187,165 @@ def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: s
         "certificate of another host": ("ELSEWHERE", tls[1]),
         "no certificate of our own": ("MUTUAL", tls[1]),
     }[case]
-    service = start(topic, "deduplicator", environment=stand.environment(topic, way) | {"REO_CONNECT_TIMEOUT_S": "3"})
+    service = start(
+        topic,
+        "deduplicator",
+        environment=stand.environment(topic, way) | {"REO_CONNECT_TIMEOUT_S": "3"},
+    )
     stopped(service, 12, "AccessRefused", "the source cluster", words, "source.security_protocol")
     assert WRONG not in service.log
 
 
-@pytest.mark.parametrize(("listener", "protocol", "exit_code", "words"), [
-    ("TLS", "PLAINTEXT", 10, ["does not answer: its listener speaks TLS, and source.security_protocol is PLAINTEXT. Set it to SSL or SASL_SSL"]),
-    (None, "SSL", 12, ["its listener does not speak TLS", "source.security_protocol=PLAINTEXT"]),
-])
-def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | None, protocol: str, exit_code: int, words: list[str]) -> None:
-    """Plain text where TLS is spoken, and the reverse: what was met, and the setting that mends it."""
+@pytest.mark.parametrize(
+    ("listener", "protocol", "exit_code", "words"),
+    [
+        (
+            "TLS",
+            "PLAINTEXT",
+            10,
+            [
+                "does not answer: its listener speaks TLS, and source.security_protocol is"
+                " PLAINTEXT. Set it to SSL or SASL_SSL"
+            ],
+        ),
+        (
+            None,
+            "SSL",
+            12,
+            ["its listener does not speak TLS", "source.security_protocol=PLAINTEXT"],
+        ),
+    ],
+)
+def test_the_wrong_protocol_is_named(
+    stand: Stand, topic: str, listener: str | None, protocol: str, exit_code: int, words: list[str]
+) -> None:
+    """Plain text where TLS is spoken, and the reverse: what was met, and the setting that mends
+    it.
+    """
     address = stand.source.at(listener) if listener else stand.source.cluster.address
     environment = build_environment(stand.clusters, topic, {"connect_timeout_s": "2"})
-    said = reo_with(environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": address, "REO_SOURCE_SECURITY_PROTOCOL": protocol}, "lag", exit_code=exit_code).stderr
+    said = reo_with(
+        environment
+        | {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": address,
+            "REO_SOURCE_SECURITY_PROTOCOL": protocol,
+        },
+        "lag",
+        exit_code=exit_code,
+    ).stderr
     assert [word for word in words if word not in said] == [], said
 
 
 def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str) -> None:
-    """One demands SCRAM, the other TLS: `reo check` reaches both, and a wrong password of the second is the second's alone."""
+    """One demands SCRAM, the other TLS: `reo check` reaches both, and a wrong password of the
+    second is the second's alone.
+    """
     stand.source.cluster.create(topic, 1)
     first, second = stand.way("SCRAM-SHA-256"), stand.way("PLAIN over TLS")
     environment = stand.environment(topic, first) | {
-        "REO_SOURCE_BOOTSTRAP_SERVERS": f"{stand.source.at(first[0])};{stand.destination.at(second[0])}", "REO_CONNECT_TIMEOUT_S": "5",
-        **{f"REO_SOURCE_2_{name.upper()}": value for name, value in second[1].items()}}
+        "REO_SOURCE_BOOTSTRAP_SERVERS": (
+            f"{stand.source.at(first[0])};{stand.destination.at(second[0])}"
+        ),
+        "REO_CONNECT_TIMEOUT_S": "5",
+        **{f"REO_SOURCE_2_{name.upper()}": value for name, value in second[1].items()},
+    }
+
     def seen(**more: str) -> dict[str, str]:
-        found = json.loads(reo_with(environment | more, "check", "--mode", "failover", "--json", exit_code=None).stdout)["findings"]
-        return {finding["about"]: finding["level"] for finding in found if finding["seen"].endswith("brokers") or finding["level"] == "warning"}
-    candidates = [f"source candidate {stand.source.at(first[0])}", f"source candidate {stand.destination.at(second[0])}"]
-    assert {name: level for name, level in seen().items() if name in candidates} == dict.fromkeys(candidates, "ok")
+        found = json.loads(
+            reo_with(
+                environment | more, "check", "--mode", "failover", "--json", exit_code=None
+            ).stdout
+        )["findings"]
+        return {
+            finding["about"]: finding["level"]
+            for finding in found
+            if finding["seen"].endswith("brokers") or finding["level"] == "warning"
+        }
+
+    candidates = [
+        f"source candidate {stand.source.at(first[0])}",
+        f"source candidate {stand.destination.at(second[0])}",
+    ]
+    assert {name: level for name, level in seen().items() if name in candidates} == dict.fromkeys(
+        candidates, "ok"
+    )
     wrong = seen(REO_SOURCE_2_SASL_PASSWORD=WRONG)
     assert [wrong[name] for name in candidates] == ["ok", "warning"]
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"SECURITY_PROTOCOL": "SASL_SSL"}, ["SASL_MECHANISM is missing", "SASL_USERNAME is missing", "SASL_PASSWORD is missing"]),
-    ({"SASL_USERNAME": "a"}, ["REO_SOURCE_SASL_USERNAME would not be used: REO_SOURCE_SECURITY_PROTOCOL is PLAINTEXT"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}"}, ["belong together"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"}, ["REO_SOURCE_SSL_CA_FILE: /nowhere.pem cannot be read: No such file"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "{key}"}, ["has no CERTIFICATE in PEM form"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}", "SSL_KEY_FILE": "{certificate}"},
-     ["has no PRIVATE KEY in PEM form", "openssl pkcs8"]),
-    ({"SECURITY_PROTOCOL": "TLS"}, ["one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is expected, not 'TLS'"]),
-    ({"SASL_PASSWORD": "one\ntwo-of-it"}, ["REO_SOURCE_SASL_PASSWORD: printable characters are expected"]),
-    ({"SASL_PASSWORD_FILE": "/nowhere"}, ["REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"]),
-    ({"SASL_PASSWORD": "one", "SASL_PASSWORD_FILE": "{secret}"}, ["name the same setting and contradict each other"]),
-    ({"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "a", "SASL_PASSWORD": "b", "SASL_OAUTH_TOKEN_URL": "https://a"},
-     ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"]),
-])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"SECURITY_PROTOCOL": "SASL_SSL"},
+            ["SASL_MECHANISM is missing", "SASL_USERNAME is missing", "SASL_PASSWORD is missing"],
+        ),
+        (
+            {"SASL_USERNAME": "a"},
+            [
+                "REO_SOURCE_SASL_USERNAME would not be used: REO_SOURCE_SECURITY_PROTOCOL is"
+                " PLAINTEXT"
+            ],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}"},
+            ["belong together"],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"},
+            ["REO_SOURCE_SSL_CA_FILE: /nowhere.pem cannot be read: No such file"],
+        ),
+        ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "{key}"}, ["has no CERTIFICATE in PEM form"]),
+        (
+            {
+                "SECURITY_PROTOCOL": "SSL",
+                "SSL_CERTIFICATE_FILE": "{certificate}",
+                "SSL_KEY_FILE": "{certificate}",
+            },
+            ["has no PRIVATE KEY in PEM form", "openssl pkcs8"],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "TLS"},
+            ["one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is expected, not 'TLS'"],
+        ),
+        (
+            {"SASL_PASSWORD": "one\ntwo-of-it"},
+            ["REO_SOURCE_SASL_PASSWORD: printable characters are expected"],
+        ),
+        (
+            {"SASL_PASSWORD_FILE": "/nowhere"},
+            ["REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"],
+        ),
+        (
+            {"SASL_PASSWORD": "one", "SASL_PASSWORD_FILE": "{secret}"},
+            ["name the same setting and contradict each other"],
+        ),
+        (
+            {
+                "SECURITY_PROTOCOL": "SASL_SSL",
+                "SASL_MECHANISM": "PLAIN",
+                "SASL_USERNAME": "a",
+                "SASL_PASSWORD": "b",
+                "SASL_OAUTH_TOKEN_URL": "https://a",
+            },
+            ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"],
+        ),
+    ],
+)
 def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
     """Before any client is made, all at once, and without the secrets."""
     certificates = Certificates(tmp_path / "certificates")
     (tmp_path / "secret").write_text("one-of-file\n")
-    names = {"certificate": str(certificates.certificate), "key": str(certificates.key), "secret": str(tmp_path / "secret")}
+    names = {
+        "certificate": str(certificates.certificate),
+        "key": str(certificates.key),
+        "secret": str(tmp_path / "secret"),
+    }
     with pytest.raises(SettingsInvalid) as found:
-        load(REQUIRED | {f"REO_SOURCE_{name}": value.format(**names) for name, value in given.items()})
+        load(
+            REQUIRED
+            | {f"REO_SOURCE_{name}": value.format(**names) for name, value in given.items()}
+        )
     assert [word for word in words if word not in str(found.value)] == [], str(found.value)
     assert "two-of-it" not in str(found.value)
     assert "one-of-file" not in str(found.value)
@@ -187,8 +354,12 @@ def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]
 def test_a_secret_can_be_a_file(tmp_path: Path) -> None:
     """Its last line's end is not part of it; blanks are. A child process gets the same."""
     (tmp_path / "secret").write_text(" 1_000 \n")
-    given = REQUIRED | {"REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL", "REO_SOURCE_SASL_MECHANISM": "PLAIN", "REO_SOURCE_SASL_USERNAME": "a",
-                        "REO_SOURCE_SASL_PASSWORD_FILE": str(tmp_path / "secret")}
+    given = REQUIRED | {
+        "REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL",
+        "REO_SOURCE_SASL_MECHANISM": "PLAIN",
+        "REO_SOURCE_SASL_USERNAME": "a",
+        "REO_SOURCE_SASL_PASSWORD_FILE": str(tmp_path / "secret"),
+    }
     loaded = load(given)
     assert loaded.source_cluster.security.librdkafka()["sasl.password"] == " 1_000 "
     assert load(loaded.as_environment()).source_cluster.security == loaded.source_cluster.security

@@ -1,4 +1,6 @@
-"""What stands around the copy: metrics, health and readiness on one port, settings from a file and by kafka-reo's names."""
+"""What stands around the copy: metrics, health and readiness on one port, settings from a file and
+by kafka-reo's names.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,31 @@ from tests.harness.service import LIBRARY, build_environment, send_signal, wait_
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
 
 NAMED = {
-    "reo_records_in", "reo_records_out", "reo_records_dropped", "reo_transactions", "reo_transaction_seconds", "reo_lag_records", "reo_frontier_offset",
-    "reo_run_epoch", "reo_rebalances", "reo_heartbeat_seconds", "reo_ready", "reo_lag_seconds", "reo_source_end_offset", "reo_copy_seconds",
+    "reo_records_in",
+    "reo_records_out",
+    "reo_records_dropped",
+    "reo_transactions",
+    "reo_transaction_seconds",
+    "reo_lag_records",
+    "reo_frontier_offset",
+    "reo_run_epoch",
+    "reo_rebalances",
+    "reo_heartbeat_seconds",
+    "reo_ready",
+    "reo_lag_seconds",
+    "reo_source_end_offset",
+    "reo_copy_seconds",
     "reo_transaction_records",
 }
 RECORDS = 1000
 
 
-def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
-    """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly what was copied, with lag 0 at the end."""
+def test_metrics_health_and_readiness_on_one_port(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path
+) -> None:
+    """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly
+    what was copied, with lag 0 at the end.
+    """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(RECORDS), 2))
     service = start(topic, freeze_at=f"one: started:1:{tmp_path / 'frozen'}")
@@ -51,44 +69,88 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     assert service.http_get("/nowhere")[0] == 404
 
     clusters.wait_for_copy(topic, RECORDS)
-    until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted")
-    until(lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS, "all source offsets are counted")
+    until(
+        lambda: (
+            service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS
+        ),
+        "all records are counted",
+    )
+    until(
+        lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS,
+        "all source offsets are counted",
+    )
     until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind")
     until(lambda: service.metric("reo_lag_seconds") == 0, "nothing waits")
-    until(lambda: service.metric("reo_source_end_offset", topic=topic, partition="1") == RECORDS // 2, "the source's end is there")
-    until(lambda: service.metric("reo_frontier_offset", topic=topic, partition="1") == RECORDS // 2 - 1, "the frontier is there")
+    until(
+        lambda: service.metric("reo_source_end_offset", topic=topic, partition="1") == RECORDS // 2,
+        "the source's end is there",
+    )
+    until(
+        lambda: (
+            service.metric("reo_frontier_offset", topic=topic, partition="1") == RECORDS // 2 - 1
+        ),
+        "the frontier is there",
+    )
     assert service.metric("reo_transaction_records_sum") == RECORDS
-    assert service.metric("reo_copy_seconds_count", topic=topic) >= 2, "each partition had a transaction with records"
-    assert service.metric("reo_copy_seconds_bucket", topic=topic, le="3600.0") == 0, "the records are of 2023"
+    assert service.metric("reo_copy_seconds_count", topic=topic) >= 2, (
+        "each partition had a transaction with records"
+    )
+    assert service.metric("reo_copy_seconds_bucket", topic=topic, le="3600.0") == 0, (
+        "the records are of 2023"
+    )
     assert service.metric("reo_records_dropped_total") == 0
     assert service.metric("reo_transactions_total", outcome="committed") >= 2
     assert service.metric("reo_run_epoch") > 0
-    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.http_get("/metrics")[1])}
-    assert families >= NAMED | at_a_glance(), "what the dashboard's first row asks for is there from the beginning"
+    families = {
+        family.name
+        for family in prometheus_client.parser.text_string_to_metric_families(
+            service.http_get("/metrics")[1]
+        )
+    }
+    assert families >= NAMED | at_a_glance(), (
+        "what the dashboard's first row asks for is there from the beginning"
+    )
 
-    (build,) = [line for line in service.http_get("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
+    (build,) = [
+        line
+        for line in service.http_get("/metrics")[1].splitlines()
+        if line.startswith("reo_build_info")
+    ]
     assert f'version="{VERSION}"' in build
     assert 'confluent_kafka="{}"'.format(version("confluent-kafka")) in build
     assert 'compiled="yes"' in build
-    until(lambda: json.loads(service.http_get("/status")[1])["ready"], "the service says that it is ready")
+    until(
+        lambda: json.loads(service.http_get("/status")[1])["ready"],
+        "the service says that it is ready",
+    )
     says_the_same(json.loads(service.http_get("/status")[1]), as_json(clusters, topic, "status"))
 
     victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     send_signal(victim)
     until(lambda: service.http_get("/readyz")[0] == 503, "a killed stage is not ready")
     until(lambda: service.http_get("/readyz")[0] == 200, "it is ready again")
-    assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
+    assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, (
+        "what a dead process had counted is not lost"
+    )
     assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
     error = json.loads(service.http_get("/status")[1])["last_error"]
     assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
-    assert re.fullmatch(r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"])
+    assert re.fullmatch(
+        r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"]
+    )
     service.stop()
 
 
 def says_the_same(inside: dict[str, Any], outside: dict[str, Any]) -> None:
-    """/status has every key of `reo status --json`, and what the service knows is what the clusters say; the rest is null."""
+    """/status has every key of `reo status --json`, and what the service knows is what the clusters
+    say; the rest is null.
+    """
     assert set(inside) == {*outside, "ready"}
-    assert (inside["stage_one"], inside["stage_two"], inside["progress"]) == ("works", "works", "all is copied")
+    assert (inside["stage_one"], inside["stage_two"], inside["progress"]) == (
+        "works",
+        "works",
+        "all is copied",
+    )
     assert inside["lag"] == outside["lag"]
     for ours, theirs in zip(inside["partitions"], outside["partitions"], strict=True):
         assert set(ours) == set(theirs)
@@ -98,18 +160,29 @@ def says_the_same(inside: dict[str, Any], outside: dict[str, Any]) -> None:
 
 
 def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """Two services cannot share a port: the second ends with the settings' exit code and says which setting."""
+    """Two services cannot share a port: the second ends with the settings' exit code and says which
+    setting.
+    """
     clusters.source.create(topic, 1)
     first = start(topic, "deduplicator")
     until(lambda: first.http_get("/livez")[0] == 200, "the first service has its port")
-    second = start(topic, "deduplicator", metrics_port=first.environment["REO_METRICS_PORT"], application="other")
+    second = start(
+        topic,
+        "deduplicator",
+        metrics_port=first.environment["REO_METRICS_PORT"],
+        application="other",
+    )
     assert second.wait_for_exit() == 2
     assert "REO_METRICS_PORT" in second.log
     first.stop()
 
 
-def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: str, start: Start) -> None:
-    """With --stop-at-end the metrics go to another port where theirs is taken, which is said, and the copy ends as it should."""
+def test_a_copy_that_ends_needs_no_port_of_its_own(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """With --stop-at-end the metrics go to another port where theirs is taken, which is said, and
+    the copy ends as it should.
+    """
     clusters.source.create(topic, 1)
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -120,28 +193,49 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: st
 
 
 @pytest.mark.parametrize("way", ["settings file", "kafka-reo's names"])
-def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, topic: str, start: Start, tmp_path: Path, way: str) -> None:
-    """The same copy, told in the two other ways: topics, group and transactional ids are the ones that were named."""
+def test_settings_come_from_a_file_or_by_kafka_reos_names(
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path, way: str
+) -> None:
+    """The same copy, told in the two other ways: topics, group and transactional ids are the ones
+    that were named.
+    """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(20), 1))
     copy, proxy, group = f"{topic}-copy", f"{topic}-between", f"{topic}-app"
     if way == "settings file":
         file = tmp_path / "reo.toml"
-        file.write_text(f'application = "{group}"\n[source]\ntopic = "{topic}"\nbootstrap_servers = "{clusters.source.address}"\n'
-                        f'[destination]\ntopic = "{copy}"\nbootstrap_servers = "{clusters.destination.address}"\n[intermediate]\ntopic = "{proxy}"\n')
+        file.write_text(
+            f'application = "{group}"\n[source]\ntopic = "{topic}"\nbootstrap_servers ='
+            f' "{clusters.source.address}"\n[destination]\ntopic = "{copy}"\nbootstrap_servers ='
+            f' "{clusters.destination.address}"\n[intermediate]\ntopic = "{proxy}"\n'
+        )
         environment = {"REO_SETTINGS_FILE": str(file)}
     else:
         environment = {
-            "APPLICATION_NAME": group, "KAFKA_CLUSTERS_SOURCE_TOPIC": topic, "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
-            "KAFKA_CLUSTERS_DESTINATION_TOPIC": copy, "KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
-            "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": proxy, "STREAMS_NUM_STREAM_THREADS": "1", "KAFKA_CONFIG_CONSUMER_AUTO_RESET": "earliest",
+            "APPLICATION_NAME": group,
+            "KAFKA_CLUSTERS_SOURCE_TOPIC": topic,
+            "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
+            "KAFKA_CLUSTERS_DESTINATION_TOPIC": copy,
+            "KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+            "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": proxy,
+            "STREAMS_NUM_STREAM_THREADS": "1",
+            "KAFKA_CONFIG_CONSUMER_AUTO_RESET": "earliest",
         }
-    service = start(topic, "deduplicator", environment=environment | {"REO_METRICS_PORT": str(free_port())})
+    service = start(
+        topic, "deduplicator", environment=environment | {"REO_METRICS_PORT": str(free_port())}
+    )
     wait_for_frontiers(service, 1)
     records = [(0, number, record) for number, (_, record) in enumerate(make_records(range(20), 1))]
     clusters.destination.write(proxy, wrap_records(clusters, topic, records))
-    until(lambda: clusters.destination.count_offsets(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
-    groups = {found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid}
+    until(
+        lambda: (
+            clusters.destination.count_offsets(copy) >= 20 and not clusters.differences(topic, copy)
+        ),
+        "the copy is exact",
+    )
+    groups = {
+        found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid
+    }
     assert group in groups
     assert not re.search(rf"reo-{topic}", " ".join(groups))
     service.stop()
@@ -149,8 +243,13 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
 
 def test_every_metric_that_a_page_names_is_there() -> None:
     """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {sample for module in METRIC_MODULES for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
-             for sample in (metric._name, f"{metric._name}_total")}
+    there = {
+        sample
+        for module in METRIC_MODULES
+        for metric in vars(module).values()
+        if isinstance(metric, MetricWrapperBase)
+        for sample in (metric._name, f"{metric._name}_total")
+    }
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
     assert len(named) > 30
@@ -158,23 +257,41 @@ def test_every_metric_that_a_page_names_is_there() -> None:
 
 
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:
-    """A host by another name, and a broker that is not there: the same clusters, so the copy goes on where it was."""
+    """A host by another name, and a broker that is not there: the same clusters, so the copy goes
+    on where it was.
+    """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(100), 2))
     assert start(topic, "--stop-at-end").wait_for_exit() == 0
     clusters.source.write(topic, make_records(range(100, 200), 2))
-    others = {f"{side}_bootstrap_servers": f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
-              for side, cluster in (("source", clusters.source), ("destination", clusters.destination))}
+    others = {
+        f"{side}_bootstrap_servers": (
+            f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
+        )
+        for side, cluster in (("source", clusters.source), ("destination", clusters.destination))
+    }
     service = start(topic, "--stop-at-end", **others)
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 
 def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
-    """Called from Python, in one process: stage one ends when all is copied, stage two when it is told to."""
+    """Called from Python, in one process: stage one ends when all is copied, stage two when it is
+    told to.
+    """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(RECORDS), 2))
-    environment = {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {"stop_at_end": "true"})
-    done = subprocess.run([sys.executable, "-c", LIBRARY], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=COPY_S, check=False)
+    environment = {"PATH": os.environ["PATH"]} | build_environment(
+        clusters, topic, {"stop_at_end": "true"}
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=COPY_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert clusters.differences(topic) == []

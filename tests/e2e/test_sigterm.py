@@ -1,7 +1,8 @@
-"""SIGTERM ends the service within ten seconds with exit code 0, whatever it waits for: a connection, a cluster, a commit, a rebalance.
+"""SIGTERM ends the service within ten seconds with exit code 0, whatever it waits for: a
+connection, a cluster, a commit, a rebalance.
 
-While Spark starts, and in the middle of the work: `tests/e2e/test_faults.py`. Here one broker is both clusters, and a proxy before
-it keeps the answer that the service waits for.
+While Spark starts, and in the middle of the work: `tests/e2e/test_faults.py`. Here one broker is
+both clusters, and a proxy before it keeps the answer that the service waits for.
 """
 
 from __future__ import annotations
@@ -43,14 +44,25 @@ def proxy(proxied: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def begin(proxied: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
+def begin(
+    proxied: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Begin]:
     """The source topic has one partition; what still lives at the end of the test is killed."""
     cluster, proxy = proxied
     started: list[Service] = []
 
     def start(*arguments: str, **more: str) -> Service:
-        through = {"destination_topic": f"{topic}-copy", "destination_bootstrap_servers": proxy.address, **QUICK, **more}
-        service = Service(tmp_path_factory.mktemp("service") / "tmp", build_environment(Clusters(cluster, cluster), topic, through), arguments)
+        through = {
+            "destination_topic": f"{topic}-copy",
+            "destination_bootstrap_servers": proxy.address,
+            **QUICK,
+            **more,
+        }
+        service = Service(
+            tmp_path_factory.mktemp("service") / "tmp",
+            build_environment(Clusters(cluster, cluster), topic, through),
+            arguments,
+        )
         started.append(service)
         return service.start()
 
@@ -65,7 +77,10 @@ def begin(proxied: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.T
 def test_while_it_connects(begin: Begin, side: str) -> None:
     """A cluster takes the connection and says nothing; the start would wait a minute for it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        service = begin(**{f"{side}_bootstrap_servers": f"127.0.0.1:{silent.getsockname()[1]}"}, connect_timeout_s="60")
+        service = begin(
+            **{f"{side}_bootstrap_servers": f"127.0.0.1:{silent.getsockname()[1]}"},
+            connect_timeout_s="60",
+        )
         connection, _ = silent.accept()
         assert service.stop() <= STOP_S
         connection.close()
@@ -76,24 +91,38 @@ def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
     service = begin("deduplicator")
     wait_for_frontiers(service, 1)
     proxy.half_open = True
-    until(lambda: "waits for an answer of the destination cluster" in service.http_get("/readyz")[1], "it waits", 40)
+    until(
+        lambda: "waits for an answer of the destination cluster" in service.http_get("/readyz")[1],
+        "it waits",
+        40,
+    )
     assert service.stop() <= STOP_S
 
 
-def test_while_it_commits(begin: Begin, proxied: tuple[Cluster, Proxy], proxy: Proxy, topic: str) -> None:
-    """The request that ends the transaction has not arrived. Nobody can know whether it still does: the next start copies what is missing, once."""
+def test_while_it_commits(
+    begin: Begin, proxied: tuple[Cluster, Proxy], proxy: Proxy, topic: str
+) -> None:
+    """The request that ends the transaction has not arrived. Nobody can know whether it still does:
+    the next start copies what is missing, once.
+    """
     clusters, copy = Clusters(proxied[0], proxied[0]), f"{topic}-copy"
     service = begin("deduplicator")
     wait_for_frontiers(service, 1)
     written = make_records(range(RECORDS), 1)
     proxied[0].write(topic, written)
     held = proxy.add_rule("hold", "EndTxn", topic, times=EVERY)
-    write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
+    write_intermediate(
+        clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written))
+    )
     assert held.matched_event.wait(STOP_S * 2), service.read_log_tail()
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
-    until(lambda: proxied[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
+    until(
+        lambda: proxied[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy),
+        "the copy is exact",
+        60,
+    )
     again.stop()
 
 
@@ -104,4 +133,3 @@ def test_while_the_group_rebalances(begin: Begin, proxy: Proxy, topic: str, api:
     service = begin("deduplicator")
     assert held.matched_event.wait(STOP_S * 6), service.read_log_tail()
     assert service.stop() <= STOP_S
-

@@ -1,4 +1,6 @@
-"""The brokers' own quotas, by client id: each client that records pass through can be held, and the copy is slower and exact."""
+"""The brokers' own quotas, by client id: each client that records pass through can be held, and the
+copy is slower and exact.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 RATE = 150_000
-"""Bytes a second. The tests' brokers look back on 3 s (tests/conftest.py): so long a client may take twice the rate."""
+"""Bytes a second. The tests' brokers look back on 3 s (tests/conftest.py): so long a client may
+take twice the rate.
+"""
 RECORDS, SIZE = 1200, 1000
 LEAST_S = 3.0
-"""The bytes by the rate, less what the window lets through at once and the request that is on its way."""
+"""The bytes by the rate, less what the window lets through at once and the request that is on its
+way.
+"""
 HELD = (
     ("source", "consumer_byte_rate", ("replicator-source",), "replicator"),
     ("destination", "producer_byte_rate", ("replicator-intermediate",), "replicator"),
@@ -26,18 +32,36 @@ HELD = (
 )
 
 
-def copied_in(clusters: Clusters, service: Service, topic: str, first: int, lagging: str | None) -> float:
-    """Write RECORDS from this number on, wait until they are copied, and return the seconds; meanwhile the stage has to lag, in records and in seconds."""
+def copied_in(
+    clusters: Clusters, service: Service, topic: str, first: int, lagging: str | None
+) -> float:
+    """Write RECORDS from this number on, wait until they are copied, and return the seconds;
+    meanwhile the stage has to lag, in records and in seconds.
+    """
     began = time.monotonic()
-    clusters.source.write(topic, [(0, make_record(number, SIZE)) for number in range(first, first + RECORDS)], batch_size=16384)
+    clusters.source.write(
+        topic,
+        [(0, make_record(number, SIZE)) for number in range(first, first + RECORDS)],
+        batch_size=16384,
+    )
     if lagging:
-        until(lambda: service.metric("reo_lag_records", stage=lagging) > 0 and service.metric("reo_lag_seconds", stage=lagging) > 0, f"{lagging} lags")
+        until(
+            lambda: (
+                service.metric("reo_lag_records", stage=lagging) > 0
+                and service.metric("reo_lag_seconds", stage=lagging) > 0
+            ),
+            f"{lagging} lags",
+        )
     clusters.wait_for_copy(topic, first + RECORDS)
     return time.monotonic() - began
 
 
-def test_a_quota_holds_each_stage_without_harm(clusters: Clusters, topic: str, start: Start) -> None:
-    """Each of the clients by its documented id: as slow as the quota says, quick without it, and exact; no run, transaction or process ends for it."""
+def test_a_quota_holds_each_stage_without_harm(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Each of the clients by its documented id: as slow as the quota says, quick without it, and
+    exact; no run, transaction or process ends for it.
+    """
     clusters.source.create(topic, 1)
     service = start(topic, client_id=topic, deduplicator_transaction_records="100")
     until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
@@ -49,12 +73,20 @@ def test_a_quota_holds_each_stage_without_harm(clusters: Clusters, topic: str, s
                 limit(f"{topic}-{role}", kind, RATE / len(roles))
             took[kind, roles] = copied_in(clusters, service, topic, number * RECORDS, stage)
     assert min(took.values()) > LEAST_S, took
-    parts = itertools.count(len(HELD) + 1)  # a machine that is busy just now is slow too, for a time
-    until(lambda: copied_in(clusters, service, topic, next(parts) * RECORDS, None) < min(took.values()), f"it is quick again: {took}")
+    # a machine that is busy just now is slow too, for a time
+    parts = itertools.count(len(HELD) + 1)
+    until(
+        lambda: (
+            copied_in(clusters, service, topic, next(parts) * RECORDS, None) < min(took.values())
+        ),
+        f"it is quick again: {took}",
+    )
     until(lambda: service.metric("reo_lag_seconds") == 0, "nothing lags behind")
     for metric in ("reo_runs_total", "reo_stage_restarts_total"):
         assert service.metric(metric) == 0, metric
-    assert service.metric("reo_transactions_total") == service.metric("reo_transactions_total", outcome="committed")
+    assert service.metric("reo_transactions_total") == service.metric(
+        "reo_transactions_total", outcome="committed"
+    )
     service.stop()
 
 
@@ -72,16 +104,32 @@ def _thin(limit: Limit, client: str) -> None:
 
 
 @pytest.mark.long  # the simulator tells this story in every run
-def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(clusters: Clusters, topic: str, start: Start, thin: object) -> None:
-    """All records that wait would make a transaction of several times its time-out, which would fail again and again. The copy gets on all the same, exact."""
+def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(
+    clusters: Clusters, topic: str, start: Start, thin: object
+) -> None:
+    """All records that wait would make a transaction of several times its time-out, which would
+    fail again and again. The copy gets on all the same, exact.
+    """
     clusters.source.create(topic, 1)
     numbers = range(4000)
     clusters.source.write(topic, [(0, make_record(number, SIZE)) for number in numbers])
     before = start(topic, "deduplicator", client_id=topic)
     wait_for_frontiers(before, 1)
     before.stop()
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, number, make_record(number, SIZE)) for number in numbers]))
-    service = start(topic, "deduplicator", client_id=topic, deduplicator_transaction_timeout_ms="10000")
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(
+            clusters, topic, [(0, number, make_record(number, SIZE)) for number in numbers]
+        ),
+    )
+    service = start(
+        topic, "deduplicator", client_id=topic, deduplicator_transaction_timeout_ms="10000"
+    )
     clusters.wait_for_copy(topic, len(numbers))
-    until(lambda: service.metric("reo_transactions_total", outcome="committed") >= 2, "no transaction had room for all: the quota lets 2 MB through in time")
+    until(
+        lambda: service.metric("reo_transactions_total", outcome="committed") >= 2,
+        "no transaction had room for all: the quota lets 2 MB through in time",
+    )
     service.stop()

@@ -12,17 +12,40 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 
 
-def test_its_environment_runs_topic_to_topic_in_one_cluster(clusters: Clusters, topic: str, start: Start) -> None:
-    """Only its names, one cluster on both sides: an exact copy, the group and the clients called as it calls them, metrics where it has them."""
+def test_its_environment_runs_topic_to_topic_in_one_cluster(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Only its names, one cluster on both sides: an exact copy, the group and the clients called as
+    it calls them, metrics where it has them.
+    """
     cluster, copy, port = clusters.destination, f"{topic}-copy", free_port()
     cluster.create(topic, 2)
     cluster.write(topic, make_records(range(1000), 2))
-    start(topic, environment={
-        "INPUT_TOPIC": topic, "OUTPUT_TOPIC": copy, "INPUT_BROKERS": cluster.address, "OUTPUT_BROKERS": cluster.address, "CLIENT_ID": "mirror",
-        "CONSUMER_GROUP": f"{topic}_ktm", "NEWEST_OFFSET": "false", "MAX_PUBLISH": "1000", "PROM_SERVER_ADDR": f"127.0.0.1:{port}"})
-    until(lambda: cluster.partitions(copy) and cluster.count_offsets(copy) >= 1000, "all is written", COPY_S)
-    until(lambda: not Clusters(cluster, cluster).differences(topic, copy), "the copy is exact", COPY_S)
-    members = cluster.admin.describe_consumer_groups([f"{topic}_ktm"])[f"{topic}_ktm"].result().members
+    start(
+        topic,
+        environment={
+            "INPUT_TOPIC": topic,
+            "OUTPUT_TOPIC": copy,
+            "INPUT_BROKERS": cluster.address,
+            "OUTPUT_BROKERS": cluster.address,
+            "CLIENT_ID": "mirror",
+            "CONSUMER_GROUP": f"{topic}_ktm",
+            "NEWEST_OFFSET": "false",
+            "MAX_PUBLISH": "1000",
+            "PROM_SERVER_ADDR": f"127.0.0.1:{port}",
+        },
+    )
+    until(
+        lambda: cluster.partitions(copy) and cluster.count_offsets(copy) >= 1000,
+        "all is written",
+        COPY_S,
+    )
+    until(
+        lambda: not Clusters(cluster, cluster).differences(topic, copy), "the copy is exact", COPY_S
+    )
+    members = (
+        cluster.admin.describe_consumer_groups([f"{topic}_ktm"])[f"{topic}_ktm"].result().members
+    )
     assert [member.client_id for member in members] == ["mirror-deduplicator-0"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         assert b"reo_records_out_total" in answer.read()

@@ -1,1 +1,3 @@
-"""What the tests share and what is no test: brokers, services, proxies, databases, stand-ins, the judge. `bench` and `faults` use it too."""
+"""What the tests share and what is no test: brokers, services, proxies, databases, stand-ins, the
+judge. `bench` and `faults` use it too.
+"""

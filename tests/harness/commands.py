@@ -1,4 +1,6 @@
-"""What the tests of the command line do: run a command as an operator does, on a pipe or on a terminal, and see that it changed nothing."""
+"""What the tests of the command line do: run a command as an operator does, on a pipe or on a
+terminal, and see that it changed nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,38 @@ LONG_COMMAND_S = 120
 ESCAPE = "\x1b["
 
 
-def reo(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, timeout_s: float = COMMAND_S, **more: str,
-        ) -> subprocess.CompletedProcess[str]:
-    """A command of its own process, its output on pipes; `more` are settings. It has to end with this code, if one is given."""
-    return reo_with(build_environment(clusters, topic, more), *words, exit_code=exit_code, timeout_s=timeout_s)
+def reo(
+    clusters: Clusters,
+    topic: str,
+    *words: str,
+    exit_code: int | None = 0,
+    timeout_s: float = COMMAND_S,
+    **more: str,
+) -> subprocess.CompletedProcess[str]:
+    """A command of its own process, its output on pipes; `more` are settings. It has to end with
+    this code, if one is given.
+    """
+    return reo_with(
+        build_environment(clusters, topic, more), *words, exit_code=exit_code, timeout_s=timeout_s
+    )
 
 
-def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None = 0, timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
+def reo_with(
+    environment: Mapping[str, str],
+    *words: str,
+    exit_code: int | None = 0,
+    timeout_s: float = COMMAND_S,
+) -> subprocess.CompletedProcess[str]:
     """The same with this environment alone."""
-    done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True,
-                          timeout=timeout_s, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "reo", *words],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     assert ESCAPE not in done.stdout + done.stderr, "colours or a bar on a pipe"
@@ -43,16 +67,32 @@ def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None 
     return done
 
 
-def as_json(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, **more: str) -> Any:
+def as_json(
+    clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, **more: str
+) -> Any:
     """What a command says with `--json`."""
     return json.loads(reo(clusters, topic, *words, "--json", exit_code=exit_code, **more).stdout)
 
 
 def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None = None) -> str:
-    """What a command writes on a terminal of 200 columns; when it has said `until` three times it is interrupted, as Ctrl-C does. It has to end with 0."""
+    """What a command writes on a terminal of 200 columns; when it has said `until` three times it
+    is interrupted, as Ctrl-C does. It has to end with 0.
+    """
     ours, its = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "reo", *words], cwd=ROOT, stdin=its, stdout=its, stderr=its,
-                               env={"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40", **environment})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reo", *words],
+        cwd=ROOT,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={
+            "PATH": os.environ["PATH"],
+            "TERM": "xterm-256color",
+            "COLUMNS": "200",
+            "LINES": "40",
+            **environment,
+        },
+    )
     os.close(its)
     written, interrupted, deadline = "", False, time.monotonic() + COMMAND_S
     with contextlib.suppress(OSError):  # the end of a terminal is an error
@@ -74,16 +114,33 @@ def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None
 
 
 def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
-    """All that a command could have changed of this test's: topics and groups with this name in theirs; identity, configuration and offsets of the topics;
-    the group's offsets with their metadata. What other tests left on the brokers may go away meanwhile.
+    """All that a command could have changed of this test's: topics and groups with this name in
+    theirs; identity, configuration and offsets of the topics; the group's offsets with their
+    metadata. What other tests left on the brokers may go away meanwhile.
     """
     own = sorted(name for name in cluster.admin.list_topics(timeout=30).topics if topic in name)
-    groups = sorted(group.group_id for group in cluster.admin.list_consumer_groups().result().valid if topic in group.group_id)
+    groups = sorted(
+        group.group_id
+        for group in cluster.admin.list_consumer_groups().result().valid
+        if topic in group.group_id
+    )
     found: dict[str, Any] = {"topics": own, "groups": groups}
-    found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginning_offsets(name), cluster.end_offsets(name)) for name in own}
+    found |= {
+        name: (
+            cluster.topic_id(name),
+            cluster.config(name),
+            cluster.beginning_offsets(name),
+            cluster.end_offsets(name),
+        )
+        for name in own
+    }
     group = f"reo-{topic}"
     found["offsets"] = {}
     with contextlib.suppress(KafkaException):  # where there never was a group
-        answers = list_group_offsets(cluster.admin, ConsumerGroupTopicPartitions(group), decided=False)
-        found["offsets"] = {(answer.topic, answer.partition): (answer.offset, answer.metadata) for answer in answers}
+        answers = list_group_offsets(
+            cluster.admin, ConsumerGroupTopicPartitions(group), decided=False
+        )
+        found["offsets"] = {
+            (answer.topic, answer.partition): (answer.offset, answer.metadata) for answer in answers
+        }
     return found

@@ -1,4 +1,6 @@
-"""A broker's disk that loses what was written last, as one that was restored from a snapshot does."""
+"""A broker's disk that loses what was written last, as one that was restored from a snapshot
+does.
+"""
 
 from __future__ import annotations
 

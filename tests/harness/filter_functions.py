@@ -1,4 +1,6 @@
-"""Filters that the tests name as `tests.harness.filter_functions:function`; the records are `tests.harness.kafka.make_record`."""
+"""Filters that the tests name as `tests.harness.filter_functions:function`; the records are
+`tests.harness.kafka.make_record`.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,13 @@ from collections.abc import Iterable
 from tests.harness.kafka import Cluster, make_records, produce_records
 
 PARTITIONS = 2
-QUICK_FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1500", "source_backoff_min_ms": "200",
-         "replicator_drain_s": "2"}
+QUICK_FAILOVER = {
+    "source_mode": "failover",
+    "source_healthcheck_interval_ms": "500",
+    "source_request_timeout_ms": "1500",
+    "source_backoff_min_ms": "200",
+    "replicator_drain_s": "2",
+}
 Candidates = tuple[Cluster, ...]
 
 
@@ -20,7 +25,9 @@ def write_to_all(to: Iterable[Cluster], topic: str, numbers: range) -> None:
 
 
 def create_identical_topics(candidates: Candidates, topic: str, records: int = 1000) -> None:
-    """Create the topic in every candidate, with the same records: an aborted and a committed transaction, then records without a transaction."""
+    """Create the topic in every candidate, with the same records: an aborted and a committed
+    transaction, then records without a transaction.
+    """
     for candidate in candidates:
         candidate.create(topic, PARTITIONS)
         producer = candidate.producer(transactional_id=topic)

@@ -1,5 +1,6 @@
-"""The image, tried out: `build/image-check` runs this on what it has built. Every container is locked down as the manifests for Kubernetes lock pods down,
-between two real brokers of this machine (and a PostgreSQL server, where one is installed); the judge says whether a copy is exact.
+"""The image, tried out: `build/image-check` runs this on what it has built. Every container is
+locked down as the manifests for Kubernetes lock pods down, between two real brokers of this machine
+(and a PostgreSQL server, where one is installed); the judge says whether a copy is exact.
 """
 
 from __future__ import annotations
@@ -23,8 +24,21 @@ from tests.harness.kubernetes_api import DRIVER, KubernetesApi
 IMAGE = os.environ["IMAGE"]
 RECORDS, PARTITIONS = 5000, 3
 COPY_S = 90
-LOCKED = ["--network", "host", "--read-only", "--tmpfs", "/tmp:exec,size=512m", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-          "--user", "10001:10001", "--memory", "1536m"]
+LOCKED = [
+    "--network",
+    "host",
+    "--read-only",
+    "--tmpfs",
+    "/tmp:exec,size=512m",
+    "--cap-drop",
+    "ALL",
+    "--security-opt",
+    "no-new-privileges",
+    "--user",
+    "10001:10001",
+    "--memory",
+    "1536m",
+]
 NAMELESS = "reo-check"
 """A host name without an address: on the network of the machine Docker gives it none."""
 KILL_STAGE_ONE = """
@@ -37,17 +51,36 @@ stats = [(path / "stat").read_text().rpartition(")")[2].split() for path in proc
 print(len(old), "killed,", sum(state == "Z" and parent == "1" for state, parent, *_ in stats), "dead")
 """
 """Run in the container: whose parent is dead belongs to process 1, which has to wait for it."""
-PARTS = ["/usr/lib/jvm", "/opt/reo/jars/spark/spark.jsa", "/opt/reo/.venv/lib/python3*/site-packages/pyspark/jars", "/opt/reo/.venv", "/opt/reo", "/usr"]
+PARTS = [
+    "/usr/lib/jvm",
+    "/opt/reo/jars/spark/spark.jsa",
+    "/opt/reo/.venv/lib/python3*/site-packages/pyspark/jars",
+    "/opt/reo/.venv",
+    "/opt/reo",
+    "/usr",
+]
 
 
 def docker(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """One command of docker's."""
-    return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=timeout_s, check=False)
+    return subprocess.run(
+        ["docker", *words], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
 
 
 def container(environment: Mapping[str, object], *words: str) -> list[str]:
     """The words of `docker run` for this environment."""
-    return [*LOCKED, *(word for name, text in environment.items() if text != "" for word in ("-e", f"{name}={text}")), IMAGE, *words]
+    return [
+        *LOCKED,
+        *(
+            word
+            for name, text in environment.items()
+            if text != ""
+            for word in ("-e", f"{name}={text}")
+        ),
+        IMAGE,
+        *words,
+    ]
 
 
 def pod(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
@@ -72,16 +105,22 @@ class Checks:
         """Start the brokers; all ends with `stack`."""
         self.stack, self.folder, self.failed, self.written = stack, folder, list[str](), 0
         self.name = f"reo-check-{os.getpid()}"
-        brokers = [Broker(folder / side, ROOT / "jars" / "broker") for side in ("source", "destination")]
+        brokers = [
+            Broker(folder / side, ROOT / "jars" / "broker") for side in ("source", "destination")
+        ]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()
         self.source, self.destination = (Cluster(broker.wait()) for broker in brokers)
         self.source.create("orders", PARTITIONS)
         self.environment = {
-            "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": self.source.address, "KAFKA_CLUSTERS_SOURCE_TOPIC": "orders",
-            "KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS": self.destination.address, "KAFKA_CLUSTERS_DESTINATION_TOPIC": "copy",
-            "REO_METRICS_PORT": free_port(), "REO_INSTANCE": "image-check"}
+            "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": self.source.address,
+            "KAFKA_CLUSTERS_SOURCE_TOPIC": "orders",
+            "KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS": self.destination.address,
+            "KAFKA_CLUSTERS_DESTINATION_TOPIC": "copy",
+            "REO_METRICS_PORT": free_port(),
+            "REO_INSTANCE": "image-check",
+        }
 
     def check(self, what: str, held: bool, seen: object = "") -> None:
         """Say it, and remember what did not hold."""
@@ -92,13 +131,25 @@ class Checks:
     def ends(self, what: str, code: int, *words: str, **changes: object) -> None:
         """A container that ends by itself."""
         done = docker("run", "--rm", *container(self.environment | changes, *words))
-        self.check(f"{what} ends with exit code {code}", done.returncode == code,
-                   f"{done.returncode}, {((done.stdout + done.stderr).strip().splitlines() or [''])[-1][:150]}")
+        self.check(
+            f"{what} ends with exit code {code}",
+            done.returncode == code,
+            f"{done.returncode},"
+            f" {((done.stdout + done.stderr).strip().splitlines() or [''])[-1][:150]}",
+        )
 
     def start(self, part: str, *words: str, **changes: object) -> None:
         """A container that runs, and is taken away in the end."""
         self.stack.callback(docker, "rm", "-f", f"{self.name}-{part}")
-        started = docker("run", "-d", "--hostname", NAMELESS, "--name", f"{self.name}-{part}", *container(self.environment | changes, *words))
+        started = docker(
+            "run",
+            "-d",
+            "--hostname",
+            NAMELESS,
+            "--name",
+            f"{self.name}-{part}",
+            *container(self.environment | changes, *words),
+        )
         self.check(f"{part} starts", started.returncode == 0, started.stderr.strip())
 
     def stop(self, part: str) -> None:
@@ -107,16 +158,35 @@ class Checks:
         docker("stop", "-t", "20", f"{self.name}-{part}")
         took = time.monotonic() - began
         code = json.loads(docker("inspect", f"{self.name}-{part}").stdout)[0]["State"]["ExitCode"]
-        self.check(f"SIGTERM ends {part} within 10 s with exit code 0", took < 10 and code == 0, f"{took:.1f} s, exit code {code}")
+        self.check(
+            f"SIGTERM ends {part} within 10 s with exit code 0",
+            took < 10 and code == 0,
+            f"{took:.1f} s, exit code {code}",
+        )
         if self.failed:
             print(docker("logs", f"{self.name}-{part}").stderr[-3000:])
 
     def produce(self, codec: str) -> None:
-        """Keys and values that are null or empty, repeated and null-valued headers, timestamps of the past."""
-        producer = Producer({"bootstrap.servers": self.source.address, "linger.ms": 20, "log_level": 0, "compression.type": codec})
+        """Keys and values that are null or empty, repeated and null-valued headers, timestamps of
+        the past.
+        """
+        producer = Producer(
+            {
+                "bootstrap.servers": self.source.address,
+                "linger.ms": 20,
+                "log_level": 0,
+                "compression.type": codec,
+            }
+        )
         for n in range(self.written, self.written + RECORDS):
-            producer.produce("orders", None if n % 7 == 0 else b"" if n % 7 == 1 else b"value %d" % n, None if n % 5 == 0 else b"key %d" % n, n % PARTITIONS,
-                             timestamp=1_500_000_000_000 + n * 1000, headers=[("n", b"%d" % n), ("n", None), ("é", b"")] if n % 3 else None)
+            producer.produce(
+                "orders",
+                None if n % 7 == 0 else b"" if n % 7 == 1 else b"value %d" % n,
+                None if n % 5 == 0 else b"key %d" % n,
+                n % PARTITIONS,
+                timestamp=1_500_000_000_000 + n * 1000,
+                headers=[("n", b"%d" % n), ("n", None), ("é", b"")] if n % 3 else None,
+            )
         producer.flush(30)
         self.written += RECORDS
 
@@ -126,12 +196,22 @@ class Checks:
 
         def whole() -> bool:
             try:
-                return sum(map(len, judge.read_topic(self.destination.address, "copy").values())) >= self.written
+                return (
+                    sum(map(len, judge.read_topic(self.destination.address, "copy").values()))
+                    >= self.written
+                )
             except KeyError:
                 return False
 
-        self.check(f"{RECORDS} records are copied by {by}", until(whole, COPY_S), f"{time.monotonic() - began:.1f} s")
-        wrong = judge.compare_partitions(judge.read_topic(self.source.address, "orders"), judge.read_topic(self.destination.address, "copy"))
+        self.check(
+            f"{RECORDS} records are copied by {by}",
+            until(whole, COPY_S),
+            f"{time.monotonic() - began:.1f} s",
+        )
+        wrong = judge.compare_partitions(
+            judge.read_topic(self.source.address, "orders"),
+            judge.read_topic(self.destination.address, "copy"),
+        )
         self.check("the judge says that the copy is exact", not wrong, "; ".join(wrong))
 
     def one_container_after_another(self) -> None:
@@ -141,40 +221,92 @@ class Checks:
             self.produce(codec)
             self.start(part)
             self.copied(part)
-            self.check("it is healthy", until(lambda part=part: docker(
-                "inspect", "-f", "{{.State.Health.Status}}", f"{self.name}-{part}").stdout.strip() == "healthy", 60))
+            self.check(
+                "it is healthy",
+                until(
+                    lambda part=part: (
+                        docker(
+                            "inspect", "-f", "{{.State.Health.Status}}", f"{self.name}-{part}"
+                        ).stdout.strip()
+                        == "healthy"
+                    ),
+                    60,
+                ),
+            )
             if life == 1:
                 done = docker("exec", f"{self.name}-{part}", "python", "-c", KILL_STAGE_ONE)
-                self.check("after SIGKILL to stage one no dead process is left over", done.stdout.strip() == "1 killed, 0 dead", done.stdout + done.stderr)
+                self.check(
+                    "after SIGKILL to stage one no dead process is left over",
+                    done.stdout.strip() == "1 killed, 0 dead",
+                    done.stdout + done.stderr,
+                )
             self.stop(part)
 
     def stages_apart(self) -> None:
         """As deploy/kubernetes has them: stage two in two containers."""
-        apart = {"replicator": "replicator", "deduplicator-0": "deduplicator", "deduplicator-1": "deduplicator"}
+        apart = {
+            "replicator": "replicator",
+            "deduplicator-0": "deduplicator",
+            "deduplicator-1": "deduplicator",
+        }
         self.produce("lz4")
         for part, stage in apart.items():
-            self.start(part, "run", stage, REO_INSTANCE=part, REO_METRICS_PORT=free_port(), REO_LOG_FORMAT="json")
+            self.start(
+                part,
+                "run",
+                stage,
+                REO_INSTANCE=part,
+                REO_METRICS_PORT=free_port(),
+                REO_LOG_FORMAT="json",
+            )
         self.copied("three containers")
         for part in apart:
             self.stop(part)
             logs = docker("logs", f"{self.name}-{part}")
             said = [line for line in (logs.stdout + logs.stderr).splitlines() if line]
-            self.check(f"every line of {part} is an event", bool(said) and all({"time", "level", "stage", "event"} <= set(json.loads(line)) for line in said))
+            self.check(
+                f"every line of {part} is an event",
+                bool(said)
+                and all(
+                    {"time", "level", "stage", "event"} <= set(json.loads(line)) for line in said
+                ),
+            )
 
     def executors_in_pods(self) -> None:
-        """As deploy/kubernetes/executors has them: Spark's scheduler in one container asks a stand-in of Kubernetes' API for others of the same image."""
-        options = {"spark_kubernetes_container_image": IMAGE, "spark_kubernetes_driver_pod_name": DRIVER, "spark_driver_host": "127.0.0.1",
-                   "spark_kubernetes_executor_enableApiWatcher": "false", "spark_kubernetes_executor_apiPollingInterval": "500ms"}
+        """As deploy/kubernetes/executors has them: Spark's scheduler in one container asks a
+        stand-in of Kubernetes' API for others of the same image.
+        """
+        options = {
+            "spark_kubernetes_container_image": IMAGE,
+            "spark_kubernetes_driver_pod_name": DRIVER,
+            "spark_driver_host": "127.0.0.1",
+            "spark_kubernetes_executor_enableApiWatcher": "false",
+            "spark_kubernetes_executor_apiPollingInterval": "500ms",
+        }
         self.produce("gzip")
         with KubernetesApi(self.folder / f"{self.name}-pods", pod) as api:
-            self.start("driver", REO_REPLICATOR_MASTER=api.url, SPARK_LOCAL_IP="127.0.0.1",
-                       **{f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in options.items()})
+            self.start(
+                "driver",
+                REO_REPLICATOR_MASTER=api.url,
+                SPARK_LOCAL_IP="127.0.0.1",
+                **{f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in options.items()},
+            )
             self.copied("executors in containers of their own")
             names = [asked.folder.name for asked in api.pods]
-            used = docker("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}", f"{self.name}-driver", *names).stdout.split("\n")
+            used = docker(
+                "stats",
+                "--no-stream",
+                "--format",
+                "{{.Name}} {{.MemUsage}}",
+                f"{self.name}-driver",
+                *names,
+            ).stdout.split("\n")
             self.check("there are two of them", len(names) == 2, "; ".join(filter(None, used)))
             self.stop("driver")
-            self.check("they end with their driver", until(lambda: all(asked.process.poll() is not None for asked in api.pods), 30))
+            self.check(
+                "they end with their driver",
+                until(lambda: all(asked.process.poll() is not None for asked in api.pods), 30),
+            )
 
     def into_postgresql(self) -> None:
         """Rows instead of records; where there is no server, it is said."""
@@ -183,30 +315,69 @@ class Checks:
             return
         server = postgresql.Server().make().start()
         self.stack.callback(server.end)
-        self.ends("a copy to PostgreSQL", 0, "run", "--stop-at-end", REO_DESTINATION_POSTGRESQL=server.connection(), REO_APPLICATION="to-tables",
-                  KAFKA_CLUSTERS_DESTINATION_TOPIC="rows")
-        wrong = judge.compare_partitions(judge.read_topic(self.source.address, "orders"), server.read("rows", PARTITIONS))
+        self.ends(
+            "a copy to PostgreSQL",
+            0,
+            "run",
+            "--stop-at-end",
+            REO_DESTINATION_POSTGRESQL=server.connection(),
+            REO_APPLICATION="to-tables",
+            KAFKA_CLUSTERS_DESTINATION_TOPIC="rows",
+        )
+        wrong = judge.compare_partitions(
+            judge.read_topic(self.source.address, "orders"), server.read("rows", PARTITIONS)
+        )
         self.check("the judge says that the rows are exact", not wrong, "; ".join(wrong))
 
     def what_it_is(self) -> None:
         """Labels, the list of its parts, and sizes."""
         image = json.loads(docker("image", "inspect", IMAGE).stdout)[0]
-        labels = {name.rpartition(".")[2]: text for name, text in image["Config"]["Labels"].items() if name.startswith("org.opencontainers.image.")}
+        labels = {
+            name.rpartition(".")[2]: text
+            for name, text in image["Config"]["Labels"].items()
+            if name.startswith("org.opencontainers.image.")
+        }
         said = (labels.get("title"), labels.get("version"), len(labels.get("revision", "")))
         self.check("the labels say what it is", said == ("reo", "check", 40), labels)
-        materials = json.loads(docker("run", "--rm", "--entrypoint", "cat", IMAGE, "/opt/reo/sbom.cdx.json").stdout)["components"]
-        kinds = {kind: sum(part["purl"].startswith(f"pkg:{kind}/") for part in materials) for kind in ("deb", "pypi", "maven", "generic")}
-        self.check("it says what it is made of, each part by a name that is known to others", kinds.pop("generic") == 0 and all(kinds.values()), kinds)
+        materials = json.loads(
+            docker("run", "--rm", "--entrypoint", "cat", IMAGE, "/opt/reo/sbom.cdx.json").stdout
+        )["components"]
+        kinds = {
+            kind: sum(part["purl"].startswith(f"pkg:{kind}/") for part in materials)
+            for kind in ("deb", "pypi", "maven", "generic")
+        }
+        self.check(
+            "it says what it is made of, each part by a name that is known to others",
+            kinds.pop("generic") == 0 and all(kinds.values()),
+            kinds,
+        )
         print(f"     the image has {image['Size'] / 1e6:.0f} MB, of which in MB:")
-        print(docker("run", "--rm", "--entrypoint", "sh", IMAGE, "-c", f"for part in {' '.join(PARTS)}; do du -smL $part; done").stdout)
+        print(
+            docker(
+                "run",
+                "--rm",
+                "--entrypoint",
+                "sh",
+                IMAGE,
+                "-c",
+                f"for part in {' '.join(PARTS)}; do du -smL $part; done",
+            ).stdout
+        )
 
 
 def main() -> int:
     """Everything, in order; the exit code."""
     with ExitStack() as stack:
-        checks = Checks(stack, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reo-image-"))))
+        checks = Checks(
+            stack, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reo-image-")))
+        )
         checks.ends("a missing setting", 2, KAFKA_CLUSTERS_SOURCE_TOPIC="")
-        checks.ends("an address where nobody answers", 10, KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS="127.0.0.1:1", REO_CONNECT_TIMEOUT_S=5)
+        checks.ends(
+            "an address where nobody answers",
+            10,
+            KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS="127.0.0.1:1",
+            REO_CONNECT_TIMEOUT_S=5,
+        )
         checks.ends("an executor that Spark has not started", 2, "executor")
         checks.ends("`check` before a copy", 0, "check")
         checks.one_container_after_another()

@@ -1,5 +1,6 @@
-"""A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a mapping by key has to agree, the brokers' quotas, and a
-producer to which a header's name is text of any characters.
+"""A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a
+mapping by key has to agree, the brokers' quotas, and a producer to which a header's name is text of
+any characters.
 """
 
 from __future__ import annotations
@@ -26,12 +27,21 @@ def jvm() -> Iterator[Any]:
     """Its packages."""
     py4j = Path(pyspark.__file__).parent / "jars"
     jars = ":".join(map(str, [*py4j.glob("py4j*.jar"), *(ROOT / "jars" / "broker").glob("*.jar")]))
-    process = subprocess.Popen(["java", "-cp", jars, "py4j.GatewayServer", "--die-on-broken-pipe", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    process = subprocess.Popen(
+        ["java", "-cp", jars, "py4j.GatewayServer", "--die-on-broken-pipe", "0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=die_with_parent,
+    )
     try:
         assert process.stdout
-        parameters = GatewayParameters(port=int(process.stdout.readline()), auto_convert=True,
-                                       enable_memory_management=False)  # the JVM goes before our objects
+        parameters = GatewayParameters(
+            port=int(process.stdout.readline()),
+            auto_convert=True,
+            # the JVM goes before our objects
+            enable_memory_management=False,
+        )
         gateway = JavaGateway(gateway_parameters=parameters)
         yield gateway.jvm
         gateway.close()
@@ -41,7 +51,9 @@ def jvm() -> Iterator[Any]:
 
 
 def partitions_of(keys: Iterable[bytes], partitions: int) -> dict[bytes, int]:
-    """Where the Java client puts each key: what the producer asks for a record with a key and no partition."""
+    """Where the Java client puts each key: what the producer asks for a record with a key and no
+    partition.
+    """
     with jvm() as java:
         partitioner = java.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
         return {key: partitioner.partitionForKey(key, partitions) for key in set(keys)}
@@ -52,10 +64,25 @@ def write(address: str, topic: str, records: Iterable[tuple[int, Record]]) -> No
     with jvm() as java:
         kafka = java.org.apache.kafka
         as_it_is = kafka.common.serialization.ByteArraySerializer()
-        producer = kafka.clients.producer.KafkaProducer({"bootstrap.servers": address}, as_it_is, as_it_is)
-        sent = [producer.send(kafka.clients.producer.ProducerRecord(
-            topic, partition, java.Long(record.timestamp_ms), record.key, record.value,
-            [kafka.common.header.internals.RecordHeader(name, value) for name, value in record.headers])) for partition, record in records]
+        producer = kafka.clients.producer.KafkaProducer(
+            {"bootstrap.servers": address}, as_it_is, as_it_is
+        )
+        sent = [
+            producer.send(
+                kafka.clients.producer.ProducerRecord(
+                    topic,
+                    partition,
+                    java.Long(record.timestamp_ms),
+                    record.key,
+                    record.value,
+                    [
+                        kafka.common.header.internals.RecordHeader(name, value)
+                        for name, value in record.headers
+                    ],
+                )
+            )
+            for partition, record in records
+        ]
         producer.close()
         for future in sent:
             future.get()
@@ -66,20 +93,27 @@ def quotas(address: str) -> Iterator[Limit]:
     """Sets quotas of a cluster by client id (KIP-546); they are taken away at the end."""
     given = []
     with jvm() as java:
-        admin = java.org.apache.kafka.clients.admin.AdminClient.create({"bootstrap.servers": address})
+        admin = java.org.apache.kafka.clients.admin.AdminClient.create(
+            {"bootstrap.servers": address}
+        )
 
         def alter(client_id: str, name: str, value: float | None) -> None:
             entity = java.org.apache.kafka.common.quota.ClientQuotaEntity({"client-id": client_id})
             operation = java.org.apache.kafka.common.quota.ClientQuotaAlteration.Op(name, value)
-            admin.alterClientQuotas([java.org.apache.kafka.common.quota.ClientQuotaAlteration(entity, [operation])]).all().get()
-            component = java.org.apache.kafka.common.quota.ClientQuotaFilterComponent.ofEntity("client-id", client_id)
+            admin.alterClientQuotas(
+                [java.org.apache.kafka.common.quota.ClientQuotaAlteration(entity, [operation])]
+            ).all().get()
+            component = java.org.apache.kafka.common.quota.ClientQuotaFilterComponent.ofEntity(
+                "client-id", client_id
+            )
             only = java.org.apache.kafka.common.quota.ClientQuotaFilter.containsOnly([component])
 
             def there() -> bool:
                 found = admin.describeClientQuotas(only).entities().get().get(entity)
                 return (found.get(name) if found else None) == value
 
-            until(there, f"the broker has {name}={value} of {client_id}")  # it hears of what its controller has taken
+            # it hears of what its controller has taken
+            until(there, f"the broker has {name}={value} of {client_id}")
 
         def limit(client_id: str, name: str, value: float) -> None:
             given.append((client_id, name))

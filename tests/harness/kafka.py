@@ -1,4 +1,6 @@
-"""Helpers of the tests for Kafka: create topics, write and read records, list offsets; and `until`, with which every test waits."""
+"""Helpers of the tests for Kafka: create topics, write and read records, list offsets; and `until`,
+with which every test waits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from demo.broker import Broker
@@ -26,33 +35,58 @@ PAUSE_S = 0.05
 ANSWER_S, ATTEMPTS = 30.0, 3
 CREATION_S = 5.0
 START_S = 60
-"""Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test sleeps for a fixed time."""
+"""Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test
+sleeps for a fixed time.
+"""
 COPY_S = 120
 """Time-out of a copy of everything that the tests write, on a busy machine."""
-RETRIABLE_ERRORS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
-           KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-"""Errors of a partition or broker that is not available yet, or again; the request is repeated until a time-out."""
+RETRIABLE_ERRORS = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._NOENT,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+"""Errors of a partition or broker that is not available yet, or again; the request is repeated
+until a time-out.
+"""
 MARKERS_S = 5
-"""Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of a transaction in the tests is 12 s."""
+"""Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of
+a transaction in the tests is 12 s.
+"""
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
 def speed_up_jvms() -> None:
-    """Make every JVM started from now on use the C1 compiler only: a test starts many JVMs, and none runs long enough to profit from C2.
+    """Make every JVM started from now on use the C1 compiler only: a test starts many JVMs, and
+    none runs long enough to profit from C2.
 
     Measured on two cores: one kill of stage two, with start and judge, takes 19 s instead of 34.
     """
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-def until(condition: Callable[[], Value | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Value:
-    """Repeat the condition until its value is true, and return the value; AssertionError with `what` after `timeout_s`."""
+def until(
+    condition: Callable[[], Value | None],
+    what: str,
+    timeout_s: float = START_S,
+    seen_last: Sequence[str] = (),
+) -> Value:
+    """Repeat the condition until its value is true, and return the value; AssertionError with
+    `what` after `timeout_s`.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
+        assert time.monotonic() < deadline, (
+            f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
+        )
         time.sleep(PAUSE_S)
 
 
@@ -79,16 +113,28 @@ class Cluster:
     @property
     def admin(self) -> AdminClient:
         """One admin client for all requests of one thread."""
-        self._admin = self._admin or AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        self._admin = self._admin or AdminClient(
+            {"bootstrap.servers": self.address, "log_level": 0}
+        )
         return self._admin
 
     def for_another_thread(self) -> Self:
-        """The same cluster with a client of its own: with one client for two threads, responses were lost (confluent-kafka 2.16)."""
+        """The same cluster with a client of its own: with one client for two threads, responses
+        were lost (confluent-kafka 2.16).
+        """
         return replace(self, _admin=None)
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
-        """Create a topic without retention, so that it keeps records with old timestamps; return its name."""
-        new_topic = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
+        """Create a topic without retention, so that it keeps records with old timestamps; return
+        its name.
+        """
+        new_topic = NewTopic(
+            topic,
+            partitions,
+            -1,
+            config=UNLIMITED_RETENTION
+            | {name.replace("_", "."): value for name, value in config.items()},
+        )
         timed_out_topics: list[str] = []
 
         def is_accepted() -> bool:
@@ -98,9 +144,11 @@ class Cluster:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS and timed_out_topics:
                     return True
-                if code == KafkaError._TIMED_OUT:  # a client that knows no controller does not retry
+                # a client that knows no controller does not retry
+                if code == KafkaError._TIMED_OUT:
                     timed_out_topics.append(topic)
-                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a broker that was stopped is fenced until its next heartbeat to the controller
+                # a broker that was stopped is fenced until its next heartbeat to the controller
+                elif code != KafkaError.INVALID_REPLICATION_FACTOR:
                     raise
                 return False
             return True
@@ -122,14 +170,21 @@ class Cluster:
     def partitions(self, topic: str) -> int:
         """The number of partitions; 0 when the topic does not exist."""
         try:
-            return len(call_with_retry(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
+            return len(
+                call_with_retry(
+                    lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]
+                ).partitions
+            )
         except KafkaException:
             return 0
 
     def config(self, topic: str) -> dict[str, str]:
         """A topic's configuration."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        return {name: str(entry.value) for name, entry in self.admin.describe_configs([resource])[resource].result().items()}
+        return {
+            name: str(entry.value)
+            for name, entry in self.admin.describe_configs([resource])[resource].result().items()
+        }
 
     def end_offsets(self, topic: str, stable: bool = False) -> dict[int, int]:
         """The end offset of each partition; with `stable`, its last stable offset."""
@@ -140,34 +195,50 @@ class Cluster:
         """The first offset that each partition still holds."""
         return self._offsets(topic, OffsetSpec.earliest())
 
-    def _offsets(self, topic: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-                 partitions: int | None = None) -> dict[int, int]:
+    def _offsets(
+        self,
+        topic: str,
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        partitions: int | None = None,
+    ) -> dict[int, int]:
         """Repeat the request while a new partition has no leader."""
-        requests = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
+        requests = {
+            TopicPartition(topic, partition): spec
+            for partition in range(partitions or self.partitions(topic))
+        }
 
         def list_offsets() -> list[tuple[int, int]] | None:
             try:
                 futures = self.admin.list_offsets(requests, isolation_level=isolation)
-                return [(partition.partition, future.result(ANSWER_S).offset) for partition, future in futures.items()]
+                return [
+                    (partition.partition, future.result(ANSWER_S).offset)
+                    for partition, future in futures.items()
+                ]
             except TimeoutError:
                 return None
             except KafkaException as error:
                 if error.args[0].code() in RETRIABLE_ERRORS:
                     with contextlib.suppress(KafkaException):
-                        self.admin.list_topics(topic, ANSWER_S)  # a client does not ask for the new leader by itself
+                        # a client does not ask for the new leader by itself
+                        self.admin.list_topics(topic, ANSWER_S)
                     return None
                 raise
+
         return dict(until(list_offsets, f"the offsets of {topic}")) if requests else {}
 
     def count_offsets(self, topic: str, partitions: int | None = None) -> int:
-        """The sum of the end offsets: an upper bound on the visible records. Markers, aborted and uncommitted records count too.
+        """The sum of the end offsets: an upper bound on the visible records. Markers, aborted and
+        uncommitted records count too.
 
         `partitions` saves a request, for callers that must be fast.
         """
         return sum(self._offsets(topic, OffsetSpec.latest(), partitions=partitions).values())
 
     def has_no_open_transaction(self, topic: str) -> bool:
-        """Whether a `read_committed` consumer reaches the end of the topic and of `__consumer_offsets`. The end offsets are listed first and may grow."""
+        """Whether a `read_committed` consumer reaches the end of the topic and of
+        `__consumer_offsets`. The end offsets are listed first and may grow.
+        """
         for name in (topic, "__consumer_offsets"):
             ends = self.end_offsets(name)
             stable = self.end_offsets(name, stable=True)
@@ -176,7 +247,9 @@ class Cluster:
         return True
 
     def wait_until_no_transaction_is_open(self, topic: str) -> bool:
-        """Whether no transaction is open, now or when the markers of the last commit are written: long before an abandoned transaction times out."""
+        """Whether no transaction is open, now or when the markers of the last commit are written:
+        long before an abandoned transaction times out.
+        """
         deadline = time.monotonic() + MARKERS_S
         while not self.has_no_open_transaction(topic):
             if time.monotonic() > deadline:
@@ -192,8 +265,17 @@ class Cluster:
 
     def producer(self, **options: Any) -> Producer:
         """An idempotent producer."""
-        return Producer({"bootstrap.servers": self.address, "enable.idempotence": True, "linger.ms": 5, "message.max.bytes": 10_000_000,
-                         "queue.buffering.max.messages": 1_000_000, "log_level": 0} | {name.replace("_", "."): value for name, value in options.items()})
+        return Producer(
+            {
+                "bootstrap.servers": self.address,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.max.bytes": 10_000_000,
+                "queue.buffering.max.messages": 1_000_000,
+                "log_level": 0,
+            }
+            | {name.replace("_", "."): value for name, value in options.items()}
+        )
 
     def read(self, topic: str) -> Partitions:
         """All committed records, as the judge reads them."""
@@ -212,7 +294,9 @@ class Clusters:
         return compare_partitions(self.source.read(topic), self.destination.read(copy or topic))
 
     def wait_for_copy(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
-        """Wait until the copy of a source with `records` visible records is exact; the judge reads both topics only when the copy has that many offsets."""
+        """Wait until the copy of a source with `records` visible records is exact; the judge reads
+        both topics only when the copy has that many offsets.
+        """
         last_differences: list[str] = []
 
         def is_exact() -> bool:
@@ -220,19 +304,31 @@ class Clusters:
                 last_differences[:] = self.differences(topic)
                 return not last_differences
             return False
+
         until(is_exact, f"{records} records of {topic} are copied", timeout_s, last_differences)
 
 
 def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
     """Produce records; a record that cannot be delivered is an error."""
+
     def on_delivery(error: object, _: object) -> None:
         assert error is None, error
 
     for partition, record in records:
         while True:
             try:
-                # produce() has two parameters for the callback, and ignores the second one when the first is passed, even as None
-                producer.produce(topic, record.value, record.key, partition, on_delivery, None, record.timestamp_ms, list(record.headers))
+                # produce() has two parameters for the callback, and ignores the second one when the
+                # first is passed, even as None
+                producer.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    on_delivery,
+                    None,
+                    record.timestamp_ms,
+                    list(record.headers),
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -241,7 +337,12 @@ def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int,
 
 def make_record(number: int, size: int = 100) -> Record:
     """A record that is unique in its topic."""
-    return Record(b"key-%d" % (number % 1000), b"%010d" % number + b"." * (size - 10), (("number", b"%d" % number),), 1_700_000_000_000 + number)
+    return Record(
+        b"key-%d" % (number % 1000),
+        b"%010d" % number + b"." * (size - 10),
+        (("number", b"%d" % number),),
+        1_700_000_000_000 + number,
+    )
 
 
 def make_records(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:

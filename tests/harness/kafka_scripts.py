@@ -1,4 +1,5 @@
-"""Scripts of client calls that run on a real cluster and on a simulated one. `ScriptContext` gives them clients and records every result.
+"""Scripts of client calls that run on a real cluster and on a simulated one. `ScriptContext` gives
+them clients and records every result.
 
 Values that differ from run to run (names, ids, times) are not recorded, or are replaced first.
 """
@@ -19,7 +20,14 @@ LONG_S = 60.0
 class ScriptContext:
     """The clients of one cluster, and the results of their calls."""
 
-    def __init__(self, clients: tuple[Any, Any, Any], address: str, name: str, sleep: Callable[[float], object], now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clients: tuple[Any, Any, Any],
+        address: str,
+        name: str,
+        sleep: Callable[[float], object],
+        now_ms: Callable[[], float],
+    ) -> None:
         self.consumer_class, self.producer_class, self.admin_class = clients
         self.address = address
         self.name = name
@@ -49,7 +57,13 @@ class ScriptContext:
     def normalize(self, value: Any) -> Any:
         """A value that can be compared between clusters."""
         if isinstance(value, KafkaError):
-            return value.name(), f"retriable={value.retriable()} aborts={value.txn_requires_abort()} fatal={value.fatal()}"
+            return (
+                value.name(),
+                (
+                    f"retriable={value.retriable()} aborts={value.txn_requires_abort()}"
+                    f" fatal={value.fatal()}"
+                ),
+            )
         if isinstance(value, TopicPartition):
             return value.partition, value.offset, value.metadata, self.normalize(value.error)
         if isinstance(value, dict):
@@ -71,8 +85,17 @@ class ScriptContext:
 
     def producer(self, **options: Any) -> Any:
         """A producer."""
-        return self.producer_class({"bootstrap.servers": self.address, "log_level": 0, "enable.idempotence": True, "linger.ms": 1,
-                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | convert_options(options))
+        return self.producer_class(
+            {
+                "bootstrap.servers": self.address,
+                "log_level": 0,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "transaction.timeout.ms": 60_000,
+                "message.timeout.ms": 50_000,
+            }
+            | convert_options(options)
+        )
 
     def transactional(self, **options: Any) -> Any:
         """A transactional producer that is not initialised."""
@@ -80,20 +103,46 @@ class ScriptContext:
 
     def reader(self, **options: Any) -> Any:
         """A consumer without a group."""
-        return self.consumer_class({"bootstrap.servers": self.address, "log_level": 0, "group.id": self.name, "isolation.level": "read_committed",
-                                    "auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True,
-                                    "fetch.wait.max.ms": 20} | convert_options(options))
+        return self.consumer_class(
+            {
+                "bootstrap.servers": self.address,
+                "log_level": 0,
+                "group.id": self.name,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+            }
+            | convert_options(options)
+        )
 
     def member(self, **options: Any) -> Any:
         """A consumer of a group."""
-        return self.reader(**{"enable_partition_eof": False, "session_timeout_ms": 6000, "heartbeat_interval_ms": 500,
-                              "partition_assignment_strategy": "roundrobin", **options})
+        return self.reader(
+            **{
+                "enable_partition_eof": False,
+                "session_timeout_ms": 6000,
+                "heartbeat_interval_ms": 500,
+                "partition_assignment_strategy": "roundrobin",
+                **options,
+            }
+        )
 
     def create(self, partitions: int = 1, name: str = "", **config: str) -> str:
         """Create a topic, and wait until it can be used."""
         name = name or self.name
-        self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
-                                                                                                 for key, one in config.items()})])[name].result()
+        self.admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    partitions,
+                    1,
+                    config={"retention.ms": "-1"}
+                    | {key.replace("_", "."): one for key, one in config.items()},
+                )
+            ]
+        )[name].result()
         self.until(lambda: self._is_usable(name, partitions), "the topic can be used")
         return name
 
@@ -109,24 +158,41 @@ class ScriptContext:
 
     # ---- questions
 
-    def offsets(self, spec: Any, partitions: int = 1, isolation: Any = None, name: str = "") -> list[tuple[int, int | None]]:
+    def offsets(
+        self, spec: Any, partitions: int = 1, isolation: Any = None, name: str = ""
+    ) -> list[tuple[int, int | None]]:
         """Offset and leader epoch of each partition."""
-        asked = {TopicPartition(name or self.name, partition): spec for partition in range(partitions)}
+        asked = {
+            TopicPartition(name or self.name, partition): spec for partition in range(partitions)
+        }
         more = {"isolation_level": isolation} if isolation is not None else {}
         answers = self.admin.list_offsets(asked, request_timeout=LONG_S, **more)
         found = {place.partition: answer.result() for place, answer in answers.items()}
-        return [(found[partition].offset, found[partition].leader_epoch) for partition in range(partitions)]
+        return [
+            (found[partition].offset, found[partition].leader_epoch)
+            for partition in range(partitions)
+        ]
 
     def wait_until_decided(self, partitions: int = 1) -> None:
         """Wait until no transaction is open: all markers are written."""
         from confluent_kafka import IsolationLevel
-        self.until(lambda: self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED) == self.offsets(OffsetSpec.latest(), partitions),
-                   "no transaction is open")
+
+        self.until(
+            lambda: (
+                self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED)
+                == self.offsets(OffsetSpec.latest(), partitions)
+            ),
+            "no transaction is open",
+        )
 
     def read(self, begins: Iterable[int], **options: Any) -> dict[int, list[Any]]:
-        """All records from these offsets on, by partition, up to the first EOF or error of each; then the positions."""
+        """All records from these offsets on, by partition, up to the first EOF or error of each;
+        then the positions.
+        """
         reader = self.reader(**options)
-        places = [TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)]
+        places = [
+            TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)
+        ]
         reader.assign(places)
         found: dict[int, list[Any]] = {place.partition: [] for place in places}
         unfinished_partitions = set(found)
@@ -136,25 +202,56 @@ class ScriptContext:
                 partition = message.partition()
                 if partition in unfinished_partitions:
                     error = message.error()
-                    found[partition].append((message.offset(), error.name()) if error else
-                                            (message.offset(), message.key(), message.value(), message.headers(), message.timestamp()))
+                    found[partition].append(
+                        (message.offset(), error.name())
+                        if error
+                        else (
+                            message.offset(),
+                            message.key(),
+                            message.value(),
+                            message.headers(),
+                            message.timestamp(),
+                        )
+                    )
                     unfinished_partitions.difference_update({partition} if error else ())
             return not unfinished_partitions
+
         self.until(all_read, "every partition is read")
-        found[-1] = [self.normalize(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
+        found[-1] = [
+            self.normalize(reader.position(places)),
+            [reader.get_watermark_offsets(place, cached=True) for place in places],
+        ]
         reader.close()
         return found
 
-    def write(self, producer: Any, values: Iterable[str], partition: int = 0, reports: list[Any] | None = None, **more: Any) -> None:
+    def write(
+        self,
+        producer: Any,
+        values: Iterable[str],
+        partition: int = 0,
+        reports: list[Any] | None = None,
+        **more: Any,
+    ) -> None:
         """Produce records with fixed timestamps."""
+
         def reported(error: Any, message: Any) -> None:
             if reports is not None:
                 reports.append((self.normalize(error), message.offset()))
+
         for number, value in enumerate(values):
-            producer.produce(self.name, value.encode(), b"k", partition, on_delivery=reported if reports is not None else None,
-                             **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more})
+            producer.produce(
+                self.name,
+                value.encode(),
+                b"k",
+                partition,
+                on_delivery=reported if reports is not None else None,
+                **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more},
+            )
 
 
 def convert_options(options: dict[str, Any]) -> dict[str, Any]:
     """Option names as librdkafka writes them."""
-    return {name if name == "log_level" else name.replace("_", "."): value for name, value in options.items()}
+    return {
+        name if name == "log_level" else name.replace("_", "."): value
+        for name, value in options.items()
+    }

@@ -15,7 +15,9 @@ from tests.harness.kafka_scripts import LONG_S, ScriptContext
 class GroupMember:
     """A consumer in a group, and the rebalance callbacks that it got."""
 
-    def __init__(self, context: ScriptContext, is_incremental: bool = False, **options: Any) -> None:
+    def __init__(
+        self, context: ScriptContext, is_incremental: bool = False, **options: Any
+    ) -> None:
         self.context = context
         self.consumer = context.member(**options)
         self.is_incremental = is_incremental
@@ -23,7 +25,9 @@ class GroupMember:
         self.errors: list[Any] = []
         self.values: list[tuple[int, Any]] = []
         self.assigned: set[int] = set()
-        self.consumer.subscribe([context.name], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost)
+        self.consumer.subscribe(
+            [context.name], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+        )
 
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """Read them from the beginning."""
@@ -40,7 +44,9 @@ class GroupMember:
         """They are lost: stop reading them."""
         self._on_partitions_removed("lost", consumer, partitions)
 
-    def _on_partitions_removed(self, event: str, consumer: Any, partitions: list[TopicPartition]) -> None:
+    def _on_partitions_removed(
+        self, event: str, consumer: Any, partitions: list[TopicPartition]
+    ) -> None:
         self.events.append((event, sorted(one.partition for one in partitions)))
         self.assigned -= {one.partition for one in partitions}
         if self.is_incremental:
@@ -61,12 +67,16 @@ class GroupMember:
         return parse_group_metadata(self.consumer.consumer_group_metadata())
 
 
-def poll_until(context: ScriptContext, members: list[GroupMember], condition: Callable[[], bool], what: str) -> None:
+def poll_until(
+    context: ScriptContext, members: list[GroupMember], condition: Callable[[], bool], what: str
+) -> None:
     """Poll all members until the condition is true."""
+
     def is_settled() -> bool:
         for member in members:
             member.poll()
         return condition()
+
     context.until(is_settled, what)
 
 
@@ -82,30 +92,65 @@ def create_filled_topic(context: ScriptContext) -> None:
 def describe_group(context: ScriptContext) -> Any:
     """The state and the members of the group, from DescribeConsumerGroups."""
     found = context.admin.describe_consumer_groups([context.name])[context.name].result()
-    return [found.state.name, sorted((sorted(place.partition for place in member.assignment.topic_partitions), member.group_instance_id)
-                                     for member in found.members)]
+    return [
+        found.state.name,
+        sorted(
+            (
+                sorted(place.partition for place in member.assignment.topic_partitions),
+                member.group_instance_id,
+            )
+            for member in found.members
+        ),
+    ]
 
 
 def check_two_members(context: ScriptContext, is_incremental: bool, **options: Any) -> None:
     """Two members share two partitions; one leaves, and the other has both."""
     create_filled_topic(context)
     first = GroupMember(context, is_incremental, **options)
-    context.note("no member yet", parse_group_metadata(first.consumer.consumer_group_metadata())[0] <= 0)
-    poll_until(context, [first], lambda: len(first.assigned) == 2 and len(first.values) == 2, "one has both")
+    context.note(
+        "no member yet", parse_group_metadata(first.consumer.consumer_group_metadata())[0] <= 0
+    )
+    poll_until(
+        context,
+        [first],
+        lambda: len(first.assigned) == 2 and len(first.values) == 2,
+        "one has both",
+    )
     context.note("first", first.events)
-    context.note("member", [first.member()[0] > 0, len(first.member()[1]) > 0, describe_group(context)])
+    context.note(
+        "member", [first.member()[0] > 0, len(first.member()[1]) > 0, describe_group(context)]
+    )
     second = GroupMember(context, is_incremental, **options)
-    poll_until(context, [first, second], lambda: len(first.assigned) == len(second.assigned) == 1, "each has one")
-    context.note("kinds of events", [[(event, len(places)) for event, places in one.events] for one in (first, second)])
-    context.until(lambda: describe_group(context)[0] == "STABLE" and len(describe_group(context)[1]) == 2, "it is stable")
+    poll_until(
+        context,
+        [first, second],
+        lambda: len(first.assigned) == len(second.assigned) == 1,
+        "each has one",
+    )
+    context.note(
+        "kinds of events",
+        [[(event, len(places)) for event, places in one.events] for one in (first, second)],
+    )
+    context.until(
+        lambda: describe_group(context)[0] == "STABLE" and len(describe_group(context)[1]) == 2,
+        "it is stable",
+    )
     context.note("described", sorted(describe_group(context)[1]))
     before = len(first.events)
     second.consumer.close()
     context.note("second's end", second.events[-1][0])
     poll_until(context, [first], lambda: len(first.assigned) == 2, "one has both again")
     context.note("kinds of events", [event for event, _ in first.events[before:]])
-    context.note_call("delete", context.admin.delete_consumer_groups([context.name])[context.name].result)
-    context.note_call("commit", first.consumer.commit, offsets=[TopicPartition(context.name, 0, 1, "m")], asynchronous=False)
+    context.note_call(
+        "delete", context.admin.delete_consumer_groups([context.name])[context.name].result
+    )
+    context.note_call(
+        "commit",
+        first.consumer.commit,
+        offsets=[TopicPartition(context.name, 0, 1, "m")],
+        asynchronous=False,
+    )
     first.consumer.close()
     context.note("described", describe_group(context))
     context.note_call("closed", first.consumer.consume, 1, 0.1)
@@ -118,17 +163,27 @@ def classic_protocol(context: ScriptContext) -> None:
 
 def consumer_protocol(context: ScriptContext) -> None:
     """With group.protocol=consumer."""
-    options = dict.fromkeys(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
+    options = dict.fromkeys(
+        ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
+    )
 
     class WithoutClassic(ScriptContext):
         def member(self, **more: Any) -> Any:
-            return self.reader(**{"enable_partition_eof": False, **{name: one for name, one in more.items() if name not in options}})
+            return self.reader(
+                **{
+                    "enable_partition_eof": False,
+                    **{name: one for name, one in more.items() if name not in options},
+                }
+            )
+
     context.__class__ = WithoutClassic
     check_two_members(context, is_incremental=True, group_protocol="consumer")
 
 
 def static_member(context: ScriptContext) -> None:
-    """A static member that comes back keeps its partitions, in the same generation; its previous instance is fenced."""
+    """A static member that comes back keeps its partitions, in the same generation; its previous
+    instance is fenced.
+    """
     create_filled_topic(context)
     options = {"group_instance_id": "i"}
     old = GroupMember(context, **options)
@@ -142,18 +197,39 @@ def static_member(context: ScriptContext) -> None:
     for _ in range(10):
         old.poll()
     context.note("old", [old.errors, old.events])
-    context.note_call("old commit", old.consumer.commit, offsets=[TopicPartition(context.name, 0, 1)], asynchronous=False)
+    context.note_call(
+        "old commit",
+        old.consumer.commit,
+        offsets=[TopicPartition(context.name, 0, 1)],
+        asynchronous=False,
+    )
     producer = context.transactional()
     producer.init_transactions(LONG_S)
     producer.begin_transaction()
-    context.note_call("old offsets", producer.send_offsets_to_transaction, [TopicPartition(context.name, 0, 1)], zombie, LONG_S)
+    context.note_call(
+        "old offsets",
+        producer.send_offsets_to_transaction,
+        [TopicPartition(context.name, 0, 1)],
+        zombie,
+        LONG_S,
+    )
     context.note_call("old offsets: commit", producer.commit_transaction, LONG_S)
     context.note_call("old offsets: abort", producer.abort_transaction, LONG_S)
     producer.begin_transaction()
-    context.note_call("new offsets", producer.send_offsets_to_transaction, [TopicPartition(context.name, 0, 1, "m")],
-                      new.consumer.consumer_group_metadata(), LONG_S)
+    context.note_call(
+        "new offsets",
+        producer.send_offsets_to_transaction,
+        [TopicPartition(context.name, 0, 1, "m")],
+        new.consumer.consumer_group_metadata(),
+        LONG_S,
+    )
     context.note_call("new offsets: commit", producer.commit_transaction, LONG_S)
-    context.note_call("new commit", new.consumer.commit, offsets=[TopicPartition(context.name, 1, 1)], asynchronous=False)
+    context.note_call(
+        "new commit",
+        new.consumer.commit,
+        offsets=[TopicPartition(context.name, 1, 1)],
+        asynchronous=False,
+    )
     asked = TopicPartition(context.name, 0)
     context.note("committed", new.consumer.committed([asked], LONG_S))
     context.note("described", describe_group(context))
@@ -178,17 +254,44 @@ def unknown_members(context: ScriptContext) -> None:
     producer.init_transactions(LONG_S)
 
     def metadata(generation: int, member_id: str) -> bytes:
-        return METADATA_MAGIC + generation.to_bytes(4, sys.byteorder, signed=True) + f"{context.name}\0{member_id}\0".encode() + b"\x01"
-    for what, said in (("older", (generation - 1, member_id)), ("newer", (generation + 1, member_id)), ("unknown", (generation, "nobody")),
-                       ("no generation", (-1, member_id)), ("nobody", (-1, "")), ("right", (generation, member_id))):
+        return (
+            METADATA_MAGIC
+            + generation.to_bytes(4, sys.byteorder, signed=True)
+            + f"{context.name}\0{member_id}\0".encode()
+            + b"\x01"
+        )
+
+    for what, said in (
+        ("older", (generation - 1, member_id)),
+        ("newer", (generation + 1, member_id)),
+        ("unknown", (generation, "nobody")),
+        ("no generation", (-1, member_id)),
+        ("nobody", (-1, "")),
+        ("right", (generation, member_id)),
+    ):
         producer.begin_transaction()
         offset = TopicPartition(context.name, 0, 1, what)
-        context.note_call(what, lambda said=said, offset=offset: producer.send_offsets_to_transaction([offset], metadata(*said), LONG_S))
+        context.note_call(
+            what,
+            lambda said=said, offset=offset: producer.send_offsets_to_transaction(
+                [offset], metadata(*said), LONG_S
+            ),
+        )
         context.note_call(f"{what}: commit", producer.commit_transaction, LONG_S)
         context.note_call(f"{what}: abort", producer.abort_transaction, LONG_S)
-        context.note_call(f"{what}: committed", member.consumer.committed, [TopicPartition(context.name, 0)], LONG_S)
+        context.note_call(
+            f"{what}: committed",
+            member.consumer.committed,
+            [TopicPartition(context.name, 0)],
+            LONG_S,
+        )
     other = context.reader()
-    context.note_call("a stranger's commit", other.commit, offsets=[TopicPartition(context.name, 0, 2)], asynchronous=False)
+    context.note_call(
+        "a stranger's commit",
+        other.commit,
+        offsets=[TopicPartition(context.name, 0, 2)],
+        asynchronous=False,
+    )
     other.close()
     member.consumer.close()
 

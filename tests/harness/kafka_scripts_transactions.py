@@ -21,28 +21,45 @@ def transactions(context: ScriptContext) -> None:
         producer.begin_transaction()
         context.write(producer, [f"{number}a", f"{number}b"], partition, reports)
         context.note_call("flush", producer.flush, LONG_S)
-        context.note_call("end", producer.abort_transaction if number == 1 else producer.commit_transaction, LONG_S)
+        context.note_call(
+            "end",
+            producer.abort_transaction if number == 1 else producer.commit_transaction,
+            LONG_S,
+        )
     context.wait_until_decided(2)
     context.note("reports", reports)
     context.note("committed", context.read([0, 0]))
     context.note("uncommitted", context.read([0, 0], isolation_level="read_uncommitted"))
-    for what, spec in (("earliest", OffsetSpec.earliest()), ("latest", OffsetSpec.latest()), ("newest", OffsetSpec.max_timestamp()),
-                       ("by time", OffsetSpec.for_timestamp(T0 + 1)), ("in the future", OffsetSpec.for_timestamp(T0 * 2))):
+    for what, spec in (
+        ("earliest", OffsetSpec.earliest()),
+        ("latest", OffsetSpec.latest()),
+        ("newest", OffsetSpec.max_timestamp()),
+        ("by time", OffsetSpec.for_timestamp(T0 + 1)),
+        ("in the future", OffsetSpec.for_timestamp(T0 * 2)),
+    ):
         context.note_call(what, context.offsets, spec, 2)
     producer.begin_transaction()
     context.write(producer, ["open"])
     producer.flush(LONG_S)
     for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
         context.note_call("an open one", context.offsets, OffsetSpec.latest(), 1, isolation)
-        context.note_call("an open one, by time", context.offsets, OffsetSpec.for_timestamp(T0), 1, isolation)
+        context.note_call(
+            "an open one, by time", context.offsets, OffsetSpec.for_timestamp(T0), 1, isolation
+        )
     context.note("before it", context.read([0]))
     reader = context.reader()
     reader.assign([TopicPartition(context.name, 0, 7)])
     context.note("beyond the last stable offset", reader.consume(1, 1.0))
     for offset in (-1, -2, T0, T0 * 2):
-        context.note_call("for times", reader.offsets_for_times, [TopicPartition(context.name, 0, offset)], LONG_S)
-    context.note_call("watermarks", reader.get_watermark_offsets, TopicPartition(context.name, 0), LONG_S)
-    context.note_call("watermarks of none", reader.get_watermark_offsets, TopicPartition(context.name, 7), LONG_S)
+        context.note_call(
+            "for times", reader.offsets_for_times, [TopicPartition(context.name, 0, offset)], LONG_S
+        )
+    context.note_call(
+        "watermarks", reader.get_watermark_offsets, TopicPartition(context.name, 0), LONG_S
+    )
+    context.note_call(
+        "watermarks of none", reader.get_watermark_offsets, TopicPartition(context.name, 7), LONG_S
+    )
     reader.close()
     context.note_call("abort", producer.abort_transaction, LONG_S)
     context.wait_until_decided(2)
@@ -78,7 +95,9 @@ def calls_out_of_order(context: ScriptContext) -> None:
 
 
 def fencing(context: ScriptContext) -> None:
-    """A newer producer of the same id aborts the older one's transaction; whatever the older one does then is refused for good."""
+    """A newer producer of the same id aborts the older one's transaction; whatever the older one
+    does then is refused for good.
+    """
     context.create()
     old, new = context.transactional(), context.transactional()
     old.init_transactions(LONG_S)
@@ -89,8 +108,12 @@ def fencing(context: ScriptContext) -> None:
     context.note_call("old produce", context.write, old, ["old 2"])
     context.note_call("old flush", old.flush, LONG_S)
     context.note_call("old flush again", old.flush, LONG_S)
-    for what, call in (("commit", old.commit_transaction), ("abort", old.abort_transaction), ("begin", lambda _: old.begin_transaction()),
-                       ("produce", lambda _: context.write(old, ["old 3"]))):
+    for what, call in (
+        ("commit", old.commit_transaction),
+        ("abort", old.abort_transaction),
+        ("begin", lambda _: old.begin_transaction()),
+        ("produce", lambda _: context.write(old, ["old 3"])),
+    ):
         context.note_call(f"old {what}", call, LONG_S)
     new.begin_transaction()
     context.write(new, ["new 1"])
@@ -101,9 +124,13 @@ def fencing(context: ScriptContext) -> None:
 
 
 def commits_in_two_calls(context: ScriptContext) -> None:
-    """As `TransactionalProducer.start_commit` and `finish_commit` do it: the answer, good or bad, is that of the call which waits for it."""
+    """As `TransactionalProducer.start_commit` and `finish_commit` do it: the answer, good or bad,
+    is that of the call which waits for it.
+    """
     context.create()
-    producers = [context.transactional(transactional_id=f"{context.name}-{letter}") for letter in "ab"]
+    producers = [
+        context.transactional(transactional_id=f"{context.name}-{letter}") for letter in "ab"
+    ]
     for producer in producers:
         producer.init_transactions(LONG_S)
     finish = None
@@ -129,17 +156,25 @@ def commits_in_two_calls(context: ScriptContext) -> None:
 
 
 def values(context: ScriptContext) -> list[object]:
-    """What is committed, without the offsets: markers come between the records at different times."""
+    """What is committed, without the offsets: markers come between the records at different
+    times.
+    """
     return [one[2] for one in context.normalize(context.read([0]))[0] if len(one) > 2]
 
 
 def start_commit(producer: Any) -> Callable[[], object]:
-    """Returns what is left to be called: whether the answer comes within the first call is a matter of chance."""
+    """Returns what is left to be called: whether the answer comes within the first call is a matter
+    of chance.
+    """
     try:
         producer.commit_transaction(START_S)
     except KafkaException as failed:
         refused = failed
-        return lambda: producer.commit_transaction(LONG_S) if is_unfinished(refused.args[0]) else raise_again(refused)
+        return lambda: (
+            producer.commit_transaction(LONG_S)
+            if is_unfinished(refused.args[0])
+            else raise_again(refused)
+        )
     return lambda: None
 
 
@@ -153,7 +188,10 @@ def a_zombie(context: ScriptContext) -> None:
     context.create()
     consumer = context.reader()
     for what in ("commits", "aborts", "sends offsets", "begins"):
-        old, new = (context.transactional(transactional_id=f"{context.name}-{what.replace(' ', '-')}") for _ in range(2))
+        old, new = (
+            context.transactional(transactional_id=f"{context.name}-{what.replace(' ', '-')}")
+            for _ in range(2)
+        )
         old.init_transactions(LONG_S)
         if what != "begins":
             old.begin_transaction()
@@ -165,7 +203,13 @@ def a_zombie(context: ScriptContext) -> None:
             context.note_call(f"{what}: produce", context.write, old, [what])
             context.note_call(f"{what}: flush", old.flush, LONG_S)
         if what == "sends offsets":
-            context.note_call(what, old.send_offsets_to_transaction, [TopicPartition(context.name, 0, 1, "m")], consumer.consumer_group_metadata(), LONG_S)
+            context.note_call(
+                what,
+                old.send_offsets_to_transaction,
+                [TopicPartition(context.name, 0, 1, "m")],
+                consumer.consumer_group_metadata(),
+                LONG_S,
+            )
         if what == "aborts":
             context.note_call(what, old.abort_transaction, LONG_S)
         else:
@@ -195,19 +239,37 @@ def time_out(context: ScriptContext) -> None:
 
 
 def refused_records(context: ScriptContext) -> None:
-    """Too large, from the future or the past, without a topic or a partition; and how the transaction goes on."""
+    """Too large, from the future or the past, without a topic or a partition; and how the
+    transaction goes on.
+    """
     context.create(max_message_bytes="2000", message_timestamp_before_max_ms="3600000")
     now_ms, hour_ms = int(context.now_ms()), 3_600_000
-    for producer, kind in ((context.producer(), "plain"), (context.transactional(), "transactional")):
+    for producer, kind in (
+        (context.producer(), "plain"),
+        (context.transactional(), "transactional"),
+    ):
         is_transactional = kind == "transactional"
         if is_transactional:
             producer.init_transactions(LONG_S)
-        for what, partition, value, timestamp_ms in (("fits", 0, "v", now_ms), ("large", 0, "v" * 3000, now_ms), ("future", 0, "v", now_ms + 2 * hour_ms),
-                                                     ("past", 0, "v", now_ms - 2 * hour_ms), ("partition", 5, "v", now_ms)):
+        for what, partition, value, timestamp_ms in (
+            ("fits", 0, "v", now_ms),
+            ("large", 0, "v" * 3000, now_ms),
+            ("future", 0, "v", now_ms + 2 * hour_ms),
+            ("past", 0, "v", now_ms - 2 * hour_ms),
+            ("partition", 5, "v", now_ms),
+        ):
             if is_transactional:
                 producer.begin_transaction()
             reports: list[Any] = []
-            context.note_call(f"{kind} {what}: produce", context.write, producer, [value], partition, reports, timestamp=timestamp_ms)
+            context.note_call(
+                f"{kind} {what}: produce",
+                context.write,
+                producer,
+                [value],
+                partition,
+                reports,
+                timestamp=timestamp_ms,
+            )
             context.note_call(f"{kind} {what}: flush", producer.flush, LONG_S)
             context.note(f"{kind} {what}: report", reports)
             if is_transactional:
@@ -215,11 +277,19 @@ def refused_records(context: ScriptContext) -> None:
                 if what != "fits":
                     context.note_call(f"{what}: abort", producer.abort_transaction, LONG_S)
     producer = context.transactional(topic_metadata_propagation_max_ms=500)
-    producer.init_transactions(LONG_S)  # not before all markers are written: of a transaction without records nothing else tells
+    # not before all markers are written: of a transaction without records nothing else tells
+    producer.init_transactions(LONG_S)
     context.note("ends", context.offsets(OffsetSpec.latest()))
     producer.begin_transaction()
     reports = []
-    context.note_call("no topic: produce", producer.produce, f"{context.name}-none", b"v", partition=0, on_delivery=lambda error, _: reports.append(error))
+    context.note_call(
+        "no topic: produce",
+        producer.produce,
+        f"{context.name}-none",
+        b"v",
+        partition=0,
+        on_delivery=lambda error, _: reports.append(error),
+    )
     context.note_call("no topic: flush", producer.flush, LONG_S)
     context.note("no topic: report", reports)
     context.note_call("no topic: commit", producer.commit_transaction, LONG_S)
@@ -227,7 +297,9 @@ def refused_records(context: ScriptContext) -> None:
 
 
 def after_a_refusal(context: ScriptContext) -> None:
-    """A refused batch leaves a gap in the producer's sequence: the next transaction is refused too, and the one after it is not."""
+    """A refused batch leaves a gap in the producer's sequence: the next transaction is refused too,
+    and the one after it is not.
+    """
     context.create(max_message_bytes="2000")
     producer = context.transactional()
     producer.init_transactions(LONG_S)
@@ -266,7 +338,24 @@ def log_append_time(context: ScriptContext) -> None:
     for value, key in ((None, b""), (b"", None)):
         producer.produce(context.name, value, key, 0)
     producer.flush(LONG_S)
-    context.note("records", [[record[:4], record[4][0]] if len(record) > 2 else record for record in context.read([0])[0]])
+    context.note(
+        "records",
+        [
+            [record[:4], record[4][0]] if len(record) > 2 else record
+            for record in context.read([0])[0]
+        ],
+    )
 
 
-SCRIPTS = (transactions, calls_out_of_order, fencing, commits_in_two_calls, a_zombie, time_out, refused_records, after_a_refusal, sizes, log_append_time)
+SCRIPTS = (
+    transactions,
+    calls_out_of_order,
+    fencing,
+    commits_in_two_calls,
+    a_zombie,
+    time_out,
+    refused_records,
+    after_a_refusal,
+    sizes,
+    log_append_time,
+)

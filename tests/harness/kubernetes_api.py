@@ -1,7 +1,10 @@
-"""A stand-in for Kubernetes' API, as much of it as Spark's scheduler asks for: it takes executor pods and runs the container of each as a process here.
+"""A stand-in for Kubernetes' API, as much of it as Spark's scheduler asks for: it takes executor
+pods and runs the container of each as a process here.
 
-It is a fake: nothing is scheduled or admitted, pods have no network and no image, and a pod's status is whether its process lives. What it shows is what
-Spark really asks for, which a test compares with the API's schema, and that a container with a pod's arguments and environment is an executor that works.
+It is a fake: nothing is scheduled or admitted, pods have no network and no image, and a pod's
+status is whether its process lives. What it shows is what Spark really asks for, which a test
+compares with the API's schema, and that a container with a pod's arguments and environment is an
+executor that works.
 """
 
 from __future__ import annotations
@@ -27,13 +30,27 @@ OF_THE_POD = {"status.podIP": "127.0.0.1"}
 
 
 Container = Callable[[Sequence[str], Mapping[str, str], Path], list[str]]
-"""The command that runs a container with these arguments and this environment, given a folder for its temporary files."""
+"""The command that runs a container with these arguments and this environment, given a folder for
+its temporary files.
+"""
 
 
 def process(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-    """As a process of this machine, whose environment is the pod's and nothing else but for where programs and temporary files are."""
-    own = {name: os.environ[name] for name in ("PATH", "JAVA_TOOL_OPTIONS") if name in os.environ} | {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)}
-    return ["env", "-i", *(f"{name}={value}" for name, value in (dict(environment) | own).items()), sys.executable, "-m", "reo", *arguments]
+    """As a process of this machine, whose environment is the pod's and nothing else but for where
+    programs and temporary files are.
+    """
+    own = {
+        name: os.environ[name] for name in ("PATH", "JAVA_TOOL_OPTIONS") if name in os.environ
+    } | {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)}
+    return [
+        "env",
+        "-i",
+        *(f"{name}={value}" for name, value in (dict(environment) | own).items()),
+        sys.executable,
+        "-m",
+        "reo",
+        *arguments,
+    ]
 
 
 @dataclass
@@ -49,29 +66,63 @@ class Pod:
         """Start it."""
         self.folder.mkdir(parents=True)
         (container,) = self.asked["spec"]["containers"]
-        environment = {entry["name"]: entry.get("value") or self._field(entry) for entry in container["env"]}
+        environment = {
+            entry["name"]: entry.get("value") or self._field(entry) for entry in container["env"]
+        }
         with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(self.container(container["args"], environment, self.folder), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, preexec_fn=die_with_parent)
+            self.process = subprocess.Popen(
+                self.container(container["args"], environment, self.folder),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
 
     def _field(self, entry: dict[str, Any]) -> str:
         wanted = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
-        return str(self.asked["metadata"]["name"] if wanted == "metadata.name" else OF_THE_POD.get(wanted, ""))
+        return str(
+            self.asked["metadata"]["name"]
+            if wanted == "metadata.name"
+            else OF_THE_POD.get(wanted, "")
+        )
 
     @property
     def shown(self) -> dict[str, Any]:
         """As the API shows it."""
         code = self.process.poll()
-        terminated = [] if code is None else [{"name": "executor", "state": {"terminated": {"exitCode": code if code >= 0 else 128 - code}}}]
-        return self.asked | {"status": {"phase": "Running" if code is None else "Failed", "containerStatuses": terminated}}
+        terminated = (
+            []
+            if code is None
+            else [
+                {
+                    "name": "executor",
+                    "state": {"terminated": {"exitCode": code if code >= 0 else 128 - code}},
+                }
+            ]
+        )
+        return self.asked | {
+            "status": {
+                "phase": "Running" if code is None else "Failed",
+                "containerStatuses": terminated,
+            }
+        }
 
 
 class KubernetesApi:
     """Listens on a port of its own; all pods of a test are in `pods`, in order."""
 
     def __init__(self, folder: Path, container: Container = process) -> None:
-        self.folder, self.container, self.pods, self.gone, self.lock = folder, container, list[Pod](), set[str](), Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"api": self}))
+        self.folder, self.container, self.pods, self.gone, self.lock = (
+            folder,
+            container,
+            list[Pod](),
+            set[str](),
+            Lock(),
+        )
+        self.server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (Handler,), {"api": self})
+        )
 
     def __enter__(self) -> Self:
         """Answer from now on."""
@@ -84,7 +135,10 @@ class KubernetesApi:
         for pod in self.pods:
             pod.process.kill()
             pod.process.wait()
-            print(f"--- pod {pod.folder.name}\n{(pod.folder / 'log').read_text(errors='replace')[-1500:]}")
+            print(
+                "--- pod"
+                f" {pod.folder.name}\n{(pod.folder / 'log').read_text(errors='replace')[-1500:]}"
+            )
 
     @property
     def url(self) -> str:
@@ -96,19 +150,37 @@ class KubernetesApi:
         name = path.partition("/pods/")[2]
         with self.lock:
             if method == "POST":
-                made = {"uid": f"uid-{len(self.pods)}", "namespace": path.split("/")[4], "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+                made = {
+                    "uid": f"uid-{len(self.pods)}",
+                    "namespace": path.split("/")[4],
+                    "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
                 asked = body | {"metadata": body["metadata"] | made}
                 self.pods.append(Pod(asked, self.folder / body["metadata"]["name"], self.container))
                 return self.pods[-1].shown
             if name == DRIVER:
-                return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": DRIVER, "uid": "uid-of-the-driver"}, "status": {"phase": "Running"}}
-            there = [pod for pod in self.pods if pod.folder.name not in self.gone and name in ("", pod.folder.name)]
+                return {
+                    "kind": "Pod",
+                    "apiVersion": "v1",
+                    "metadata": {"name": DRIVER, "uid": "uid-of-the-driver"},
+                    "status": {"phase": "Running"},
+                }
+            there = [
+                pod
+                for pod in self.pods
+                if pod.folder.name not in self.gone and name in ("", pod.folder.name)
+            ]
             if method == "DELETE":
                 for pod in there:
                     pod.process.kill()
                     self.gone.add(pod.folder.name)
             if not name:
-                return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod.shown for pod in there]}
+                return {
+                    "kind": "PodList",
+                    "apiVersion": "v1",
+                    "metadata": {},
+                    "items": [pod.shown for pod in there],
+                }
             return there[0].shown if there else None
 
 

@@ -1,7 +1,9 @@
-"""What moves in the tests of `reo cutover`: a producer and a consumer, each a process of its own, as an application has them.
+"""What moves in the tests of `reo cutover`: a producer and a consumer, each a process of its own,
+as an application has them.
 
-`python -m tests.harness.moving produce ADDRESS TOPIC` writes transactions until SIGTERM, and aborts some of them. `python -m tests.harness.moving
-consume ADDRESS TOPIC GROUP FILE RESET` appends what it reads to a file, one line for a record, commits, and leaves the group at SIGTERM.
+`python -m tests.harness.moving produce ADDRESS TOPIC` writes transactions until SIGTERM, and aborts
+some of them. `python -m tests.harness.moving consume ADDRESS TOPIC GROUP FILE RESET` appends what
+it reads to a file, one line for a record, commits, and leaves the group at SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,12 +33,20 @@ _stop = threading.Event()
 
 def produce(address: str, topic: str, partitions: int = 2) -> None:
     """Transactions of three records in each partition; every fourth one is aborted."""
-    producer = Producer({"bootstrap.servers": address, "transactional.id": f"{topic}-producer", "transaction.timeout.ms": 20_000})
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "transactional.id": f"{topic}-producer",
+            "transaction.timeout.ms": 20_000,
+        }
+    )
     producer.init_transactions(30)
     for number in count():
         producer.begin_transaction()
         for record in range(3 * partitions):
-            producer.produce(topic, f"{time.time_ns()}-{number}-{record}", partition=record % partitions)
+            producer.produce(
+                topic, f"{time.time_ns()}-{number}-{record}", partition=record % partitions
+            )
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(30)
         if _stop.wait(PAUSE_S):
             return
@@ -44,8 +54,15 @@ def produce(address: str, topic: str, partitions: int = 2) -> None:
 
 def consume(address: str, topic: str, group: str, file: str, reset: str) -> None:
     """Process each record once: its line is written, then it is committed."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False,
-                         "auto.offset.reset": reset})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": reset,
+        }
+    )
     consumer.subscribe([topic])
     with Path(file).open("a") as lines:
         while not _stop.is_set():
@@ -59,7 +76,12 @@ def consume(address: str, topic: str, group: str, file: str, reset: str) -> None
 
 def start(*words: str) -> Popen[bytes]:
     """One of the two, as a process."""
-    return Popen([sys.executable, "-m", "tests.harness.moving", *words], cwd=ROOT, stdin=DEVNULL, preexec_fn=die_with_parent)
+    return Popen(
+        [sys.executable, "-m", "tests.harness.moving", *words],
+        cwd=ROOT,
+        stdin=DEVNULL,
+        preexec_fn=die_with_parent,
+    )
 
 
 def end(process: Popen[bytes]) -> None:
@@ -79,29 +101,51 @@ def lines_by_partition(file: Path) -> dict[int, list[str]]:
 
 @contextmanager
 def relayed(shared: Clusters, topic: str) -> Iterator[None]:
-    """A stage one of one line that goes on: what the source shows is wrapped and written to the intermediate topic, until the end of the block.
+    """A stage one of one line that goes on: what the source shows is wrapped and written to the
+    intermediate topic, until the end of the block.
 
     The frontiers have to be there: its epoch is above theirs.
     """
-    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(shared.destination, topic).values())
+    epoch = 1 + max(
+        decode(commit.metadata).rule.epoch
+        for commit in read_commits(shared.destination, topic).values()
+    )
     clusters = Clusters(shared.source.for_another_thread(), shared.destination.for_another_thread())
     stopping = threading.Event()
     errors: list[BaseException] = []
 
     def relay() -> None:
-        consumer = Consumer({"bootstrap.servers": clusters.source.address, "group.id": "relay", "isolation.level": "read_committed",
-                             "enable.auto.commit": False})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": clusters.source.address,
+                "group.id": "relay",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
         partitions = clusters.source.partitions(topic)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         sequences = dict.fromkeys(range(partitions), 0)
         while not stopping.is_set():
             records = []
             for message in consumer.consume(1000, 0.1):
-                assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])
+                assert (
+                    message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+                ), message.error()
+                record = Record(
+                    message.key(),
+                    message.value(),
+                    tuple(message.headers() or ()),
+                    message.timestamp()[1],
+                )
                 records.append((message.partition(), message.offset(), record))
             if records:
-                write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, records, epoch, first_sequences=sequences))
+                write_intermediate(
+                    clusters,
+                    topic,
+                    topic,
+                    wrap_records(clusters, topic, records, epoch, first_sequences=sequences),
+                )
                 for partition, _, _ in records:
                     sequences[partition] += 1
         consumer.close()

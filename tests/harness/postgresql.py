@@ -1,7 +1,8 @@
-"""A real PostgreSQL server as a child process, that can be killed and started again; and the judge's eyes on its tables.
+"""A real PostgreSQL server as a child process, that can be killed and started again; and the
+judge's eyes on its tables.
 
-From Debian's packages (`make postgresql`). It refuses to run as root, so where the tests do, it runs as the user that the package made. It listens on
-127.0.0.1 and asks for a password (SCRAM).
+From Debian's packages (`make postgresql`). It refuses to run as root, so where the tests do, it
+runs as the user that the package made. It listens on 127.0.0.1 and asks for a password (SCRAM).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ STARTS_IN_S = 60
 
 def programs() -> Path:
     """Where initdb and postgres are; the newest that is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3])
+    )
     assert found, "there is no PostgreSQL: run `make postgresql`"
     return found[-1].parent
 
@@ -56,8 +59,27 @@ class Server:
         secret.write_text(PASSWORD)
         for path in (self.folder, secret):
             os.chown(path, *self._whose[:2])
-        done = subprocess.run([programs() / "initdb", "-D", self.folder / "data", "-U", USER, f"--pwfile={secret}", "-A", "scram-sha-256", "-E", "UTF8",
-                               "--no-locale", "--no-sync"], capture_output=True, text=True, check=False, cwd=self.folder, **self._as_user)
+        done = subprocess.run(
+            [
+                programs() / "initdb",
+                "-D",
+                self.folder / "data",
+                "-U",
+                USER,
+                f"--pwfile={secret}",
+                "-A",
+                "scram-sha-256",
+                "-E",
+                "UTF8",
+                "--no-locale",
+                "--no-sync",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            **self._as_user,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return self
 
@@ -65,9 +87,25 @@ class Server:
         """Start it; returns when it answers."""
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [programs() / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
-                 "-c", "unix_socket_directories="], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
-                preexec_fn=die_with_parent, **self._as_user)
+                [
+                    programs() / "postgres",
+                    "-D",
+                    self.folder / "data",
+                    "-p",
+                    str(self.port),
+                    "-c",
+                    "listen_addresses=127.0.0.1",
+                    "-c",
+                    "unix_socket_directories=",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                **self._as_user,
+            )
         until(self.answers, f"the server answers: {self.folder / 'log'}", STARTS_IN_S)
         return self
 
@@ -82,7 +120,9 @@ class Server:
         return True
 
     def stop_at_once(self) -> None:
-        """Immediate shutdown: no session is ended in order, nothing is flushed; the next start recovers from the log."""
+        """Immediate shutdown: no session is ended in order, nothing is flushed; the next start
+        recovers from the log.
+        """
         assert self.process is not None
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait(30)
@@ -100,11 +140,16 @@ class Server:
 
     def connection(self, password: str = PASSWORD, user: str = USER) -> str:
         """For `destination.postgresql`."""
-        return f"host=127.0.0.1 port={self.port} dbname={DATABASE} user={user} password={quoted(password)}"
+        return (
+            f"host=127.0.0.1 port={self.port} dbname={DATABASE} user={user}"
+            f" password={quoted(password)}"
+        )
 
     def session(self) -> psycopg.Connection[TupleRow]:
         """The test's own."""
-        return psycopg.connect(self.connection(), autocommit=True, connect_timeout=5, application_name="test")
+        return psycopg.connect(
+            self.connection(), autocommit=True, connect_timeout=5, application_name="test"
+        )
 
     def ask(self, query: str, *values: object) -> list[Any]:
         """The rows of an answer; none of a command."""
@@ -116,17 +161,29 @@ class Server:
         """What the judge sees: each partition's rows in the order of their source offsets."""
         found: Partitions = {partition: [] for partition in range(partitions)}
         with self.session() as session:
-            rows = session.execute(sql.SQL("SELECT partition, timestamp_ms, key, value, header_names, header_values FROM {} ORDER BY partition, source_offset"
-                                           ).format(sql.Identifier(table)))
+            rows = session.execute(
+                sql.SQL(
+                    "SELECT partition, timestamp_ms, key, value, header_names, header_values FROM"
+                    " {} ORDER BY partition, source_offset"
+                ).format(sql.Identifier(table))
+            )
             for partition, timestamp_ms, key, value, names, values in rows:
-                found[partition].append(Record(key, value, tuple(zip(names or [], values or [], strict=True)), timestamp_ms))
+                found[partition].append(
+                    Record(
+                        key, value, tuple(zip(names or [], values or [], strict=True)), timestamp_ms
+                    )
+                )
         return found
 
     def offsets(self, table: str) -> list[tuple[int, int]]:
         """The places of all rows; empty when there is no such table."""
         with self.session() as session:
             try:
-                rows = session.execute(sql.SQL("SELECT partition, source_offset FROM {} ORDER BY 1, 2").format(sql.Identifier(table)))
+                rows = session.execute(
+                    sql.SQL("SELECT partition, source_offset FROM {} ORDER BY 1, 2").format(
+                        sql.Identifier(table)
+                    )
+                )
                 return [(partition, source_offset) for partition, source_offset in rows]
             except psycopg.errors.UndefinedTable:
                 return []

@@ -1,4 +1,6 @@
-"""A real Prometheus (Debian's package `prometheus`) with this repository's configuration, scraping a service that was started here."""
+"""A real Prometheus (Debian's package `prometheus`) with this repository's configuration, scraping
+a service that was started here.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,30 @@ class Prometheus:
     def __init__(self, folder: Path, target: str, interval: str = "5s") -> None:
         self.port = free_port()
         shutil.copy(FOLDER / "rules.yml", folder)
-        configuration = (FOLDER / "prometheus.yml").read_text().replace("reo:7081", target).replace("5s", interval)
+        configuration = (
+            (FOLDER / "prometheus.yml")
+            .read_text()
+            .replace("reo:7081", target)
+            .replace("5s", interval)
+        )
         (folder / "prometheus.yml").write_text(configuration)
-        self.process = subprocess.Popen(["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-                                         f"--web.listen-address=127.0.0.1:{self.port}"], preexec_fn=die_with_parent,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            preexec_fn=die_with_parent,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def ask(self, path: str, **words: str) -> Any:
         """The data of one answer."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=5
+        ) as answer:
             return json.load(answer)["data"]
 
     def value(self, expression: str) -> list[Any]:

@@ -1,4 +1,6 @@
-"""What a dashboard and alert rules ask for: their expressions, parsed, and compared with the metrics that the code has."""
+"""What a dashboard and alert rules ask for: their expressions, parsed, and compared with the
+metrics that the code has.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def known() -> dict[str, set[str]]:
     for metric in (value for module in METRIC_MODULES for value in vars(module).values()):
         if isinstance(metric, MetricWrapperBase):
             labels = {*metric._labelnames, *SCRAPED}
-            names = {"counter": ["_total"], "gauge": [""], "histogram": ["_sum", "_count"]}[metric._type]
+            names = {"counter": ["_total"], "gauge": [""], "histogram": ["_sum", "_count"]}[
+                metric._type
+            ]
             found |= {metric._name + ending: labels for ending in names}
             if metric._type == "histogram":
                 found[metric._name + "_bucket"] = labels | {"le"}
@@ -50,7 +54,9 @@ def panels() -> list[dict[str, Any]]:
 
 def rules() -> list[dict[str, Any]]:
     """The alert rules."""
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def plain(expression: str) -> str:
@@ -61,14 +67,25 @@ def plain(expression: str) -> str:
 
 
 def asked() -> list[tuple[str, str, str]]:
-    """Where, the expression, and the text that is made of its labels: all of dashboard and rules."""
-    found = [(f"panel {panel['title']}", plain(target["expr"]), target["legendFormat"]) for panel in panels() for target in panel.get("targets", ())]
-    return found + [(f"alert {rule['alert']}", rule["expr"], " ".join(rule["annotations"].values())) for rule in rules()]
+    """Where, the expression, and the text that is made of its labels: all of dashboard and
+    rules.
+    """
+    found = [
+        (f"panel {panel['title']}", plain(target["expr"]), target["legendFormat"])
+        for panel in panels()
+        for target in panel.get("targets", ())
+    ]
+    return found + [
+        (f"alert {rule['alert']}", rule["expr"], " ".join(rule["annotations"].values()))
+        for rule in rules()
+    ]
 
 
 def _below(node: Any) -> Iterator[Any]:
     yield node
-    children = [getattr(node, name, None) for name in ("expr", "lhs", "rhs", "param", "vector_selector")] + list(getattr(node, "args", ()) or ())
+    children = [
+        getattr(node, name, None) for name in ("expr", "lhs", "rhs", "param", "vector_selector")
+    ] + list(getattr(node, "args", ()) or ())
     for child in children:
         if isinstance(child, promql.Expr):
             yield from _below(child)
@@ -76,7 +93,9 @@ def _below(node: Any) -> Iterator[Any]:
 
 def selectors(expression: str) -> list[Any]:
     """Every selector of an expression; ValueError when it cannot be parsed."""
-    return [node for node in _below(promql.parse(expression)) if isinstance(node, promql.VectorSelector)]
+    return [
+        node for node in _below(promql.parse(expression)) if isinstance(node, promql.VectorSelector)
+    ]
 
 
 def _grouped(expression: str) -> set[str]:
@@ -84,13 +103,17 @@ def _grouped(expression: str) -> set[str]:
     found: set[str] = set()
     for node in _below(promql.parse(expression)):
         modifier = getattr(node, "modifier", None)
-        labels = getattr(modifier, "labels", None) or getattr(getattr(modifier, "matching", None), "labels", None)
+        labels = getattr(modifier, "labels", None) or getattr(
+            getattr(modifier, "matching", None), "labels", None
+        )
         found |= set(labels or ())
     return found
 
 
 def problems(expression: str, text: str = "") -> list[str]:
-    """What is wrong with an expression, and with a text that names labels of its result; empty when nothing is."""
+    """What is wrong with an expression, and with a text that names labels of its result; empty when
+    nothing is.
+    """
     try:
         used = selectors(expression)
     except ValueError as wrong:
@@ -105,16 +128,29 @@ def problems(expression: str, text: str = "") -> list[str]:
         has = samples[selector.name]
         found += [f"{selector.name} has no label {label}" for label in labels - has]
         for matcher in selector.matchers.matchers:
-            words = STAGES if matcher.name == "stage" else WORDS.get(selector.name, {}).get(matcher.name)
+            words = (
+                STAGES
+                if matcher.name == "stage"
+                else WORDS.get(selector.name, {}).get(matcher.name)
+            )
             if matcher.name not in has:
                 found.append(f"{selector.name} has no label {matcher.name}")
             elif words:
-                found += [f"{selector.name} is never {matcher.name}={word}" for word in matcher.value.split("|") if word not in words]
+                found += [
+                    f"{selector.name} is never {matcher.name}={word}"
+                    for word in matcher.value.split("|")
+                    if word not in words
+                ]
     return found if used else [*found, "it asks for no metric"]
 
 
 def at_a_glance() -> set[str]:
     """The families that the dashboard's first row asks for."""
     first = [panel for panel in panels() if panel["type"] != "row" and panel["gridPos"]["y"] == 1]
-    names = {selector.name for panel in first for target in panel["targets"] for selector in selectors(plain(target["expr"]))}
+    names = {
+        selector.name
+        for panel in first
+        for target in panel["targets"]
+        for selector in selectors(plain(target["expr"]))
+    }
     return {re.sub("_(total|bucket)$", "", name) for name in names}

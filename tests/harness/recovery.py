@@ -1,6 +1,8 @@
-"""Helpers for tests of `reo recover`: copy with stage two alone, delete the frontier, run the command, and resume the copy.
+"""Helpers for tests of `reo recover`: copy with stage two alone, delete the frontier, run the
+command, and resume the copy.
 
-The group protocol "consumer" (KIP-848) is used where a test does not depend on the protocol: its members leave at once.
+The group protocol "consumer" (KIP-848) is used where a test does not depend on the protocol: its
+members leave at once.
 """
 
 from __future__ import annotations
@@ -27,31 +29,63 @@ CONSUMER_PROTOCOL = {"deduplicator_group_protocol": "consumer"}
 SourceRecords = list[tuple[int, Record]]
 
 
-def run_recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_recover(
+    clusters: Clusters, topic: str, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    return reo(clusters, topic, "recover", *arguments, exit_code=None, timeout_s=LONG_COMMAND_S, **more)
+    return reo(
+        clusters, topic, "recover", *arguments, exit_code=None, timeout_s=LONG_COMMAND_S, **more
+    )
 
 
 def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     """The commits of the group, without offsets of open transactions."""
     group = f"reo-{topic}"
-    request = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
-    answers = cluster.admin.list_consumer_group_offsets([request], require_stable=True)[group].result().topic_partitions
-    return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+    request = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
+    )
+    answers = (
+        cluster.admin.list_consumer_group_offsets([request], require_stable=True)[group]
+        .result()
+        .topic_partitions
+    )
+    return {
+        answer.partition: Commit(answer.offset, answer.metadata)
+        for answer in answers
+        if answer.offset >= 0
+    }
 
 
 def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> None:
     """Alter the offsets of a group without members, as an operator can."""
     group = f"reo-{topic}"
-    offsets = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in commits.items()]
-    for answer in cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])[group].result().topic_partitions:
+    offsets = [
+        TopicPartition(
+            f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or ""
+        )
+        for partition, commit in commits.items()
+    ]
+    for answer in (
+        cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])[
+            group
+        ]
+        .result()
+        .topic_partitions
+    ):
         assert answer.error is None
 
 
 def wait_for_empty_group(cluster: Cluster, topic: str) -> str:
     """Wait until the group has no members; returns its name."""
     group = f"reo-{topic}"
-    until(lambda: cluster.admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the group is empty", STOP_S)
+    until(
+        lambda: (
+            cluster.admin.describe_consumer_groups([group])[group].result().state
+            == ConsumerGroupState.EMPTY
+        ),
+        "the group is empty",
+        STOP_S,
+    )
     return group
 
 
@@ -62,7 +96,9 @@ def delete_group(cluster: Cluster, topic: str) -> None:
     assert read_commits(cluster, topic) == {}
 
 
-def add_source_offsets(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tuple[int, int, Record]]:
+def add_source_offsets(
+    records: Sequence[tuple[int, Record]], begin: int = 0
+) -> list[tuple[int, int, Record]]:
     """The records from `begin` on, each with its source offset; the source has no gaps here."""
     next_offsets: Counter[int] = Counter()
     numbered = []
@@ -72,15 +108,34 @@ def add_source_offsets(records: Sequence[tuple[int, Record]], begin: int = 0) ->
     return numbered[begin:]
 
 
-def copy_more(clusters: Clusters, topic: str, service: Service, records: SourceRecords, begin: int, source_has: int = 0) -> None:
-    """Write to the source the records that it does not have, and let stage two copy from `begin` on, in a run that starts at the frontier."""
-    clusters.source.write(topic, records[max(begin, source_has):])
+def copy_more(
+    clusters: Clusters,
+    topic: str,
+    service: Service,
+    records: SourceRecords,
+    begin: int,
+    source_has: int = 0,
+) -> None:
+    """Write to the source the records that it does not have, and let stage two copy from `begin`
+    on, in a run that starts at the frontier.
+    """
+    clusters.source.write(topic, records[max(begin, source_has) :])
     wait_for_frontiers(service, PARTITIONS)
-    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(clusters.destination, topic).values())
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records, begin), epoch))
+    epoch = 1 + max(
+        decode(commit.metadata).rule.epoch
+        for commit in read_commits(clusters.destination, topic).values()
+    )
+    write_intermediate(
+        clusters,
+        topic,
+        topic,
+        wrap_records(clusters, topic, add_source_offsets(records, begin), epoch),
+    )
 
 
-def start_and_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> Service:
+def start_and_copy(
+    clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str
+) -> Service:
     """Create a source of FIRST_RECORDS records and copy it with stage two, which still runs."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
@@ -90,13 +145,24 @@ def start_and_copy(clusters: Clusters, topic: str, start: Start, records: Source
     return service
 
 
-def copy_and_stop(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> None:
+def copy_and_stop(
+    clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str
+) -> None:
     """Create a source of FIRST_RECORDS records, copy it with stage two, and stop the service."""
     start_and_copy(clusters, topic, start, records, **more).stop()
 
 
-def resume_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, source_has: int = FIRST_RECORDS, **more: str) -> None:
-    """Start stage two again and copy the rest, of which the source has some records already: the whole copy must be exact."""
+def resume_copy(
+    clusters: Clusters,
+    topic: str,
+    start: Start,
+    records: SourceRecords,
+    source_has: int = FIRST_RECORDS,
+    **more: str,
+) -> None:
+    """Start stage two again and copy the rest, of which the source has some records already: the
+    whole copy must be exact.
+    """
     service = start(topic, "deduplicator", **more)
     copy_more(clusters, topic, service, records, FIRST_RECORDS, source_has)
     clusters.wait_for_copy(topic, len(records), STOP_S)
@@ -106,4 +172,7 @@ def resume_copy(clusters: Clusters, topic: str, start: Start, records: SourceRec
 
 def read_frontiers(cluster: Cluster, topic: str) -> dict[int, int]:
     """The committed frontiers, as source offsets."""
-    return {partition: decode(commit.metadata).rule.frontier for partition, commit in read_commits(cluster, topic).items()}
+    return {
+        partition: decode(commit.metadata).rule.frontier
+        for partition, commit in read_commits(cluster, topic).items()
+    }

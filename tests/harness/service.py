@@ -1,7 +1,8 @@
-"""Helpers of the tests for the service: start it as a user does, read its log and metrics, send signals to its processes.
+"""Helpers of the tests for the service: start it as a user does, read its log and metrics, send
+signals to its processes.
 
-Each service has its own session (setsid(2)). Its processes are found in /proc by the session id, even when their parents are dead, and
-are killed by their process ids.
+Each service has its own session (setsid(2)). Its processes are found in /proc by the session id,
+even when their parents are dead, and are killed by their process ids.
 """
 
 from __future__ import annotations
@@ -62,20 +63,30 @@ def read_command_line(pid: int) -> str:
 
 
 def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal; ProcessLookupError when the process does not run, so that a test cannot believe that a missed signal was received."""
+    """Send a signal; ProcessLookupError when the process does not run, so that a test cannot
+    believe that a missed signal was received.
+    """
     os.kill(pid, with_signal)
 
 
 def wait_for_failpoint(marker_file: Path, point: str, timeout_s: float = 90) -> int:
-    """Wait for the line that a process writes when it reaches the failpoint (`common.failpoints`); return its process id."""
+    """Wait for the line that a process writes when it reaches the failpoint (`common.failpoints`);
+    return its process id.
+    """
     pattern = re.compile(rf"{re.escape(point)}, process (\d+)\n")
-    match = until(lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None, f"a process reaches {point!r}", timeout_s)
+    match = until(
+        lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None,
+        f"a process reaches {point!r}",
+        timeout_s,
+    )
     return int(match[1])
 
 
 @dataclass
 class Service:
-    """`python -m reo run …` as a user starts it: its own session, its own empty temporary folder, all output in one file."""
+    """`python -m reo run …` as a user starts it: its own session, its own empty temporary folder,
+    all output in one file.
+    """
 
     folder: Path
     environment: dict[str, str]
@@ -85,10 +96,22 @@ class Service:
     def start(self) -> Service:
         """Start it; returns at once."""
         self.folder.mkdir(parents=True)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("REO_", "KAFKA_"))}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("REO_", "KAFKA_"))
+        }
         with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], cwd=ROOT, start_new_session=True, preexec_fn=die_with_parent,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=inherited | {"TMPDIR": str(self.folder)} | self.environment)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "reo", "run", *self.arguments],
+                cwd=ROOT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=inherited | {"TMPDIR": str(self.folder)} | self.environment,
+            )
         return self
 
     @property
@@ -99,15 +122,24 @@ class Service:
     @property
     def errors(self) -> list[str]:
         """The lines that name a typed error."""
-        return [line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)]
+        return [
+            line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)
+        ]
 
     def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
+
         def find_line() -> str | None:
             ended = self.process.poll() is not None  # before reading: its last line may match
-            matching_line = next((find_line for find_line in self.log.splitlines() if text in find_line), None)
-            assert matching_line or not ended, f"the service ended with {self.process.returncode} before it logged {text!r}:\n{self.read_log_tail()}"
+            matching_line = next(
+                (find_line for find_line in self.log.splitlines() if text in find_line), None
+            )
+            assert matching_line or not ended, (
+                f"the service ended with {self.process.returncode} before it logged"
+                f" {text!r}:\n{self.read_log_tail()}"
+            )
             return matching_line
+
         return until(find_line, f"the service logs {text!r}", timeout_s) or ""
 
     def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
@@ -115,10 +147,14 @@ class Service:
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}") from None
+            raise AssertionError(
+                f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}"
+            ) from None
 
     def stop(self, timeout_s: float = 20) -> float:
-        """Send SIGTERM; returns the seconds until the end. The exit code must be 0, and no process may remain."""
+        """Send SIGTERM; returns the seconds until the end. The exit code must be 0, and no process
+        may remain.
+        """
         start_s = time.monotonic()
         self.process.terminate()
         code = self.wait_for_exit(timeout_s)
@@ -129,15 +165,24 @@ class Service:
 
     def list_processes(self) -> list[int]:
         """Its running processes, the supervisor first."""
-        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid)
+        return sorted(
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid
+        )
 
     def find_pid(self, stage: str, worker: int = 0) -> int | None:
         """The process id of a stage, while it runs; `jvm` is Spark's."""
         pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
-        return next((pid for pid in self.list_processes() if re.search(pattern, read_command_line(pid))), None)
+        return next(
+            (pid for pid in self.list_processes() if re.search(pattern, read_command_line(pid))),
+            None,
+        )
 
     def signal(self, stage: str, name: str) -> None:
-        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not run."""
+        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not
+        run.
+        """
         pid = self.find_pid(stage)
         assert pid, f"{stage} does not run"
         send_signal(pid, signal.Signals[name])
@@ -159,7 +204,9 @@ class Service:
     def http_get(self, path: str) -> tuple[int, str]:
         """GET from the service's HTTP port: status and body; (0, "") when the connection fails."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as response:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S
+            ) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -171,7 +218,11 @@ class Service:
         total = 0.0
         for line in self.http_get("/metrics")[1].splitlines():
             sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
+            if (
+                sample
+                and sample[1] == name
+                and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items()
+            ):
                 total += float(sample[3])
         return total
 
@@ -180,17 +231,25 @@ class Service:
         return self.log[-4000:]
 
 
-def build_environment(clusters: Clusters, topic: str, extra_settings: Mapping[str, str]) -> dict[str, str]:
+def build_environment(
+    clusters: Clusters, topic: str, extra_settings: Mapping[str, str]
+) -> dict[str, str]:
     """The environment variables of a service: names without prefix become REO_…"""
     required = {
-        "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
-        "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
+        "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
+        "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+        "REO_SOURCE_TOPIC": topic,
+        "REO_INSTANCE": "test",
+        "REO_CONNECT_TIMEOUT_S": "20",
+        "REO_METRICS_PORT": str(free_port()),
     }
     return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}
 
 
 def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
-    """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
+    """The service has ended with this code and says this error; returns the line. Every process
+    that says an error says the same.
+    """
     code = service.wait_for_exit(STOP_S)
     assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
     assert service.errors, service.read_log_tail()

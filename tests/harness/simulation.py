@@ -1,4 +1,6 @@
-"""A simulated cluster with one topic, and processes that use it, for tests of the simulated Kafka alone."""
+"""A simulated cluster with one topic, and processes that use it, for tests of the simulated Kafka
+alone.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,22 @@ class Simulation(Network):
 
     def start(self, name: str, work: Callable[[ScriptContext], object]) -> Process:
         """Start a process with clients of its own."""
+
         def ended(raised: BaseException | None) -> None:
             if raised is not None:
                 self.raised.append(raised)
 
         def live() -> None:
-            work(ScriptContext(clients(self), "here", TOPIC, self.schedule.sleep, lambda: (START_UNIX_S + self.schedule.now) * 1000))
+            work(
+                ScriptContext(
+                    clients(self),
+                    "here",
+                    TOPIC,
+                    self.schedule.sleep,
+                    lambda: (START_UNIX_S + self.schedule.now) * 1000,
+                )
+            )
+
         process = Process(name, on_end=ended)
         self.schedule.start(process, live)
         return process

@@ -1,6 +1,8 @@
-"""A minimal stage one: wraps records as `common.origin` describes, and writes them to the intermediate topic.
+"""A minimal stage one: wraps records as `common.origin` describes, and writes them to the
+intermediate topic.
 
-With it a test of stage two needs no Spark, and can write what Spark writes only after failures: duplicates, holes, records of zombies.
+With it a test of stage two needs no Spark, and can write what Spark writes only after failures:
+duplicates, holes, records of zombies.
 """
 
 from __future__ import annotations
@@ -21,11 +23,19 @@ WrappedRecords = list[tuple[int, Record]]
 def create_epoch() -> int:
     """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
     now_ms = int(time.time() * 1000)
-    return run_epochs.of_run(now_ms, [run_epochs.raised(now_ms, [])], random.getrandbits(run_epochs.RANDOM_BITS))
+    return run_epochs.of_run(
+        now_ms, [run_epochs.raised(now_ms, [])], random.getrandbits(run_epochs.RANDOM_BITS)
+    )
 
 
-def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,
-            first_sequences: dict[int, int] | None = None) -> WrappedRecords:
+def wrap_records(
+    clusters: Clusters,
+    topic: str,
+    records: Iterable[tuple[int, int, Record]],
+    epoch: int | None = None,
+    batch: int = 1,
+    first_sequences: dict[int, int] | None = None,
+) -> WrappedRecords:
     """One batch: `records` are (partition, source offset, record) in order."""
     cluster_id, topic_id = clusters.source.topic_id(topic)
     identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or create_epoch()
@@ -34,17 +44,32 @@ def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, in
     for partition, offset, record in records:
         sequence = sequences.get(partition, 0)
         sequences[partition] = sequence + 1
-        header = (HEADER, encode(Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)))
+        header = (
+            HEADER,
+            encode(
+                Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)
+            ),
+        )
         wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
     return wrapped
 
 
 def wait_for_frontiers(service: Service, partitions: int) -> None:
-    """Wait until stage two has a frontier for each partition: a run needs a frontier to start from."""
+    """Wait until stage two has a frontier for each partition: a run needs a frontier to start
+    from.
+    """
     workers = int(service.environment.get("REO_DEDUPLICATOR_WORKERS", "1"))
-    until(lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready")
-    until(lambda: all("reo_frontier_offset" in service.http_get("/metrics")[1] and f'partition="{partition}"' in service.http_get("/metrics")[1]
-                      for partition in range(partitions)), "every partition has a frontier")
+    until(
+        lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready"
+    )
+    until(
+        lambda: all(
+            "reo_frontier_offset" in service.http_get("/metrics")[1]
+            and f'partition="{partition}"' in service.http_get("/metrics")[1]
+            for partition in range(partitions)
+        ),
+        "every partition has a frontier",
+    )
 
 
 def write_intermediate(clusters: Clusters, topic: str, copy: str, records: WrappedRecords) -> None:

@@ -1,4 +1,6 @@
-"""What Spark can write to one intermediate partition after failures: task attempts that were abandoned but still write, lost records, overlapping runs."""
+"""What Spark can write to one intermediate partition after failures: task attempts that were
+abandoned but still write, lost records, overlapping runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def make_origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: in
 
 @dataclass
 class TaskAttempt:
-    """A task attempt that writes a batch: its first and next position in the visible offsets. A straggler was abandoned by Spark and still writes."""
+    """A task attempt that writes a batch: its first and next position in the visible offsets. A
+    straggler was abandoned by Spark and still writes.
+    """
 
     epoch: int
     batch: int
@@ -29,7 +33,9 @@ class TaskAttempt:
 
 
 class StageOne:
-    """All that Spark can do: a batch starts where the batch before it was completely written, and a run starts at a committed frontier."""
+    """All that Spark can do: a batch starts where the batch before it was completely written, and a
+    run starts at a committed frontier.
+    """
 
     def __init__(self, visible: list[int], rng: random.Random) -> None:
         self.visible = visible
@@ -43,22 +49,38 @@ class StageOne:
         if not self.attempts or chance < 0.02:
             self._plan(state)
         attempt = self.rng.choice(self.attempts[-3:])
-        if not attempt.straggler and chance < 0.1:  # the attempt fails, or Spark considers it lost: the task restarts, and the old attempt may still write
+        # the attempt fails, or Spark considers it lost: the task restarts, and the old attempt may
+        # still write
+        if not attempt.straggler and chance < 0.1:
             self.attempts.append(replace(attempt, next=attempt.first, lost=False))
             attempt.straggler = True
-        elif not attempt.straggler and not attempt.lost and attempt.next > attempt.first and chance < 0.35:
+        elif (
+            not attempt.straggler
+            and not attempt.lost
+            and attempt.next > attempt.first
+            and chance < 0.35
+        ):
             self.batches += 1
             self.attempts.append(replace(attempt, batch=self.batches, first=attempt.next))
             attempt.straggler = True
         elif attempt.next < len(self.visible):
             attempt.next += 1
             if chance < 0.97:
-                return make_origin(self.visible[attempt.next - 1], attempt.epoch, attempt.batch, attempt.next - 1 - attempt.first)
+                return make_origin(
+                    self.visible[attempt.next - 1],
+                    attempt.epoch,
+                    attempt.batch,
+                    attempt.next - 1 - attempt.first,
+                )
             attempt.lost = True
         return None
 
     def _plan(self, state: RuleState) -> None:
-        """Start a run above the committed epoch; its epoch may equal that of a run that wrote nothing."""
+        """Start a run above the committed epoch; its epoch may equal that of a run that wrote
+        nothing.
+        """
         self.batches += 1
         begin = sum(offset <= state.frontier for offset in self.visible)
-        self.attempts.append(TaskAttempt(state.epoch + self.rng.randint(1, 2), self.batches, begin, begin))
+        self.attempts.append(
+            TaskAttempt(state.epoch + self.rng.randint(1, 2), self.batches, begin, begin)
+        )

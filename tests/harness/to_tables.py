@@ -1,4 +1,6 @@
-"""What the tests of stage two into PostgreSQL do: the intermediate topic is fed by hand, the rows are the judge's to look at."""
+"""What the tests of stage two into PostgreSQL do: the intermediate topic is fed by hand, the rows
+are the judge's to look at.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,26 @@ from tests.harness.kafka import START_S, Clusters, make_records, until
 from tests.harness.postgresql import Server
 from tests.harness.recovery import CONSUMER_PROTOCOL, add_source_offsets, read_commits
 from tests.harness.service import Service
-from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_one import (
+    create_epoch,
+    wait_for_frontiers,
+    wrap_records,
+    write_intermediate,
+)
 
 PARTITIONS = 2
 
 
-def begun(clusters: Clusters, database: Server, topic: str, start: Start, records: int, **more: str) -> Service:
+def begun(
+    clusters: Clusters, database: Server, topic: str, start: Start, records: int, **more: str
+) -> Service:
     """A source with so many records, and stage two with its frontiers."""
     if not clusters.source.partitions(topic):
         clusters.source.create(topic, PARTITIONS)
         clusters.source.write(topic, make_records(range(records), PARTITIONS))
-    service = start(topic, "deduplicator", **{"destination_postgresql": database.connection()} | more)
+    service = start(
+        topic, "deduplicator", **{"destination_postgresql": database.connection()} | more
+    )
     wait_for_frontiers(service, PARTITIONS)
     return service
 
@@ -26,7 +37,9 @@ def begun(clusters: Clusters, database: Server, topic: str, start: Start, record
 def run(clusters: Clusters, topic: str, begin: int, end: int, epoch: int | None = None) -> None:
     """What stage one writes in a run of these records, with an epoch of its own."""
     records = add_source_offsets(make_records(range(end), PARTITIONS), begin)
-    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, records, epoch or create_epoch()))
+    write_intermediate(
+        clusters, topic, topic, wrap_records(clusters, topic, records, epoch or create_epoch())
+    )
 
 
 def arrived(database: Server, topic: str, records: int, timeout_s: float = START_S) -> None:
@@ -36,21 +49,33 @@ def arrived(database: Server, topic: str, records: int, timeout_s: float = START
 
 
 def assert_exact(clusters: Clusters, database: Server, topic: str) -> None:
-    """The judge's verdict; each row has its source's offset; and the group says what the database says."""
+    """The judge's verdict; each row has its source's offset; and the group says what the database
+    says.
+    """
     source = clusters.source.read(topic)
     assert compare_partitions(source, database.read(topic, PARTITIONS)) == []
-    assert database.offsets(topic) == [(partition, offset) for partition, records in source.items() for offset in range(len(records))]
+    assert database.offsets(topic) == [
+        (partition, offset)
+        for partition, records in source.items()
+        for offset in range(len(records))
+    ]
     assert mirror(clusters, topic) == in_database(database, topic)
 
 
 def mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | None]]:
     """The group's commits."""
-    return {partition: tuple(commit) for partition, commit in read_commits(clusters.destination, topic).items()}  # type: ignore[misc]
+    return {
+        partition: tuple(commit)
+        for partition, commit in read_commits(clusters.destination, topic).items()
+    }  # type: ignore[misc]
 
 
 def in_database(database: Server, topic: str) -> dict[int, tuple[int, str]]:
     """The frontiers, as the group should have them."""
-    rows = database.ask("SELECT partition, next_offset, frontier FROM reo_frontier WHERE application = %s", f"reo-{topic}")
+    rows = database.ask(
+        "SELECT partition, next_offset, frontier FROM reo_frontier WHERE application = %s",
+        f"reo-{topic}",
+    )
     return {partition: (next_offset, frontier) for partition, next_offset, frontier in rows}
 
 

@@ -1,4 +1,6 @@
-"""The simulated Kafka by itself: several processes on one clock, and requests, members and records that are lost. No broker is needed."""
+"""The simulated Kafka by itself: several processes on one clock, and requests, members and records
+that are lost. No broker is needed.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,23 @@ from tests.harness.simulation import TOPIC, Simulation
 
 
 def transact(simulation: Simulation, context: ScriptContext, name: str, count: int) -> None:
-    """Transactions of three records, each third one aborted, until another producer of the same id takes over."""
+    """Transactions of three records, each third one aborted, until another producer of the same id
+    takes over.
+    """
     producer = context.transactional(transactional_id="one id")
     try:
         producer.init_transactions(LONG_S)
         for number in range(count):
             producer.begin_transaction()
             is_aborted = number % 3 == 2
-            context.write(producer, [f"{name}-{number}-{record}{'-aborted' if is_aborted else ''}" for record in range(3)], number % 2)
+            context.write(
+                producer,
+                [
+                    f"{name}-{number}-{record}{'-aborted' if is_aborted else ''}"
+                    for record in range(3)
+                ],
+                number % 2,
+            )
             (producer.abort_transaction if is_aborted else producer.commit_transaction)(LONG_S)
             simulation.note(name, number)
             simulation.schedule.sleep(simulation.schedule.random.random() / 10)
@@ -29,7 +40,9 @@ def transact(simulation: Simulation, context: ScriptContext, name: str, count: i
 
 
 def two_producers(seed: int) -> Simulation:
-    """Of one transactional id; the second begins while the first works. A reader reads all the while."""
+    """Of one transactional id; the second begins while the first works. A reader reads all the
+    while.
+    """
     simulation = Simulation(seed, 2)
 
     def read(context: ScriptContext) -> None:
@@ -53,7 +66,9 @@ def two_producers(seed: int) -> Simulation:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_two_producers_of_one_id(seed: int) -> None:
-    """The older one is fenced, the reader sees whole committed transactions only and each record once; the same seed tells the same story."""
+    """The older one is fenced, the reader sees whole committed transactions only and each record
+    once; the same seed tells the same story.
+    """
     simulation = two_producers(seed)
     ends = [what for _, who, what in simulation.story if who == "first"]
     assert ends[-1] == ("_FENCED", True)
@@ -61,16 +76,22 @@ def test_two_producers_of_one_id(seed: int) -> None:
     seen = [what.decode() for _, who, what in simulation.story if who == "reader"]
     assert len(seen) == len(set(seen))
     assert not any("aborted" in value for value in seen)
-    committed = {f"second-{number}" for number in range(10) if number % 3 != 2} | {f"first-{number}" for number in ends[:-1] if number % 3 != 2}
+    committed = {f"second-{number}" for number in range(10) if number % 3 != 2} | {
+        f"first-{number}" for number in ends[:-1] if number % 3 != 2
+    }
     whole = {value.rpartition("-")[0] for value in seen}
     assert committed <= whole, "what was answered to be committed is there"
-    assert len(whole) <= len(committed) + 1, "one whose answer the fenced producer did not have may be there too"
+    assert len(whole) <= len(committed) + 1, (
+        "one whose answer the fenced producer did not have may be there too"
+    )
     assert len(seen) == 3 * len(whole)
     assert two_producers(seed).story == simulation.story
 
 
 def test_a_late_end_ends_the_next_transaction() -> None:
-    """Transactions v1: the first copy of an EndTxn whose answer was lost commits the transaction that is open when it comes."""
+    """Transactions v1: the first copy of an EndTxn whose answer was lost commits the transaction
+    that is open when it comes.
+    """
     simulation = Simulation()
 
     def work(context: ScriptContext) -> None:
@@ -84,19 +105,28 @@ def test_a_late_end_ends_the_next_transaction() -> None:
         context.write(producer, ["second"])
         producer.flush(LONG_S)
         assert simulation.values() == [b"first"]
-        context.until(lambda: simulation.values() == [b"first", b"second"], "the late EndTxn has come", 60.0)
+        context.until(
+            lambda: simulation.values() == [b"first", b"second"], "the late EndTxn has come", 60.0
+        )
         context.note_call("abort", lambda: producer.abort_transaction(LONG_S))
         simulation.note("abort", context.notes[-1])
 
     simulation.start("producer", work)
     simulation.run()
-    assert simulation.story[-1][2] == ("abort", ("INVALID_TXN_STATE", "retriable=False aborts=False fatal=True"))
+    assert simulation.story[-1][2] == (
+        "abort",
+        ("INVALID_TXN_STATE", "retriable=False aborts=False fatal=True"),
+    )
 
 
 @pytest.mark.parametrize("outcome", ["lost", "answer lost", "late"])
-@pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit"])
+@pytest.mark.parametrize(
+    "api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit"]
+)
 def test_what_is_lost_is_sent_again_without_duplicates(api: str, outcome: RequestOutcome) -> None:
-    """A request of a transaction that is lost, or executed without an answer: the client's log says so, and the records are there once."""
+    """A request of a transaction that is lost, or executed without an answer: the client's log says
+    so, and the records are there once.
+    """
     simulation, lines = Simulation(), []
 
     class Log:
@@ -106,11 +136,16 @@ def test_what_is_lost_is_sent_again_without_duplicates(api: str, outcome: Reques
     def work(context: ScriptContext) -> None:
         producer = context.transactional(logger=Log(), log_level=6)
         simulation.outcomes[api] = [outcome]
-        with suppress(KafkaException):  # a late InitProducerId fences the producer that has asked twice
+        # a late InitProducerId fences the producer that has asked twice
+        with suppress(KafkaException):
             producer.init_transactions(LONG_S)
             producer.begin_transaction()
             context.write(producer, ["a", "b"])
-            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1, "m")], context.reader().consumer_group_metadata(), LONG_S)
+            producer.send_offsets_to_transaction(
+                [TopicPartition(TOPIC, 0, 1, "m")],
+                context.reader().consumer_group_metadata(),
+                LONG_S,
+            )
             producer.commit_transaction(LONG_S)
             simulation.note("producer", "committed")
 
@@ -137,7 +172,9 @@ def test_a_cluster_that_is_away() -> None:
         context.note_call("commit", lambda: producer.commit_transaction(1.0))
         context.note_call("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
         context.note_call("topics", lambda: context.admin.list_topics(timeout=1.0))
-        context.note_call("cluster", lambda: context.admin.describe_cluster(request_timeout=1.0).result())
+        context.note_call(
+            "cluster", lambda: context.admin.describe_cluster(request_timeout=1.0).result()
+        )
         simulation.schedule.call_later(2.0, lambda: simulation.cluster.set_down(False))
         context.note_call("commit", lambda: producer.commit_transaction(LONG_S))
         simulation.story += [(0.0, what, value) for what, value in context.notes]
@@ -146,14 +183,20 @@ def test_a_cluster_that_is_away() -> None:
     simulation.run()
     silent = "retriable=False aborts=False fatal=False"
     assert [(what, value) for _, what, value in simulation.story] == [
-        ("commit", ("_TIMED_OUT", "retriable=True aborts=False fatal=False")), ("offsets", ("_TIMED_OUT", silent)), ("topics", ("_TRANSPORT", silent)),
-        ("cluster", ("_TIMED_OUT", silent)), ("commit", None)]
+        ("commit", ("_TIMED_OUT", "retriable=True aborts=False fatal=False")),
+        ("offsets", ("_TIMED_OUT", silent)),
+        ("topics", ("_TRANSPORT", silent)),
+        ("cluster", ("_TIMED_OUT", silent)),
+        ("commit", None),
+    ]
     assert simulation.values() == [b"a"]
 
 
 @pytest.mark.parametrize("is_same_epoch", [False, True])
 def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
-    """A reader beyond the new end is told; under the same leader epoch, a log that has grown again looks whole to it."""
+    """A reader beyond the new end is told; under the same leader epoch, a log that has grown again
+    looks whole to it.
+    """
     simulation = Simulation()
 
     def work(context: ScriptContext) -> None:
@@ -164,7 +207,10 @@ def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
         assert len(cluster.truncate(TOPIC, 0, 4, is_same_epoch)) == 4
         cluster.append(TOPIC, 0, [(None, b"other %d" % number, None, 1) for number in range(6)])
         message = reader.poll(LONG_S)
-        simulation.note("reader", message.error().name() if message.error() else (message.offset(), message.value()))
+        simulation.note(
+            "reader",
+            message.error().name() if message.error() else (message.offset(), message.value()),
+        )
 
     simulation.start("reader", work)
     simulation.run()
@@ -173,7 +219,9 @@ def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
 
 
 def test_a_lost_marker_leaves_its_transaction_open() -> None:
-    """Records behind it are not stable any more; what an operator and a load generator do is seen by readers as it is on a broker."""
+    """Records behind it are not stable any more; what an operator and a load generator do is seen
+    by readers as it is on a broker.
+    """
     simulation = Simulation()
     cluster = simulation.cluster
     load = cluster.open_transaction()
@@ -191,6 +239,8 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     cluster.append(TOPIC, 0, [(b"other", b"4", None, 4)])
     assert simulation.values() == [b"1", b"2", b"4"]
     assert cluster.compact(TOPIC, 0) == 2
-    assert [(record.offset, record.value) for record in cluster.log(TOPIC, 0).read(0, 10, True)[0]] == [(1, b"2"), (5, b"4")]
+    assert [
+        (record.offset, record.value) for record in cluster.log(TOPIC, 0).read(0, 10, True)[0]
+    ] == [(1, b"2"), (5, b"4")]
     assert cluster.delete_records(TOPIC, 0, 5) == 5
     assert simulation.values() == [b"4"]

@@ -1,4 +1,6 @@
-"""Members of a group on the simulated Kafka: several processes that join, die, stand still and come back. No broker is needed."""
+"""Members of a group on the simulated Kafka: several processes that join, die, stand still and come
+back. No broker is needed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.harness.simulation import TOPIC, Simulation
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
-    """After its session the other one has its partitions; one that wakes up learns that it lost them, and shares again."""
+    """After its session the other one has its partitions; one that wakes up learns that it lost
+    them, and shares again.
+    """
     simulation = Simulation(partitions=2)
     assigned: dict[str, set[int]] = {"first": set(), "second": set()}
     lost: list[str] = []
@@ -25,7 +29,9 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
 
         def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
             assigned[name] |= {one.partition for one in partitions}
-            (consumer.incremental_assign if incremental else consumer.assign)([TopicPartition(TOPIC, one.partition, 0) for one in partitions])
+            (consumer.incremental_assign if incremental else consumer.assign)(
+                [TopicPartition(TOPIC, one.partition, 0) for one in partitions]
+            )
 
         def on_gone(_: Any, partitions: list[TopicPartition]) -> None:
             assigned[name] -= {one.partition for one in partitions}
@@ -34,11 +40,14 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
         def on_lost(_: Any, partitions: list[TopicPartition]) -> None:
             lost.append(name)
             on_gone(_, partitions)
+
         consumer.subscribe([TOPIC], on_assign=on_assign, on_revoke=on_gone, on_lost=on_lost)
         while True:
             consumer.poll(0.5)
 
-    first, _ = (simulation.start(name, lambda context, name=name: work(name, context)) for name in assigned)
+    first, _ = (
+        simulation.start(name, lambda context, name=name: work(name, context)) for name in assigned
+    )
     simulation.run(60)
     assert {len(places) for places in assigned.values()} == {1}
     (simulation.schedule.kill if fault == "killed" else simulation.schedule.freeze)(first)
@@ -62,7 +71,9 @@ def test_members_that_join_at_once(seed: int) -> None:
 
     def work(name: str, context: ScriptContext) -> None:
         consumer = context.member()
-        consumer.subscribe([TOPIC], on_assign=lambda _, partitions: assigned.update({name: len(partitions)}))
+        consumer.subscribe(
+            [TOPIC], on_assign=lambda _, partitions: assigned.update({name: len(partitions)})
+        )
         while True:
             consumer.poll(0.5)
 

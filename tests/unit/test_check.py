@@ -1,4 +1,6 @@
-"""The check at the start: surplus records of the destination are a torn transaction's, or a foreign writer's, never guessed."""
+"""The check at the start: surplus records of the destination are a torn transaction's, or a foreign
+writer's, never guessed.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,24 @@ def record(number: int) -> Record:
 
 def differing(field: int, value: object) -> Record:
     """The record with one field changed."""
-    return cast(Record, (*record(1)[:field], value, *record(1)[field + 1:]))
+    return cast(Record, (*record(1)[:field], value, *record(1)[field + 1 :]))
 
 
 def surplus(*numbers: int) -> Surplus:
-    """These records are at the destination from offset 10 on, two apart, as markers between transactions leave them."""
-    return Surplus(Place("orders", 0), 9, deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)))
+    """These records are at the destination from offset 10 on, two apart, as markers between
+    transactions leave them.
+    """
+    return Surplus(
+        Place("orders", 0),
+        9,
+        deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)),
+    )
 
 
 def test_a_torn_transaction_is_recognised() -> None:
-    """The next accepted records are exactly what is there: covered, not written again, the known offset moves to the last."""
+    """The next accepted records are exactly what is there: covered, not written again, the known
+    offset moves to the last.
+    """
     there = surplus(1, 2)
     assert there.skip_matching([record(1), record(2)]) == 2
     assert (there.known_offset, len(there.records)) == (12, 0)
@@ -57,9 +67,17 @@ def test_nothing_accepted_covers_nothing() -> None:
     assert (there.known_offset, len(there.records)) == (9, 1)
 
 
-@pytest.mark.parametrize("other", [
-    differing(0, None), differing(1, b"other"), differing(1, None), differing(2, []), differing(2, [("header", b"")]), differing(3, 5),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        differing(0, None),
+        differing(1, b"other"),
+        differing(1, None),
+        differing(2, []),
+        differing(2, [("header", b"")]),
+        differing(3, 5),
+    ],
+)
 def test_any_difference_is_a_foreign_writer(other: Record) -> None:
     """Key, value, headers and timestamp all count; null is not empty. The message says where."""
     with pytest.raises(ForeignWriter, match=r"orders-0 at offset 10 .*Stop the other writer"):

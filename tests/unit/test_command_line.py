@@ -1,4 +1,6 @@
-"""The command line's help and its answers to what it does not understand; what commands do has tests of its own."""
+"""The command line's help and its answers to what it does not understand; what commands do has
+tests of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.harness.commands import ESCAPE
 from tests.harness.kafka import ROOT
 
 
-def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+def parsers(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
     """Every command, also those that only lead to others."""
     yield words, parser
     for action in parser._actions:
@@ -30,17 +34,32 @@ def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Ite
 
 ALL = [(words, parser) for words, parser in parsers(arguments.build_parser())]
 NAMES = [" ".join(("reo", *words)) for words, _ in ALL]
-RESULTS = {"check", "status", "lag", "verify", "recover", "inspect", "topics", "config show", "offsets translate", "offsets sync", "cutover plan",
-           "cutover run", "acls"}
+RESULTS = {
+    "check",
+    "status",
+    "lag",
+    "verify",
+    "recover",
+    "inspect",
+    "topics",
+    "config show",
+    "offsets translate",
+    "offsets sync",
+    "cutover plan",
+    "cutover run",
+    "acls",
+}
 """Commands that print a result."""
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)
-def test_help_begins_with_examples_that_work(words: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
+def test_help_begins_with_examples_that_work(
+    words: tuple[str, ...], parser: argparse.ArgumentParser
+) -> None:
     """Its first line says so, and each example is taken by the parser."""
     lines = parser.format_help().splitlines()
     assert lines[0] == "examples:"
-    examples = [line for line in lines[1:lines.index("")] if re.match(r"  (\w+=\S+ )*reo ", line)]
+    examples = [line for line in lines[1 : lines.index("")] if re.match(r"  (\w+=\S+ )*reo ", line)]
     assert examples
     for example in examples:
         command = re.split(r" {3,}|\||&&| > ", example.strip().partition("reo ")[2])[0]
@@ -50,7 +69,9 @@ def test_help_begins_with_examples_that_work(words: tuple[str, ...], parser: arg
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)
-def test_each_command_that_prints_a_result_has_json(words: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
+def test_each_command_that_prints_a_result_has_json(
+    words: tuple[str, ...], parser: argparse.ArgumentParser
+) -> None:
     """And no other one says that it had."""
     assert ("--json" in parser.format_usage()) == (" ".join(words) in RESULTS)
 
@@ -61,9 +82,23 @@ def test_each_command_is_run() -> None:
     assert words == set(cli.COMMANDS) | {words.split()[0] for words in cli.WITHOUT_SETTINGS}
 
 
-@pytest.mark.parametrize("given", ["lag --max-records x", "lag --max-records -1", "lag --max-seconds nan", "lag --max-seconds inf", "status --every -1",
-                                   "verify --resume", "nothing", "offsets", ""])
-def test_what_is_not_understood_is_exit_code_2(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        "lag --max-records x",
+        "lag --max-records -1",
+        "lag --max-seconds nan",
+        "lag --max-seconds inf",
+        "status --every -1",
+        "verify --resume",
+        "nothing",
+        "offsets",
+        "",
+    ],
+)
+def test_what_is_not_understood_is_exit_code_2(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As wrong settings; the message is on standard error."""
     with pytest.raises(SystemExit) as ended:
         cli.main(given.split())
@@ -71,26 +106,44 @@ def test_what_is_not_understood_is_exit_code_2(given: str, capsys: pytest.Captur
     assert "usage: reo" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("choices", ["'check', 'run', 'verify'", "check, run, verify"], ids=["Python 3.11", "Python 3.13"])
+@pytest.mark.parametrize(
+    "choices",
+    ["'check', 'run', 'verify'", "check, run, verify"],
+    ids=["Python 3.11", "Python 3.13"],
+)
 def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[str]) -> None:
     """However this version of Python writes down what it expected."""
     with pytest.raises(SystemExit):
-        arguments.build_parser().error(f"argument COMMAND: invalid choice: 'verfy' (choose from {choices})")
+        arguments.build_parser().error(
+            f"argument COMMAND: invalid choice: 'verfy' (choose from {choices})"
+        )
     assert "Did you mean 'verify'?" in capsys.readouterr().err
 
 
 def test_exit_codes_in_the_help_are_codes_that_there_are() -> None:
     """Each number behind "exit code" or before an explanation of one."""
-    said = {int(code) for _, parser in ALL for code in re.findall(r"(?:[Ee]xit code |; )(\d+)(?=[:; ]|$)", parser.format_help())}
+    said = {
+        int(code)
+        for _, parser in ALL
+        for code in re.findall(r"(?:[Ee]xit code |; )(\d+)(?=[:; ]|$)", parser.format_help())
+    }
     assert said - {0} <= stop_codes()
     assert said >= {22, 28, 30, 31, 32, 33, 36}
 
 
 def test_no_colours_but_on_a_terminal() -> None:
-    """Help and errors are plain on a pipe, whatever the terminal's type is said to be; on a terminal too, where Python colours none."""
+    """Help and errors are plain on a pipe, whatever the terminal's type is said to be; on a
+    terminal too, where Python colours none.
+    """
     for words in (["--help"], ["check", "--help"], ["check"]):
-        done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], "TERM": "xterm-256color"}, capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "reo", *words],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "TERM": "xterm-256color"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert ESCAPE not in done.stdout + done.stderr
 
 
@@ -102,15 +155,29 @@ echo "${COMPREPLY[@]}"
 """
 
 
-@pytest.mark.parametrize(("line", "completed"), [("reo verif", {"verify"}), ("reo offsets translate --gr", {"--group"}),
-                                                 ("reo run d", {"deduplicator"}), ("reo completion ", {"bash", "zsh", "fish"})])
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("reo verif", {"verify"}),
+        ("reo offsets translate --gr", {"--group"}),
+        ("reo run d", {"deduplicator"}),
+        ("reo completion ", {"bash", "zsh", "fish"}),
+    ],
+)
 def test_bash_completes(tmp_path: Path, line: str, completed: set[str]) -> None:
     """The printed script, in a real bash: commands, options and their values."""
     (tmp_path / "reo").write_text(f'#!/bin/sh\nexec {sys.executable} -m reo "$@"\n')
     (tmp_path / "reo").chmod(0o755)
-    done = subprocess.run(["bash", "-c", COMPLETE, "bash", line], env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, check=True)
-    assert {word for word in done.stdout.split() if not word.startswith("-h") and word != "--help"} == completed
+    done = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", line],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {
+        word for word in done.stdout.split() if not word.startswith("-h") and word != "--help"
+    } == completed
 
 
 def test_other_shells_have_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,10 +189,19 @@ def test_other_shells_have_scripts_too(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_nobody_reads(unbuffered: str) -> None:
-    """`reo … | head` ends as other programs do, without a traceback; the image has unbuffered output."""
+    """`reo … | head` ends as other programs do, without a traceback; the image has unbuffered
+    output.
+    """
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-m", "reo", "completion", "bash"], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, text=True, check=False,
-                          env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
+    done = subprocess.run(
+        [sys.executable, "-m", "reo", "completion", "bash"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")

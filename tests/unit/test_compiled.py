@@ -1,4 +1,6 @@
-"""The compiled path beside Python's: the same decisions from the same bytes. (tests/broker/test_forwarding.py has it on a real broker.)"""
+"""The compiled path beside Python's: the same decisions from the same bytes.
+(tests/broker/test_forwarding.py has it on a real broker.)
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,32 @@ class Made(FetchedMessages):
         for position, value in enumerate(values):
             self.raw.origins[position] = ctypes.addressof(self.kept[position])
             self.raw.origin_sizes[position] = len(value)
-            self.raw.offsets[position], self.raw.partitions[position], self.raw.plain[position] = position, partition, 1
+            self.raw.offsets[position], self.raw.partitions[position], self.raw.plain[position] = (
+                position,
+                partition,
+                1,
+            )
 
     def release(self) -> None:
         """There are no messages."""
 
 
 def assert_as_python(state: RuleState, values: Sequence[bytes]) -> bool:
-    """The scan decides as `rule.decide` does, or leaves all of it to Python, and only for a reason; returns whether it decided."""
+    """The scan decides as `rule.decide` does, or leaves all of it to Python, and only for a reason;
+    returns whether it decided.
+    """
     decided = CompiledBatch(Made(values), 0, len(values)).scan(state, IDENTITY)
     try:
         parsed: list[Origin] | None = [origins.parse(value) for value in values]
     except ValueError:
         parsed = None
-    if parsed is None or any(found.source_partition != 0 or found.timestamp_ms <= 0 for found in parsed):
-        assert decided is None, "what is no origin of this partition, or has no timestamp that can be written as it is, is Python's"
+    if parsed is None or any(
+        found.source_partition != 0 or found.timestamp_ms <= 0 for found in parsed
+    ):
+        assert decided is None, (
+            "what is no origin of this partition, or has no timestamp that can be written as it is,"
+            " is Python's"
+        )
         return False
     expected = decide(state, parsed)
     if any(parsed[position].source_identity != IDENTITY for position in expected.accepted):
@@ -58,14 +71,22 @@ def assert_as_python(state: RuleState, values: Sequence[bytes]) -> bool:
     assert decided is not None, "nothing is unusual here"
     found_positions = [decided.records.positions[number] for number in range(len(decided.records))]
     assert (decided.state, found_positions) == (expected.state, expected.accepted)
-    assert (decided.duplicates, decided.stale, decided.holes) == (expected.duplicates, expected.stale, expected.holes)
-    assert list(decided.records.source_offsets) == [parsed[position].source_offset for position in expected.accepted]
+    assert (decided.duplicates, decided.stale, decided.holes) == (
+        expected.duplicates,
+        expected.stale,
+        expected.holes,
+    )
+    assert list(decided.records.source_offsets) == [
+        parsed[position].source_offset for position in expected.accepted
+    ]
     return True
 
 
 @given(ANY_STATE, st.integers(0, 2**32), st.integers(0, 30))
 @settings(max_examples=1500, deadline=None)
-def test_runs_with_retries_holes_and_zombies_are_decided_alike(state: RuleState, seed: int, cut: int) -> None:
+def test_runs_with_retries_holes_and_zombies_are_decided_alike(
+    state: RuleState, seed: int, cut: int
+) -> None:
     """The streams that the rule itself is tested with, from any state."""
     values = [encode(record) for record in written(seed, 30)]
     for part in (values[:cut], values[cut:]):
@@ -78,9 +99,16 @@ def test_runs_with_retries_holes_and_zombies_are_decided_alike(state: RuleState,
 def test_what_stage_one_may_do_at_its_worst_is_decided_alike(seed: int) -> None:
     """Batch after batch, each from the state that the one before has left."""
     chance = random.Random(seed)
-    stage_one, state = StageOne(sorted(chance.sample(range(30), 20)), chance), RuleState(-1, 0, None)
+    stage_one, state = (
+        StageOne(sorted(chance.sample(range(30), 20)), chance),
+        RuleState(-1, 0, None),
+    )
     for _ in range(20):
-        values = [encode(record) for record in (stage_one.step(state) for _ in range(chance.randint(1, 9))) if record]
+        values = [
+            encode(record)
+            for record in (stage_one.step(state) for _ in range(chance.randint(1, 9)))
+            if record
+        ]
         if values:
             assert assert_as_python(state, values)
             state = decide(state, [origins.parse(value) for value in values]).state
@@ -88,15 +116,37 @@ def test_what_stage_one_may_do_at_its_worst_is_decided_alike(seed: int) -> None:
 
 EDGES = st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31), OFFSET_MAX, -OFFSET_MAX, -(2**63)])
 NUMBERS = EDGES | st.integers(-(2**63), OFFSET_MAX)
-HOSTILE = st.builds(origins.LAYOUT.pack,
-                    st.sampled_from([1, 1, 1, 0, 2]), st.sampled_from([bytes.fromhex(IDENTITY)] * 3 + [bytes(8)]), NUMBERS, st.sampled_from([0, 0, 0, 1, -1]),
-                    st.sampled_from([0, 0, 1, -1, 2, -128]), NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+HOSTILE = st.builds(
+    origins.LAYOUT.pack,
+    st.sampled_from([1, 1, 1, 0, 2]),
+    st.sampled_from([bytes.fromhex(IDENTITY)] * 3 + [bytes(8)]),
+    NUMBERS,
+    st.sampled_from([0, 0, 0, 1, -1]),
+    st.sampled_from([0, 0, 1, -1, 2, -128]),
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+)
 
 
-LIKELY = st.builds(Origin, st.just(0), st.integers(0, 9), st.just(5), st.just(0), st.integers(0, 3), st.integers(0, 3), st.integers(0, 4), st.just(IDENTITY))
+LIKELY = st.builds(
+    Origin,
+    st.just(0),
+    st.integers(0, 9),
+    st.just(5),
+    st.just(0),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 4),
+    st.just(IDENTITY),
+)
 
 
-@given(ANY_STATE, st.lists(HOSTILE | st.binary(max_size=60) | st.builds(encode, LIKELY), min_size=1, max_size=6))
+@given(
+    ANY_STATE,
+    st.lists(HOSTILE | st.binary(max_size=60) | st.builds(encode, LIKELY), min_size=1, max_size=6),
+)
 @settings(max_examples=3000, deadline=None)
 def test_hostile_bytes_are_pythons(state: RuleState, values: list[bytes]) -> None:
     """Whatever is in a header, C decides it as Python does, or does not decide it."""
@@ -106,9 +156,13 @@ def test_hostile_bytes_are_pythons(state: RuleState, values: list[bytes]) -> Non
 @pytest.mark.parametrize("end", [OFFSET_MAX, OFFSET_MAX - 1])
 def test_the_last_offsets_are_decided_alike(end: int) -> None:
     """A hole up to the highest offset that there is, and its closing."""
+
     def at(offset: int, sequence: int) -> bytes:
         return encode(Origin(0, offset, 1, 0, 1, 1, sequence, IDENTITY))
-    assert assert_as_python(RuleState(0, 1, None), [at(end, 3), at(end - 1, 0), at(end, 0), at(end - 1, 0), at(end, 1)])
+
+    assert assert_as_python(
+        RuleState(0, 1, None), [at(end, 3), at(end - 1, 0), at(end, 0), at(end - 1, 0), at(end, 1)]
+    )
 
 
 def test_a_gap_is_seen() -> None:
@@ -120,24 +174,33 @@ def test_a_gap_is_seen() -> None:
     assert not CompiledBatch(taken, 0, 5).follows(0)
 
 
-@pytest.mark.parametrize(("more", "route", "said"), [
-    ({"REO_DEDUPLICATOR_COMPILED": "no"}, ROUTE, "deduplicator.compiled is no"),
-    ({"REO_FILTER_FUNCTION": "tests.harness.filter_functions:every"}, ROUTE, "in Python"),
-    ({"REO_PROVENANCE_HEADER": "from"}, ROUTE, "in Python"),
-    ({}, Route("orders", "orders", "orders-proxy", "key"), "not one to one"),
-    ({}, Route("orders", "all", "all-orders-proxy", SAME, shared=True), "not one to one"),
-])
-def test_where_python_is_needed_it_is_not_used(more: dict[str, str], route: Route, said: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "route", "said"),
+    [
+        ({"REO_DEDUPLICATOR_COMPILED": "no"}, ROUTE, "deduplicator.compiled is no"),
+        ({"REO_FILTER_FUNCTION": "tests.harness.filter_functions:every"}, ROUTE, "in Python"),
+        ({"REO_PROVENANCE_HEADER": "from"}, ROUTE, "in Python"),
+        ({}, Route("orders", "orders", "orders-proxy", "key"), "not one to one"),
+        ({}, Route("orders", "all", "all-orders-proxy", SAME, shared=True), "not one to one"),
+    ],
+)
+def test_where_python_is_needed_it_is_not_used(
+    more: dict[str, str], route: Route, said: str
+) -> None:
     """And the reason is said."""
     assert said in (compiled.find_disabled_reason(load(GOOD | more), [route]) or "")
 
 
 def test_elsewhere_it_is_used() -> None:
-    """It was built: what the other tests here show is shown of the library that the service loads."""
+    """It was built: what the other tests here show is shown of the library that the service
+    loads.
+    """
     assert compiled.find_disabled_reason(load(GOOD), [ROUTE]) is None
 
 
-def test_an_unknown_version_of_confluent_kafka_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_version_of_confluent_kafka_is_not_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its objects may be laid out differently."""
     monkeypatch.setattr(hot_path, "VERSION", "9.9.9")
     hot_path.library.cache_clear()

@@ -1,4 +1,6 @@
-"""The dashboard, the alerts and the local stack speak of what the service has, and of one another's names."""
+"""The dashboard, the alerts and the local stack speak of what the service has, and of one another's
+names.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from common.settings.table import BY_NAME
 from tests.harness.kafka import ROOT
 from tests.harness.promql import asked, at_a_glance, panels, problems, rules
 
-DOCUMENTATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
+DOCUMENTATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"][
+    "Documentation"
+]
 RUNBOOK = ROOT / "docs" / "how-to" / "alerts.md"
 COMPOSE = ROOT / "docker-compose.yml"
 
@@ -26,81 +30,138 @@ def compose() -> dict[str, Any]:
 
 def mounts(service: str) -> dict[str, str]:
     """By folder in the container, the folder here."""
-    return {inside: here for here, inside, _ in (volume.split(":") for volume in compose()[service]["volumes"])}
+    return {
+        inside: here
+        for here, inside, _ in (volume.split(":") for volume in compose()[service]["volumes"])
+    }
 
 
-@pytest.mark.parametrize(("where", "expression", "text"), asked(), ids=[where for where, *_ in asked()])
+@pytest.mark.parametrize(
+    ("where", "expression", "text"), asked(), ids=[where for where, *_ in asked()]
+)
 def test_every_expression_asks_for_what_there_is(where: str, expression: str, text: str) -> None:
-    """It can be parsed; its metrics, their labels and the fixed values of these are the code's; so are the labels in legends and messages."""
+    """It can be parsed; its metrics, their labels and the fixed values of these are the code's; so
+    are the labels in legends and messages.
+    """
     assert problems(expression, text) == [], where
 
 
-@pytest.mark.parametrize(("expression", "text", "said"), [
-    ("sum(rate(reo_records_in_total[5m])", "", "cannot be parsed"),
-    ("rate(reo_records_in_total)", "", "cannot be parsed"),
-    ("reo_records_in", "", "there is no metric reo_records_in"),
-    ("sum by (worker) (reo_lag_records)", "", "reo_lag_records has no label worker"),
-    ('reo_ready{partition="1"}', "", "reo_ready has no label partition"),
-    ('reo_records_dropped_total{reason=~"stale|lost"}', "", "never reason=lost"),
-    ('reo_lag_records{stage="reo"}', "", "never stage=reo"),
-    ("reo_ready > 1 and on (job, topic) up", "", "has no label topic"),
-    ("reo_ready", "{{ $labels.topic }}", "reo_ready has no label topic"),
-    ("time()", "", "asks for no metric"),
-])
+@pytest.mark.parametrize(
+    ("expression", "text", "said"),
+    [
+        ("sum(rate(reo_records_in_total[5m])", "", "cannot be parsed"),
+        ("rate(reo_records_in_total)", "", "cannot be parsed"),
+        ("reo_records_in", "", "there is no metric reo_records_in"),
+        ("sum by (worker) (reo_lag_records)", "", "reo_lag_records has no label worker"),
+        ('reo_ready{partition="1"}', "", "reo_ready has no label partition"),
+        ('reo_records_dropped_total{reason=~"stale|lost"}', "", "never reason=lost"),
+        ('reo_lag_records{stage="reo"}', "", "never stage=reo"),
+        ("reo_ready > 1 and on (job, topic) up", "", "has no label topic"),
+        ("reo_ready", "{{ $labels.topic }}", "reo_ready has no label topic"),
+        ("time()", "", "asks for no metric"),
+    ],
+)
 def test_what_asks_for_something_else_is_found(expression: str, text: str, said: str) -> None:
     """The check can fail, for each of its reasons."""
     assert any(said in problem for problem in problems(expression, text))
 
 
 def test_one_look_answers_the_four_questions() -> None:
-    """Is it running, how far behind in records and in seconds, what was dropped and why, how long do transactions take: in the first row."""
-    assert at_a_glance() == {"reo_ready", "reo_lag_records", "reo_lag_seconds", "reo_records_dropped", "reo_transaction_seconds"}
+    """Is it running, how far behind in records and in seconds, what was dropped and why, how long
+    do transactions take: in the first row.
+    """
+    assert at_a_glance() == {
+        "reo_ready",
+        "reo_lag_records",
+        "reo_lag_seconds",
+        "reo_records_dropped",
+        "reo_transaction_seconds",
+    }
     titles = [panel["title"] for panel in panels() if panel["gridPos"]["y"] == 1]
-    assert titles == ["Running", "Behind, in records", "Behind, in seconds", "Dropped, and why", "Transactions take"]
+    assert titles == [
+        "Running",
+        "Behind, in records",
+        "Behind, in seconds",
+        "Dropped, and why",
+        "Transactions take",
+    ]
 
 
 def test_no_panel_is_in_anothers_place() -> None:
     """Panels have numbers of their own, fill the width at most, and do not overlap."""
     places = [panel["gridPos"] for panel in panels()]
-    cells = [(x, y) for place in places for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])]
+    cells = [
+        (x, y)
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24
     assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
 def test_panels_are_of_kinds_that_were_seen_drawn() -> None:
-    """docs/dashboard.png shows each kind with data; each panel and each question of one goes to the data source that the reader chooses."""
+    """docs/dashboard.png shows each kind with data; each panel and each question of one goes to the
+    data source that the reader chooses.
+    """
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     asking = [panel for panel in panels() if panel["type"] != "row"]
     assert {panel["type"] for panel in asking} == {"stat", "bargauge", "timeseries", "table"}
-    assert all(place["datasource"] == chosen for panel in asking for place in (panel, *panel["targets"]))
+    assert all(
+        place["datasource"] == chosen for panel in asking for place in (panel, *panel["targets"])
+    )
     assert {panel["fieldConfig"]["defaults"]["unit"] for panel in asking} == {"short", "none", "s"}
 
 
 def test_the_first_event_of_its_kind_is_counted() -> None:
-    """A counter with labels appears with its first event, and `increase` knows only what follows: panels of events count what was not there before, too.
+    """A counter with labels appears with its first event, and `increase` knows only what follows:
+    panels of events count what was not there before, too.
 
-    Their bars are of a minute, one after the other, so that an event is in one bar; one on top of the other, so that none hides another.
+    Their bars are of a minute, one after the other, so that an event is in one bar; one on top of
+    the other, so that none hides another.
     """
-    bars = [panel for panel in panels() if panel["type"] == "timeseries" and panel["fieldConfig"]["defaults"].get("custom", {}).get("drawStyle") == "bars"]
-    assert {panel["title"] for panel in bars} == {"Starts and ends", "What went wrong", "Candidates"}
+    bars = [
+        panel
+        for panel in panels()
+        if panel["type"] == "timeseries"
+        and panel["fieldConfig"]["defaults"].get("custom", {}).get("drawStyle") == "bars"
+    ]
+    assert {panel["title"] for panel in bars} == {
+        "Starts and ends",
+        "What went wrong",
+        "Candidates",
+    }
     for panel in bars:
         assert panel["interval"] == "1m"
         assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
-        for expression, legend in ((target["expr"], target["legendFormat"]) for target in panel["targets"]):
+        for expression, legend in (
+            (target["expr"], target["legendFormat"]) for target in panel["targets"]
+        ):
             counter = re.search(r"increase\((\w+\{[^}]*\})", expression)
             assert counter, expression
-            assert "{{" not in legend or f"({counter[1]} unless {counter[1]} offset $__interval) or increase({counter[1]}[$__rate_interval])" in expression
+            assert (
+                "{{" not in legend
+                or f"({counter[1]} unless {counter[1]} offset $__interval) or increase({counter[1]}[$__rate_interval])"
+                in expression
+            )
 
 
 def test_every_alert_has_its_chapter_in_the_runbook() -> None:
-    """And no chapter is left of an alert that is gone. An alert says how urgent it is, what is the case, and where to read on."""
+    """And no chapter is left of an alert that is gone. An alert says how urgent it is, what is the
+    case, and where to read on.
+    """
     alerts = [rule["alert"] for rule in rules()]
     assert sorted(alerts) == sorted(re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE))
     assert len(alerts) == len(set(alerts))
-    assert DOCUMENTATION.startswith("https://"), "Alertmanager has no page that a relative link could start from"
+    assert DOCUMENTATION.startswith("https://"), (
+        "Alertmanager has no page that a relative link could start from"
+    )
     for rule in rules():
-        assert rule["annotations"]["runbook_url"] == f"{DOCUMENTATION}/how-to/alerts.md#{rule['alert'].lower()}"
+        assert (
+            rule["annotations"]["runbook_url"]
+            == f"{DOCUMENTATION}/how-to/alerts.md#{rule['alert'].lower()}"
+        )
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
 
@@ -108,13 +169,19 @@ def test_every_alert_has_its_chapter_in_the_runbook() -> None:
 def test_the_runbook_names_settings_that_exist() -> None:
     """A dotted name of one of our sections is a setting."""
     sections = {name.split(".")[0] for name in BY_NAME if "." in name}
-    named = {name for name in re.findall(r"`([a-z_]+\.[a-z_.]+)(?:=\w+)?`", RUNBOOK.read_text()) if name.split(".")[0] in sections}
+    named = {
+        name
+        for name in re.findall(r"`([a-z_]+\.[a-z_.]+)(?:=\w+)?`", RUNBOOK.read_text())
+        if name.split(".")[0] in sections
+    }
     assert named
     assert named <= set(BY_NAME)
 
 
 def test_the_local_stack_is_wired() -> None:
-    """Prometheus scrapes the service by its name and port, and finds its rules; Grafana finds Prometheus and the dashboard where it is told to look."""
+    """Prometheus scrapes the service by its name and port, and finds its rules; Grafana finds
+    Prometheus and the dashboard where it is told to look.
+    """
     services = compose()
     settings = load({name: str(value) for name, value in services["reo"]["environment"].items()})
     prometheus = ROOT / mounts("prometheus")["/etc/prometheus"]
@@ -126,7 +193,9 @@ def test_the_local_stack_is_wired() -> None:
 
     there = mounts("grafana")
     provisioning = ROOT / there["/etc/grafana/provisioning"]
-    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "reo.yml").read_text())["providers"]
     assert source["url"] == "http://prometheus:9090"
     assert "127.0.0.1:9090:9090" in services["prometheus"]["ports"]

@@ -1,4 +1,6 @@
-"""Epochs on any clock: no two runs share one, a run is above all that it has read, and what sets a frontier is above whoever has not read it."""
+"""Epochs on any clock: no two runs share one, a run is above all that it has read, and what sets a
+frontier is above whoever has not read it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ BITS = st.integers(0, 2**RANDOM_BITS - 1)
 
 
 @given(CLOCK, st.lists(st.tuples(BACK, BITS), max_size=4), BITS)
-def test_a_run_is_above_what_it_has_read(clock_ms: int, back: list[tuple[int, int]], bits: int) -> None:
+def test_a_run_is_above_what_it_has_read(
+    clock_ms: int, back: list[tuple[int, int]], bits: int
+) -> None:
     """Whatever that is, and not behind the clock; and below what a frontier can hold."""
     read = [clock_ms - ms << RANDOM_BITS | random for ms, random in back]
     epoch = of_run(clock_ms, read, bits)
@@ -25,30 +29,53 @@ def test_a_run_is_above_what_it_has_read(clock_ms: int, back: list[tuple[int, in
 
 
 @given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS), BITS, BITS)
-def test_two_runs_share_an_epoch_only_by_chance(clock_ms: int, back: int, between_ms: int, one: int, other: int) -> None:
-    """Planned at any two moments from the same frontier, also at the same one: as long as their random bits differ, so do they."""
+def test_two_runs_share_an_epoch_only_by_chance(
+    clock_ms: int, back: int, between_ms: int, one: int, other: int
+) -> None:
+    """Planned at any two moments from the same frontier, also at the same one: as long as their
+    random bits differ, so do they.
+    """
     read = [clock_ms - back << RANDOM_BITS]
-    assert (of_run(clock_ms, read, one) == of_run(clock_ms + between_ms, read, other)) <= (one == other)
+    assert (of_run(clock_ms, read, one) == of_run(clock_ms + between_ms, read, other)) <= (
+        one == other
+    )
 
 
 @given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS - 1), BITS)
-def test_what_is_set_is_above_a_run_that_has_not_read_it(clock_ms: int, back: int, later_ms: int, bits: int) -> None:
-    """Planned before the choice or after it, on a clock that is ahead or behind, from whatever was known, be it far ahead of the clock itself."""
+def test_what_is_set_is_above_a_run_that_has_not_read_it(
+    clock_ms: int, back: int, later_ms: int, bits: int
+) -> None:
+    """Planned before the choice or after it, on a clock that is ahead or behind, from whatever was
+    known, be it far ahead of the clock itself.
+    """
     old = clock_ms - back << RANDOM_BITS
     assert of_run(clock_ms + later_ms, [old], bits) < raised(clock_ms, [old])
 
 
 @given(CLOCK, st.integers(0, AHEAD_MS - 1), WITHIN, BITS)
-def test_also_when_that_one_had_replaced_another(first_ms: int, between_ms: int, later_ms: int, bits: int) -> None:
-    """Set twice within an hour, even in the same millisecond: who has read the first is below the second, and who has read the second is above it."""
+def test_also_when_that_one_had_replaced_another(
+    first_ms: int, between_ms: int, later_ms: int, bits: int
+) -> None:
+    """Set twice within an hour, even in the same millisecond: who has read the first is below the
+    second, and who has read the second is above it.
+    """
     first = raised(first_ms, [])
     second = raised(first_ms + between_ms, [first])
-    assert first < of_run(first_ms + min(later_ms, between_ms), [first], bits) < second < of_run(first_ms + later_ms, [second], bits)
+    assert (
+        first
+        < of_run(first_ms + min(later_ms, between_ms), [first], bits)
+        < second
+        < of_run(first_ms + later_ms, [second], bits)
+    )
 
 
 @given(CLOCK, BACK, BACK, BITS)
-def test_whether_a_run_can_be_above_is_said_rightly(clock_ms: int, back: int, other: int, bits: int) -> None:
-    """Of a run whose clock is behind what it has read: above only where that was said before, and never above what is raised over it."""
+def test_whether_a_run_can_be_above_is_said_rightly(
+    clock_ms: int, back: int, other: int, bits: int
+) -> None:
+    """Of a run whose clock is behind what it has read: above only where that was said before, and
+    never above what is raised over it.
+    """
     read, epoch = [clock_ms - back << RANDOM_BITS], clock_ms - other << RANDOM_BITS
     assert of_run(0, read, bits) < epoch or can_exceed(read, epoch)
     assert not can_exceed(read, raised(clock_ms, read))

@@ -1,4 +1,6 @@
-"""The frontier's metadata string: round trip, size, and that a damaged one is refused with ValueError and nothing else."""
+"""The frontier's metadata string: round trip, size, and that a damaged one is refused with
+ValueError and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,38 @@ from common.frontier import BYTES_MAX, Frontier, Hole, LastRecord, Link, RuleSta
 NUMBERS = st.integers(-1, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
 HOLES = st.none() | st.builds(Hole, NUMBERS, NUMBERS)
-LAST_RECORDS = st.none() | st.builds(LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans())
-FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS, HOLES), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS,
-                      LAST_RECORDS)
-GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4), Hole(19, 30)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
+LAST_RECORDS = st.none() | st.builds(
+    LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans()
+)
+FRONTIERS = st.builds(
+    Frontier,
+    st.builds(RuleState, NUMBERS, NUMBERS, LINKS, HOLES),
+    st.text(max_size=40),
+    NUMBERS,
+    st.text(max_size=40),
+    NUMBERS,
+    NUMBERS,
+    LAST_RECORDS,
+)
+GOOD = Frontier(
+    RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4), Hole(19, 30)),
+    "0123456789abcdef",
+    4,
+    "kVd3Zx0ASoO3n9X1mOQ8ew",
+    21,
+    3,
+)
 
 
 def changed(**fields: Any) -> str:
     """The good metadata with some fields changed; a field set to `...` is left out."""
-    return orjson.dumps({name: value for name, value in (orjson.loads(GOOD.encode()) | fields).items() if value is not ...}).decode()
+    return orjson.dumps(
+        {
+            name: value
+            for name, value in (orjson.loads(GOOD.encode()) | fields).items()
+            if value is not ...
+        }
+    ).decode()
 
 
 @given(FRONTIERS)
@@ -35,7 +60,15 @@ def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
 def test_it_is_far_below_the_brokers_limit() -> None:
     """The longest numbers and identities need a tenth of offset.metadata.max.bytes."""
     most = 2**63 - 1
-    longest = Frontier(RuleState(most, most, Link(most, most, most), Hole(most, most)), "f" * 16, most, "k" * 22, most, most, LastRecord(most, "f" * 16))
+    longest = Frontier(
+        RuleState(most, most, Link(most, most, most), Hole(most, most)),
+        "f" * 16,
+        most,
+        "k" * 22,
+        most,
+        most,
+        LastRecord(most, "f" * 16),
+    )
     assert len(longest.encode().encode()) < BYTES_MAX / 10
 
 
@@ -47,7 +80,9 @@ def test_a_commit_without_metadata_is_refused(metadata: str | None) -> None:
 
 
 def test_4095_bytes_are_the_limit() -> None:
-    """What a broker would not have stored is refused before it is parsed; up to the limit it is read."""
+    """What a broker would not have stored is refused before it is parsed; up to the limit it is
+    read.
+    """
     identity = "x" * (BYTES_MAX - len(changed(i="")))
     assert len(changed(i=identity)) == BYTES_MAX
     assert decode(changed(i=identity)).source_identity == identity
@@ -70,22 +105,46 @@ def test_a_wrong_number_is_refused(name: str, value: object) -> None:
         decode(changed(**{name: value}))
 
 
-@pytest.mark.parametrize("link", [[], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, None], [1, 2, -2], {"o": 1}, 7, "link", False])
+@pytest.mark.parametrize(
+    "link",
+    [[], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, None], [1, 2, -2], {"o": 1}, 7, "link", False],
+)
 def test_a_wrong_link_is_refused(link: object) -> None:
     """Three numbers or null, nothing else."""
     with pytest.raises(ValueError, match=r"number|kind"):
         decode(changed(l=link))
 
 
-@pytest.mark.parametrize("hole", [..., [], [1], [1, 2, 3], [1, "2"], [1, None], [1, -2], [1, True], {"o": 1}, 7, "hole", False])
+@pytest.mark.parametrize(
+    "hole",
+    [..., [], [1], [1, 2, 3], [1, "2"], [1, None], [1, -2], [1, True], {"o": 1}, 7, "hole", False],
+)
 def test_a_wrong_hole_is_refused(hole: object) -> None:
-    """Two numbers or null. One that is not said is not taken for none: records could be accepted over it."""
+    """Two numbers or null. One that is not said is not taken for none: records could be accepted
+    over it.
+    """
     with pytest.raises(ValueError, match=r"number|kind"):
         decode(changed(h=hole))
 
 
-@pytest.mark.parametrize("last", [[], [1], [1, "a"], ["1", "a", True], [1, 2, True], [-1, "a", True], [2**63, "a", True],
-                                  [True, "a", True], [1, "a", 1], {"o": 1}, 7, "r", False])
+@pytest.mark.parametrize(
+    "last",
+    [
+        [],
+        [1],
+        [1, "a"],
+        ["1", "a", True],
+        [1, 2, True],
+        [-1, "a", True],
+        [2**63, "a", True],
+        [True, "a", True],
+        [1, "a", 1],
+        {"o": 1},
+        7,
+        "r",
+        False,
+    ],
+)
 def test_a_wrong_last_record_is_refused(last: object) -> None:
     """An offset, a checksum and true or false, or null: nothing else."""
     with pytest.raises(ValueError, match="last record"):
@@ -100,10 +159,21 @@ def test_a_wrong_text_is_refused(name: str, value: object) -> None:
         decode(changed(**{name: value}))
 
 
-@given(st.text(max_size=30) | st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelhictdnr"), inner, max_size=9), max_leaves=15)
-    .map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode()))
+@given(
+    st.text(max_size=30)
+    | st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64 - 1)
+        | st.floats(allow_nan=False)
+        | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.sampled_from("vfelhictdnr"), inner, max_size=9)
+        ),
+        max_leaves=15,
+    ).map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode())
+)
 @settings(max_examples=800, deadline=None)
 def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:
     """Whatever another application committed: never an exception of another kind."""
@@ -118,7 +188,11 @@ def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:
 def test_damaged_metadata_is_a_frontier_or_a_value_error(noise: str, position: int) -> None:
     """Characters overwritten in a good one, also ones that UTF-8 does not have."""
     good = GOOD.encode()
-    for damaged in (good[:position] + noise + good[position + len(noise):], good[:position], good[:position] + "\ud800"):
+    for damaged in (
+        good[:position] + noise + good[position + len(noise) :],
+        good[:position],
+        good[:position] + "\ud800",
+    ):
         try:
             decode(damaged)
         except ValueError:

@@ -1,8 +1,10 @@
-"""A guard on cost: how many bytecode instructions stage two executes for a record, counted, not timed, so that it says the same on every machine.
+"""A guard on cost: how many bytecode instructions stage two executes for a record, counted, not
+timed, so that it says the same on every machine.
 
-The count is of everything between consume and commit (`Loop.round`), on real `Message` objects; librdkafka's own work is C and is not in it. It is the
-slope between two batches, so what is done once a transaction does not count. When it grows, somebody has put work into the one place
-where it is done hundreds of thousands of times a second: put it elsewhere, or raise the bound and say why.
+The count is of everything between consume and commit (`Loop.round`), on real `Message` objects;
+librdkafka's own work is C and is not in it. It is the slope between two batches, so what is done
+once a transaction does not count. When it grows, somebody has put work into the one place where it
+is done hundreds of thousands of times a second: put it elsewhere, or raise the bound and say why.
 """
 
 from __future__ import annotations
@@ -47,8 +49,21 @@ def header(number: int) -> bytes:
 
 def batch(records: int, own: Headers | None = None) -> list[Consumed]:
     """Consecutive records of one partition."""
-    return [cast(Consumed, Message(topic="t-proxy", partition=0, offset=number, key=b"key", value=b"x" * 100, timestamp=(1, 1_700_000_000_000),
-                                   headers=[*(own or []), ("__origin", header(number))])) for number in range(records)]
+    return [
+        cast(
+            Consumed,
+            Message(
+                topic="t-proxy",
+                partition=0,
+                offset=number,
+                key=b"key",
+                value=b"x" * 100,
+                timestamp=(1, 1_700_000_000_000),
+                headers=[*(own or []), ("__origin", header(number))],
+            ),
+        )
+        for number in range(records)
+    ]
 
 
 def counted(work: Callable[[], object]) -> int:
@@ -63,6 +78,7 @@ def counted(work: Callable[[], object]) -> int:
     def called(frame: FrameType, event: str, argument: object) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return local
+
     before = sys.gettrace()
     sys.settrace(called)
     try:
@@ -87,7 +103,7 @@ class Recorded:
     def consume_batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
         """As Intermediate.batches."""
         for begin in range(0, records_max, BATCH_RECORDS):
-            yield self.messages[begin:begin + BATCH_RECORDS]
+            yield self.messages[begin : begin + BATCH_RECORDS]
 
     def get_group_metadata(self) -> None:
         """As Intermediate.member."""
@@ -126,27 +142,52 @@ class Taker:
 
 def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Callable[[], None]]:
     """A whole round over a batch, with the frontier there."""
-    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+            "REO_SOURCE_TOPIC": "t",
+        }
+    )
 
     def prepared(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         partitions = Partitions()
-        partitions.start({HERE: AssignedPartition(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
-        loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, partitions, cast(Any, Recorded(batch(records, own))), cast(Any, None), destination,
-                    Pulse("deduplicator"))
+        partitions.start(
+            {
+                HERE: AssignedPartition(
+                    0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0)
+                )
+            }
+        )
+        loop = Loop(
+            settings,
+            {"t-proxy": Route("t", "t", "t-proxy")},
+            partitions,
+            cast(Any, Recorded(batch(records, own))),
+            cast(Any, None),
+            destination,
+            Pulse("deduplicator"),
+        )
         destination.outputs = {THERE: Output(-1, 0)}
 
         def run() -> None:
             loop.run_round()
             assert partitions.assigned[HERE].next_offset == records
             assert destination.outputs[THERE].sent == (0 if frontier > 0 else records)
+
         return run
+
     return prepared
 
 
-@pytest.mark.parametrize("own", [None, [("trace", b"1"), ("tenant", b"2")]], ids=["no header", "two headers"])
+@pytest.mark.parametrize(
+    "own", [None, [("trace", b"1"), ("tenant", b"2")]], ids=["no header", "two headers"]
+)
 def test_a_new_record_is_cheap(own: Headers | None) -> None:
-    """Consumed, parsed, decided, unwrapped and handed to the client within the bound; the record's own headers cost nothing more."""
+    """Consumed, parsed, decided, unwrapped and handed to the client within the bound; the record's
+    own headers cost nothing more.
+    """
     assert per_record(round_of(-1, own)) <= INSTRUCTIONS_MAX
 
 
@@ -157,15 +198,19 @@ def test_a_dropped_record_is_cheaper() -> None:
 
 def test_the_pure_core_is_cheap() -> None:
     """Parsing and the rule alone."""
+
     def work(records: int) -> Callable[[], object]:
         messages = batch(records)
         return lambda: decide(RuleState(-1, 1, None), split_by_partition(messages)[HERE].origins)
+
     assert per_record(work) <= PURE_INSTRUCTIONS_MAX
 
 
 def test_the_count_grows_with_the_work() -> None:
     """The guard can fail: one more pass over the batch is seen."""
+
     def work(records: int) -> Callable[[], object]:
         run, again = round_of(-1)(records), batch(records)
         return lambda: (run(), [message.offset() + 0 for message in again])
+
     assert per_record(work) > per_record(round_of(-1)) + 3

@@ -1,4 +1,6 @@
-"""Lag in seconds is the smaller of two bounds, each of which alone would be wrong (`common.lag`)."""
+"""Lag in seconds is the smaller of two bounds, each of which alone would be wrong
+(`common.lag`).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_nothing_waits(clock: Clock) -> None:
 
 
 def test_a_quiet_topic_does_not_lag_by_its_silence(clock: Clock) -> None:
-    """One record comes after a day: it has waited since nothing was seen to wait, not since the record before it."""
+    """One record comes after a day: it has waited since nothing was seen to wait, not since the
+    record before it.
+    """
     lag = Lag("a stage", clock)
     lag.report(HERE, 0, ms(86_400))
     clock.now += 3

@@ -1,4 +1,6 @@
-"""Records of the intermediate topic that are lost, unread, together with their leader (`deduplicator.leader_change`)."""
+"""Records of the intermediate topic that are lost, unread, together with their leader
+(`deduplicator.leader_change`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ def read(*records: tuple[int | None, int, int, int]) -> Batch:
     """A batch; each record is its leader epoch, source offset, Spark batch and sequence."""
     batch = Batch()
     for number, (leader_epoch, source_offset, spark_batch, sequence) in enumerate(records):
-        batch.messages.append(cast("object", SimpleNamespace(leader_epoch=lambda epoch=leader_epoch: epoch, offset=lambda number=number: number)))
+        batch.messages.append(
+            cast(
+                "object",
+                SimpleNamespace(
+                    leader_epoch=lambda epoch=leader_epoch: epoch,
+                    offset=lambda number=number: number,
+                ),
+            )
+        )
         batch.origins.append(Origin(0, source_offset, 1, 0, EPOCH, spark_batch, sequence, "0" * 16))
     return batch
 
@@ -38,7 +48,13 @@ def check(known: int | None, batch: Batch) -> int | None:
 
 def test_a_batch_that_begins_under_another_leader_is_not_believed() -> None:
     """The end of the batch before it may have been lost with the leader."""
-    with pytest.raises(RecordsMissing, match=r"copy-proxy-0 has another leader \(leader epoch 5 after 4\), and a batch begins at offset 1") as missing:
+    with pytest.raises(
+        RecordsMissing,
+        match=(
+            r"copy-proxy-0 has another leader \(leader epoch 5 after 4\), and a batch begins at"
+            r" offset 1"
+        ),
+    ) as missing:
         check(4, read((4, 11, BATCH, 4), (5, 12, BATCH + 1, 0)))
     assert missing.value.place == PLACE
 
@@ -48,9 +64,15 @@ def test_a_batch_that_goes_on_under_another_leader_shows_that_nothing_is_missing
     assert check(4, read((5, 11, BATCH, 4), (5, 12, BATCH + 1, 0))) == 5
 
 
-@pytest.mark.parametrize("records", [
-    pytest.param([(5, 9, BATCH + 1, 0)], id="duplicate"), pytest.param([(5, 13, BATCH, 6)], id="hole"), pytest.param([(4, 11, BATCH + 1, 0)], id="same leader"),
-    pytest.param([(3, 11, BATCH + 1, 0)], id="an earlier leader")])
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param([(5, 9, BATCH + 1, 0)], id="duplicate"),
+        pytest.param([(5, 13, BATCH, 6)], id="hole"),
+        pytest.param([(4, 11, BATCH + 1, 0)], id="same leader"),
+        pytest.param([(3, 11, BATCH + 1, 0)], id="an earlier leader"),
+    ],
+)
 def test_what_shows_nothing_changes_nothing(records: list[tuple[int, int, int, int]]) -> None:
     """Only a record that is accepted under a newer leader counts."""
     assert check(4, read(*records)) == 4

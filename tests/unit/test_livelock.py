@@ -1,4 +1,6 @@
-"""Nothing is begun again for ever: what is slow is done in parts that fit in their time, or is named. Clocks and clients are the tests' own."""
+"""Nothing is begun again for ever: what is slow is done in parts that fit in their time, or is
+named. Clocks and clients are the tests' own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ NOT_YET = KafkaError(KafkaError._TIMED_OUT, "not yet", False, True)
 
 
 class Slow:
-    """A client, and its clock: each call lasts as long as it is allowed to, until the work of `needs_s` is done."""
+    """A client, and its clock: each call lasts as long as it is allowed to, until the work of
+    `needs_s` is done.
+    """
 
     def __init__(self, needs_s: float = 0.0) -> None:
         self.now = 0.0
@@ -88,19 +92,29 @@ def opened(client: Slow) -> tuple[TransactionalProducer, Beats]:
 
 
 def test_a_slow_commit_gives_signs_of_life() -> None:
-    """A commit of 100 s is waited for in parts, said to be waited for, and done: the watchdog, which allows 60 s, has nothing to kill."""
+    """A commit of 100 s is waited for in parts, said to be waited for, and done: the watchdog,
+    which allows 60 s, has nothing to kill.
+    """
     client = Slow()
     producer, pulse = opened(client)
     producer.send_offsets([], None)
     client.needs_s = 100
     producer.commit()
     assert max(client.asked) <= STEP_S
-    assert max(after - before for before, after in zip(pulse.seen, [*pulse.seen[1:], client.now], strict=True)) <= STEP_S
+    assert (
+        max(
+            after - before
+            for before, after in zip(pulse.seen, [*pulse.seen[1:], client.now], strict=True)
+        )
+        <= STEP_S
+    )
     assert (producer.state, pulse.reason) == ("ready", "destination")
 
 
 def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
-    """Whatever takes the time: beyond its time-out the producer would be fenced, which ends the process, and the next one begins with as much again."""
+    """Whatever takes the time: beyond its time-out the producer would be fenced, which ends the
+    process, and the next one begins with as much again.
+    """
     client = Slow()
     producer, _ = opened(client)
     client.needs_s = 2 * TIMEOUT_S
@@ -132,7 +146,9 @@ class Endless:
 
 
 def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one, however slow it is."""
+    """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one,
+    however slow it is.
+    """
     clock, consumer = Slow(), Endless()
     monkeypatch.setattr("common.runtime.monotonic", clock)
     seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
@@ -153,16 +169,25 @@ def slow(record: SourceRecord) -> bool:
 
 @pytest.mark.parametrize("park_failures", [False, True])
 def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
-    """By the record; each record before it was a sign of life. A parked record is put aside, and the next is looked at."""
+    """By the record; each record before it was a sign of life. A parked record is put aside, and
+    the next is looked at.
+    """
     alive: list[int] = []
-    record_filter = FunctionFilter({"tests.unit.test_livelock:slow": slow}, park_failures, CallLimit(lambda: alive.append(1), 0.2))
+    record_filter = FunctionFilter(
+        {"tests.unit.test_livelock:slow": slow},
+        park_failures,
+        CallLimit(lambda: alive.append(1), 0.2),
+    )
     records: list[Any] = [(None, b"%d" % number, None, 0) for number in range(4)]
     began = time.monotonic()
     if park_failures:
         result = record_filter.filter_records(HERE, records, range(10, 14))
         assert (result.source_offsets, len(result.parked), len(alive)) == ([10, 11, 13], 1, 4)
     else:
-        with pytest.raises(FilterFailed, match=r"offset 12 of orders-0: TimeoutError: it has not returned within 0\.2 s"):
+        with pytest.raises(
+            FilterFailed,
+            match=r"offset 12 of orders-0: TimeoutError: it has not returned within 0\.2 s",
+        ):
             record_filter.filter_records(HERE, records, range(10, 14))
         assert len(alive) == 3
     assert time.monotonic() - began < 30

@@ -19,7 +19,9 @@ from demo.broker import free_port
 from replicator.run import describe_failure
 
 
-def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False) -> logging.LogRecord:
+def made(
+    message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False
+) -> logging.LogRecord:
     """A log record as the logging module makes it."""
     info = None
     if failing:
@@ -33,10 +35,16 @@ def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, 
     return record
 
 
-@pytest.mark.parametrize("record", [
-    made("plain"), made("%s of %d", "ü\n", 2), made("with\nnewlines\r\n"), made("failed", failing=True),
-    made("facts", facts={"text": "a\nb", "object": object()}),
-])
+@pytest.mark.parametrize(
+    "record",
+    [
+        made("plain"),
+        made("%s of %d", "ü\n", 2),
+        made("with\nnewlines\r\n"),
+        made("failed", failing=True),
+        made("facts", facts={"text": "a\nb", "object": object()}),
+    ],
+)
 def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
     """Newlines in messages, tracebacks and facts are escaped; what is no JSON becomes its text."""
     line = LineFormatter("stage", as_json=True).format(record)
@@ -49,19 +57,41 @@ def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
 
 def test_json_carries_the_facts_as_fields() -> None:
     """What a machine looks for is a field, not a part of the sentence."""
-    fields = orjson.loads(LineFormatter("stage", as_json=True).format(made("ended", facts={"exit_code": 20, "error": "X"})))
+    fields = orjson.loads(
+        LineFormatter("stage", as_json=True).format(
+            made("ended", facts={"exit_code": 20, "error": "X"})
+        )
+    )
     assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
 
 
 def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody listens where the JVM was: py4j raises that, and its own ERROR lines, one of them by the root logger, are not in the log."""
+    """Nobody listens where the JVM was: py4j raises that, and its own ERROR lines, one of them by
+    the root logger, are not in the log.
+    """
     root = logging.getLogger()
     before = root.handlers[:], root.level
     try:
-        configure_logging(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), "replicator")
-        with socketserver.TCPServer(("127.0.0.1", free_port()), socketserver.BaseRequestHandler) as server:  # hangs up on whoever connects
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-            gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.server_address[1]))
+        configure_logging(
+            load(
+                {
+                    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+                    "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+                    "REO_SOURCE_TOPIC": "t",
+                }
+            ),
+            "replicator",
+        )
+        # hangs up on whoever connects
+        with socketserver.TCPServer(
+            ("127.0.0.1", free_port()), socketserver.BaseRequestHandler
+        ) as server:
+            threading.Thread(
+                target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+            ).start()
+            gateway = JavaGateway(
+                gateway_parameters=GatewayParameters(port=server.server_address[1])
+            )
             with pytest.raises(Py4JError):
                 gateway.jvm.java.lang.System.nanoTime()
             server.shutdown()
@@ -76,20 +106,37 @@ def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_traceback_is_in_the_event() -> None:
     """An unexpected error can be found by its text."""
-    assert "second line" in orjson.loads(LineFormatter("stage", as_json=True).format(made("failed", failing=True)))["event"]
+    assert (
+        "second line"
+        in orjson.loads(LineFormatter("stage", as_json=True).format(made("failed", failing=True)))[
+            "event"
+        ]
+    )
 
 
 def test_text_is_one_line_with_the_facts_behind() -> None:
     """Time in UTC, level, stage, sentence, facts."""
-    line = LineFormatter("stage", as_json=False).format(made("ended %d", 3, facts={"exit_code": 20}))
+    line = LineFormatter("stage", as_json=False).format(
+        made("ended %d", 3, facts={"exit_code": 20})
+    )
     assert line.endswith("WARNING stage: ended 3 exit_code=20")
     assert "+00:00" in line
     assert "\n" not in line
 
 
 def test_a_failed_query_says_what_has_to_be_mended() -> None:
-    """Java wraps a cause in several exceptions that say only that something failed: the line has the first and the innermost."""
+    """Java wraps a cause in several exceptions that say only that something failed: the line has
+    the first and the innermost.
+    """
+
     class Failed(Exception):
-        _cause = "Failed to create\n\nJVM stacktrace:\norg.Failed: it\n\tat a.b\nCaused by: org.Login: no\n\tat c.d\nCaused by: org.Jwt: malformed\n\tat e.f\n"
-    assert describe_failure(Failed("Failed to create\n\nJVM stacktrace:\n\tat x.y")) == "Failed to create <- org.Jwt: malformed"
+        _cause = (
+            "Failed to create\n\nJVM stacktrace:\norg.Failed: it\n\tat a.b\nCaused by: org.Login:"
+            " no\n\tat c.d\nCaused by: org.Jwt: malformed\n\tat e.f\n"
+        )
+
+    assert (
+        describe_failure(Failed("Failed to create\n\nJVM stacktrace:\n\tat x.y"))
+        == "Failed to create <- org.Jwt: malformed"
+    )
     assert describe_failure(ValueError("alone")) == "alone"

@@ -19,9 +19,13 @@ def metadata(generation: int, member: bytes, rest: bytes = b"\0") -> bytes:
     return b"CGMDv2:" + struct.pack("=i", generation) + b"group\0" + member + b"\0" + rest
 
 
-@pytest.mark.parametrize("more", [{}, {"group.instance.id": "instance"}, {"group.protocol": "consumer"}])
+@pytest.mark.parametrize(
+    "more", [{}, {"group.instance.id": "instance"}, {"group.protocol": "consumer"}]
+)
 def test_a_consumer_that_is_no_member_has_no_generation(more: dict[str, str]) -> None:
-    """Real bytes from a real consumer, classic, static and KIP-848: generation -1 before it has joined."""
+    """Real bytes from a real consumer, classic, static and KIP-848: generation -1 before it has
+    joined.
+    """
     consumer = Consumer(NOWHERE | more)
     try:
         assert parse_group_metadata(consumer.consumer_group_metadata())[0] == -1
@@ -30,7 +34,9 @@ def test_a_consumer_that_is_no_member_has_no_generation(more: dict[str, str]) ->
 
 
 def test_the_loop_refuses_to_commit_without_a_membership() -> None:
-    """A broker takes offsets without generation unchecked, so the worker must not send any: StageFailed."""
+    """A broker takes offsets without generation unchecked, so the worker must not send any:
+    StageFailed.
+    """
     consumer = Consumer(NOWHERE)
     try:
         seam = Intermediate(consumer, incremental=False, partitions=Partitions())
@@ -42,9 +48,21 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
 
 
 @pytest.mark.parametrize("generation", [-1, 0, 1, 10, 256, 0x67000000, 2**31 - 1])
-@pytest.mark.parametrize(("member", "rest"), [(b"rdkafka-1b2c", b"\0"), (b"rdkafka-1b2c", b"\1instance\0"), (b"", b"\0"), ("Mitglied-ü".encode(), b"\0")])
-def test_generation_and_member_are_read_from_any_form(generation: int, member: bytes, rest: bytes) -> None:
-    """Generations whose bytes are NULs or letters do not shift what follows; an instance id behind does not matter."""
+@pytest.mark.parametrize(
+    ("member", "rest"),
+    [
+        (b"rdkafka-1b2c", b"\0"),
+        (b"rdkafka-1b2c", b"\1instance\0"),
+        (b"", b"\0"),
+        ("Mitglied-ü".encode(), b"\0"),
+    ],
+)
+def test_generation_and_member_are_read_from_any_form(
+    generation: int, member: bytes, rest: bytes
+) -> None:
+    """Generations whose bytes are NULs or letters do not shift what follows; an instance id behind
+    does not matter.
+    """
     assert parse_group_metadata(metadata(generation, member, rest)) == (generation, member.decode())
 
 
@@ -69,10 +87,15 @@ class Named:
         return self.given
 
 
-@pytest.mark.parametrize(("generation", "member", "fenced"), [(4, b"rdkafka-1", True), (0, b"rdkafka-1", True), (-1, b"rdkafka-1", False), (4, b"", False)])
+@pytest.mark.parametrize(
+    ("generation", "member", "fenced"),
+    [(4, b"rdkafka-1", True), (0, b"rdkafka-1", True), (-1, b"rdkafka-1", False), (4, b"", False)],
+)
 def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: bool) -> None:
     """Both halves are needed: a generation and an id."""
-    seam = Intermediate(Named(metadata(generation, member)), incremental=False, partitions=Partitions())  # type: ignore[arg-type]
+    seam = Intermediate(
+        Named(metadata(generation, member)), incremental=False, partitions=Partitions()
+    )  # type: ignore[arg-type]
     if fenced:
         assert seam.get_group_metadata() == metadata(generation, member)
     else:

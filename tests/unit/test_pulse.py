@@ -1,4 +1,6 @@
-"""Readiness and lag are true while something is away: what a process says of itself (`common.pulse`), and what is made of it (`reo.service.health`)."""
+"""Readiness and lag are true while something is away: what a process says of itself
+(`common.pulse`), and what is made of it (`reo.service.health`).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def said(name: str, **labels: str) -> float | None:
 
 
 def test_readiness_returns_with_work_only(clock: Clock) -> None:
-    """A process that waits says why, and is not ready until it has worked; a sign of life alone is no work."""
+    """A process that waits says why, and is not ready until it has worked; a sign of life alone is
+    no work.
+    """
     pulse, who = Pulse("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
     assert said("reo_waiting", **who, reason="start") == 1
     pulse.ready()
@@ -49,13 +53,18 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     pulse.beat()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="database")) == (0, 1)
     pulse.wait("destination")
-    assert (said("reo_waiting", **who, reason="database"), said("reo_waiting", **who, reason="destination")) == (0, 1)
+    assert (
+        said("reo_waiting", **who, reason="database"),
+        said("reo_waiting", **who, reason="destination"),
+    ) == (0, 1)
     pulse.ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
 
 
 def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
-    """It was not ready meanwhile, for its heartbeat was late; the next heartbeat says nothing about the servers that it did not ask."""
+    """It was not ready meanwhile, for its heartbeat was late; the next heartbeat says nothing about
+    the servers that it did not ask.
+    """
     pulse, who = Pulse("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
     pulse.ready()
     clock.now += LATE_S
@@ -72,14 +81,20 @@ def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
     """It is given for each record; also a clock that was set back does not silence it."""
     pulse, who = Pulse("test-beat", 0, clock), {"stage": "test-beat", "worker": "0"}
     first = clock.now
-    for step_s, seen in ((BEAT_S / 2, first), (BEAT_S, first + 1.5 * BEAT_S), (-3600.0, first + 1.5 * BEAT_S - 3600)):
+    for step_s, seen in (
+        (BEAT_S / 2, first),
+        (BEAT_S, first + 1.5 * BEAT_S),
+        (-3600.0, first + 1.5 * BEAT_S - 3600),
+    ):
         clock.now += step_s
         pulse.beat()
         assert said("reo_heartbeat_seconds", **who) == seen
 
 
 def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
-    """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that are another worker's do not grow here."""
+    """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that
+    are another worker's do not grow here.
+    """
     pulse = Pulse("test-lag", 0, clock)
     there = HERE._replace(partition=1)
     for place in (HERE, there):
@@ -95,7 +110,11 @@ def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
 def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "") -> list[Metric]:
     """What one process has written down."""
     labels = {"stage": "deduplicator", "worker": "0"}
-    found = [Metric("reo_heartbeat_seconds", "", "gauge"), Metric("reo_ready", "", "gauge"), Metric("reo_waiting", "", "gauge")]
+    found = [
+        Metric("reo_heartbeat_seconds", "", "gauge"),
+        Metric("reo_ready", "", "gauge"),
+        Metric("reo_waiting", "", "gauge"),
+    ]
     found[0].add_sample("reo_heartbeat_seconds", labels, clock.now - heartbeat_age_s)
     found[1].add_sample("reo_ready", labels, ready)
     if reason:
@@ -103,19 +122,51 @@ def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "")
     return found
 
 
-@pytest.mark.parametrize(("age_s", "ready", "reason", "silent", "not_ready"), [
-    (1.0, 1.0, "", [], []),
-    (1.0, 0.0, "database", [], ["deduplicator 0 is not working: it waits for an answer of the database"]),
-    (1.0, 0.0, "", [], ["deduplicator 0 is not working: it waits for its start"]),
-    (LATE_S + 1, 1.0, "", [], ["deduplicator 0 is not working: it gave no sign of life for 16 s"]),
-    (SILENT_S + 1, 1.0, "", ["deduplicator 0 gave no sign of life for 61 s"], ["deduplicator 0 is not working: it gave no sign of life for 61 s"]),
-])
-def test_what_is_late_is_not_ready(clock: Clock, monkeypatch: pytest.MonkeyPatch, age_s: float, ready: float, reason: str,
-                                   silent: list[str], not_ready: list[str]) -> None:
-    """A process that is stuck in a call keeps the last thing that it said; it is not believed, neither by /readyz nor in /metrics."""
+@pytest.mark.parametrize(
+    ("age_s", "ready", "reason", "silent", "not_ready"),
+    [
+        (1.0, 1.0, "", [], []),
+        (
+            1.0,
+            0.0,
+            "database",
+            [],
+            ["deduplicator 0 is not working: it waits for an answer of the database"],
+        ),
+        (1.0, 0.0, "", [], ["deduplicator 0 is not working: it waits for its start"]),
+        (
+            LATE_S + 1,
+            1.0,
+            "",
+            [],
+            ["deduplicator 0 is not working: it gave no sign of life for 16 s"],
+        ),
+        (
+            SILENT_S + 1,
+            1.0,
+            "",
+            ["deduplicator 0 gave no sign of life for 61 s"],
+            ["deduplicator 0 is not working: it gave no sign of life for 61 s"],
+        ),
+    ],
+)
+def test_what_is_late_is_not_ready(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    age_s: float,
+    ready: float,
+    reason: str,
+    silent: list[str],
+    not_ready: list[str],
+) -> None:
+    """A process that is stuck in a call keeps the last thing that it said; it is not believed,
+    neither by /readyz nor in /metrics.
+    """
     monkeypatch.setattr("reo.service.health.time", SimpleNamespace(time=clock))
     metrics = mark_late_not_ready(gauges(clock, age_s, ready, reason), clock.now)
-    found = assess_health(cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)])
+    found = assess_health(
+        cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)]
+    )
     assert (found.silent, found.not_ready) == (silent, not_ready)
     assert metrics[1].samples[0].value == (0.0 if not_ready else 1.0)
 
@@ -129,6 +180,7 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
         if isinstance(answer, ReoError):
             raise answer
         return answer
+
     probe = Probe(ask, 0, 5.0, clock)
     for passed_s, answer, answered in ((4.0, 7, True), (5.1, 7, False), (1.0, 9, True)):
         clock.now += passed_s

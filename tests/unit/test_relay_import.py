@@ -1,4 +1,6 @@
-"""`reo config import`: kaf-relay's TOML becomes a settings file of reo's; each key becomes a setting or is named, none is dropped unsaid."""
+"""`reo config import`: kaf-relay's TOML becomes a settings file of reo's; each key becomes a
+setting or is named, none is dropped unsaid.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def keys(content: Any, path: KeyPath = ()) -> set[KeyPath]:
     if isinstance(content, dict):
         return {found for key, value in content.items() for found in keys(value, (*path, key))}
     if isinstance(content, list) and content and isinstance(content[0], dict):
-        return {found for number, value in enumerate(content) for found in keys(value, (*path, number))}
+        return {
+            found for number, value in enumerate(content) for found in keys(value, (*path, number))
+        }
     return {path} if content not in ("", []) else set()
 
 
@@ -101,10 +105,15 @@ def pruned(content: Any, path: KeyPath) -> Any:
     """The tree without one key."""
     place, *rest = path
     if isinstance(content, list):
-        return [pruned(value, tuple(rest)) if number == place else value for number, value in enumerate(content)]
+        return [
+            pruned(value, tuple(rest)) if number == place else value
+            for number, value in enumerate(content)
+        ]
     if not rest:
         return {key: value for key, value in content.items() if key != place}
-    return {key: pruned(value, tuple(rest)) if key == place else value for key, value in content.items()}
+    return {
+        key: pruned(value, tuple(rest)) if key == place else value for key, value in content.items()
+    }
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
@@ -114,28 +123,51 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, st
     return printed.out, printed.err
 
 
-def test_the_file_that_is_printed_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The settings do what kaf-relay did; the passwords come from elsewhere; every note is a comment in the file and a line for the operator."""
+def test_the_file_that_is_printed_is_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The settings do what kaf-relay did; the passwords come from elsewhere; every note is a
+    comment in the file and a line for the operator.
+    """
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
     (tmp_path / "relay.toml").write_text(FULL.replace('"CA"', f'"{tmp_path / "ca.pem"}"'))
     file, notes = output(capsys, str(tmp_path / "relay.toml"), "--mode", "single")
     assert "s3cr3t" not in file + notes
     (tmp_path / "reo.toml").write_text(file)
-    loaded = load({"REO_SOURCE_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"}, str(tmp_path / "reo.toml"))
+    loaded = load(
+        {"REO_SOURCE_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"},
+        str(tmp_path / "reo.toml"),
+    )
     expected = {
-        "source.bootstrap_servers": "a:1,b:2", "source.topic": "orders", "destination.bootstrap_servers": "d:4", "destination.topic": "copy",
-        "log.level": "WARNING", "log.format": "json",
-        "metrics.address": "127.0.0.1", "metrics.port": 7081, "source.start": "latest",
-        "source.security_protocol": "SASL_PLAINTEXT", "source.sasl_mechanism": "SCRAM-SHA-512", "source.sasl_username": "alice",
-        "source.consumer_options": {"fetch.max.wait.ms": "10"}, "source.mode": "single",
-        "destination.security_protocol": "SASL_SSL", "destination.ssl_ca_file": str(tmp_path / "ca.pem"), "producer.linger_ms": 20,
-        "producer.compression_type": "zstd"}
+        "source.bootstrap_servers": "a:1,b:2",
+        "source.topic": "orders",
+        "destination.bootstrap_servers": "d:4",
+        "destination.topic": "copy",
+        "log.level": "WARNING",
+        "log.format": "json",
+        "metrics.address": "127.0.0.1",
+        "metrics.port": 7081,
+        "source.start": "latest",
+        "source.security_protocol": "SASL_PLAINTEXT",
+        "source.sasl_mechanism": "SCRAM-SHA-512",
+        "source.sasl_username": "alice",
+        "source.consumer_options": {"fetch.max.wait.ms": "10"},
+        "source.mode": "single",
+        "destination.security_protocol": "SASL_SSL",
+        "destination.ssl_ca_file": str(tmp_path / "ca.pem"),
+        "producer.linger_ms": 20,
+        "producer.compression_type": "zstd",
+    }
     assert {name: loaded.values[name] for name in expected} == expected
-    assert [line.removeprefix("reo config import: ") for line in notes.splitlines()] == [line[2:] for line in file.splitlines() if line.startswith("# ")]
+    assert [line.removeprefix("reo config import: ") for line in notes.splitlines()] == [
+        line[2:] for line in file.splitlines() if line.startswith("# ")
+    ]
 
 
 def test_several_sources_are_candidates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With --mode failover, which is meant where there are several: all of the pool, and each source with what is its own and nothing of the first's."""
+    """With --mode failover, which is meant where there are several: all of the pool, and each
+    source with what is its own and nothing of the first's.
+    """
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
     (tmp_path / "relay.toml").write_text(FULL.replace('"CA"', f'"{tmp_path / "ca.pem"}"'))
     for mode in ((), ("--mode", "failover")):
@@ -144,70 +176,125 @@ def test_several_sources_are_candidates(capsys: pytest.CaptureFixture[str], tmp_
         assert "REO_SOURCE_1_SASL_PASSWORD_FILE" in notes
         assert ("import with --mode single" in notes) == (not mode)
         (tmp_path / "reo.toml").write_text(file)
-        loaded = load({"REO_SOURCE_1_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"}, str(tmp_path / "reo.toml"))
+        loaded = load(
+            {"REO_SOURCE_1_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"},
+            str(tmp_path / "reo.toml"),
+        )
         expected = {
-            "source.mode": "failover", "source.bootstrap_servers": "a:1,b:2;c:3", "source.healthcheck_interval_ms": 3000, "source.offset_lag_threshold": 1000,
-            "source.request_timeout_ms": 100, "source.backoff_min_ms": 2000, "source.backoff_max_ms": 90_000, "source.randomize_initial": True,
-            "source.max_failovers": 5, "source.start": "latest", "source.security_protocol": "PLAINTEXT", "source.1.sasl_username": "alice",
-            "source.1.consumer_options": {"fetch.max.wait.ms": "10"}, "source.2.sasl_username": ""}
+            "source.mode": "failover",
+            "source.bootstrap_servers": "a:1,b:2;c:3",
+            "source.healthcheck_interval_ms": 3000,
+            "source.offset_lag_threshold": 1000,
+            "source.request_timeout_ms": 100,
+            "source.backoff_min_ms": 2000,
+            "source.backoff_max_ms": 90_000,
+            "source.randomize_initial": True,
+            "source.max_failovers": 5,
+            "source.start": "latest",
+            "source.security_protocol": "PLAINTEXT",
+            "source.1.sasl_username": "alice",
+            "source.1.consumer_options": {"fetch.max.wait.ms": "10"},
+            "source.2.sasl_username": "",
+        }
         assert {name: loaded.values[name] for name in expected} == expected
-        assert [cluster.security.security_protocol for cluster in loaded.sources] == ["SASL_PLAINTEXT", "PLAINTEXT"]
+        assert [cluster.security.security_protocol for cluster in loaded.sources] == [
+            "SASL_PLAINTEXT",
+            "PLAINTEXT",
+        ]
         assert "sources[1].username: enable_auth is not set" in notes
 
 
 def test_several_topics_are_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """In kaf-relay's own notation, with names that TOML has to quote; the application that they need is named, and that it was."""
+    """In kaf-relay's own notation, with names that TOML has to quote; the application that they
+    need is named, and that it was.
+    """
     (tmp_path / "relay.toml").write_text(
-        '[topics]\norders = "copy:1"\n"Invoices.v1" = "invoices-v1"\n[[sources]]\nservers = ["a:1"]\n[target]\nservers = ["b:1"]\n')
+        '[topics]\norders = "copy:1"\n"Invoices.v1" = "invoices-v1"\n[[sources]]\nservers ='
+        ' ["a:1"]\n[target]\nservers = ["b:1"]\n'
+    )
     file, notes = output(capsys, str(tmp_path / "relay.toml"))
     (tmp_path / "reo.toml").write_text(file)
     loaded = load({}, str(tmp_path / "reo.toml"))
-    assert {(route.source_topic, route.destination_topic, route.mapping) for route in loaded.routes()} == {
-        ("orders", "copy", "1"), ("Invoices.v1", "invoices-v1", "same")}
+    assert {
+        (route.source_topic, route.destination_topic, route.mapping) for route in loaded.routes()
+    } == {("orders", "copy", "1"), ("Invoices.v1", "invoices-v1", "same")}
     assert loaded.application == "kaf-relay"
     assert "application: has no default with several topics" in notes
 
 
 def test_no_key_is_dropped_unsaid() -> None:
-    """Take any key away: a setting or a note changes. Listed are those that say what is so anyhow, and the inside of what is named as a whole."""
-    same_without: set[KeyPath] = {("sources", 0, "enable_tls"), ("sources", 0, "enable_log"), ("source_pool", "max_retries"), ("source_pool", "backoff_enable"),
-                                  ("filters", "test", "path"), ("filters", "test", "config")}
+    """Take any key away: a setting or a note changes. Listed are those that say what is so anyhow,
+    and the inside of what is named as a whole.
+    """
+    same_without: set[KeyPath] = {
+        ("sources", 0, "enable_tls"),
+        ("sources", 0, "enable_log"),
+        ("source_pool", "max_retries"),
+        ("source_pool", "backoff_enable"),
+        ("filters", "test", "path"),
+        ("filters", "test", "config"),
+    }
     inside = {path for path in keys(tree()) if path[:2] == ("sources", 1)}
     for mode, ignored in (("single", same_without | inside), ("failover", same_without)):
         whole = import_settings(tree(), mode=mode)
         for path in keys(tree()) - ignored:
             without = import_settings(pruned(tree(), path), mode=mode)
-            assert (without.values, without.topics, without.notes) != (whole.values, whole.topics, whole.notes), (mode, path)
+            assert (without.values, without.topics, without.notes) != (
+                whole.values,
+                whole.topics,
+                whole.notes,
+            ), (mode, path)
 
 
-@pytest.mark.parametrize(("change", "key", "why"), [
-    ("[app]\nlog_levle = 1", "app.log_levle", "unknown key of kaf-relay"),
-    ("[extra]\na = 1", "extra", "unknown key of kaf-relay"),
-    ("app = 5", "app", "a table is expected"),
-    ("sources = 5", "sources[0]", "a table is expected"),
-    ('[topics]\norders = "copy:x"', "topics.orders", "destination:partition is expected"),
-    ('[source_pool]\ninitial_offset = "middle"', "source_pool.initial_offset", "no counterpart"),
-    ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
-    ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
-    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without limit"),
-    ("[target]\nenable_idempotency = false", "target.enable_idempotency", "always"),
-    ('[target]\ncommit_ack_type = "tcp"', "target.commit_ack_type", "acks=all"),
-    ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
-    ('[target]\nflush_frequency = "soon"', "target.flush_frequency", "no counterpart"),
-    ("[filters.a]\nenabled = false", "filters.a", "is not enabled"),
-    ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go cannot be loaded"),
-    ("[source_pool]\nrequest_timeout = '10ms'\n[[sources]]\n[[sources]]", "source_pool.request_timeout", "no counterpart in source.request_timeout_ms"),
-    ("[[sources]]\n" * 10, "sources[9]", "at most 9 candidates"),
-    ('[target]\nenable_auth = true\nsasl_mechanism = "GSSAPI"', "target.sasl_mechanism", "one of PLAIN"),
-    ('[target]\nenable_auth = true\npassword = "a"', "target.password", "REO_DESTINATION_SASL_PASSWORD_FILE"),
-])
+@pytest.mark.parametrize(
+    ("change", "key", "why"),
+    [
+        ("[app]\nlog_levle = 1", "app.log_levle", "unknown key of kaf-relay"),
+        ("[extra]\na = 1", "extra", "unknown key of kaf-relay"),
+        ("app = 5", "app", "a table is expected"),
+        ("sources = 5", "sources[0]", "a table is expected"),
+        ('[topics]\norders = "copy:x"', "topics.orders", "destination:partition is expected"),
+        (
+            '[source_pool]\ninitial_offset = "middle"',
+            "source_pool.initial_offset",
+            "no counterpart",
+        ),
+        ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
+        ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
+        ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without limit"),
+        ("[target]\nenable_idempotency = false", "target.enable_idempotency", "always"),
+        ('[target]\ncommit_ack_type = "tcp"', "target.commit_ack_type", "acks=all"),
+        ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
+        ('[target]\nflush_frequency = "soon"', "target.flush_frequency", "no counterpart"),
+        ("[filters.a]\nenabled = false", "filters.a", "is not enabled"),
+        ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go cannot be loaded"),
+        (
+            "[source_pool]\nrequest_timeout = '10ms'\n[[sources]]\n[[sources]]",
+            "source_pool.request_timeout",
+            "no counterpart in source.request_timeout_ms",
+        ),
+        ("[[sources]]\n" * 10, "sources[9]", "at most 9 candidates"),
+        (
+            '[target]\nenable_auth = true\nsasl_mechanism = "GSSAPI"',
+            "target.sasl_mechanism",
+            "one of PLAIN",
+        ),
+        (
+            '[target]\nenable_auth = true\npassword = "a"',
+            "target.password",
+            "REO_DESTINATION_SASL_PASSWORD_FILE",
+        ),
+    ],
+)
 def test_what_can_not_be_expressed_is_named(change: str, key: str, why: str) -> None:
     """The key, and the reason or what to do."""
     found = dict(import_settings(tree(change)).notes)
     assert why in found[key]
 
 
-def test_secrets_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_secrets_are_printed_when_they_are_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Only then."""
     (tmp_path / "relay.toml").write_text(FULL)
     file, notes = output(capsys, str(tmp_path / "relay.toml"), "--with-secrets")
@@ -218,10 +305,15 @@ def test_secrets_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixtu
 
 def test_several_files_are_merged_as_kaf_relay_does() -> None:
     """Tables key by key, lists whole; the later file wins."""
-    assert merge_tables([tree("a = 1\n[t]\nx = 1\ny = 1\n[[l]]\nz = 1"), tree("[t]\nx = 2\n[[l]]\nz = 2")]) == tree("a = 1\n[t]\nx = 2\ny = 1\n[[l]]\nz = 2")
+    assert merge_tables(
+        [tree("a = 1\n[t]\nx = 1\ny = 1\n[[l]]\nz = 1"), tree("[t]\nx = 2\n[[l]]\nz = 2")]
+    ) == tree("a = 1\n[t]\nx = 2\ny = 1\n[[l]]\nz = 2")
 
 
-@pytest.mark.parametrize(("text", "ms"), [("10ms", 10), ("1m30s", 90_000), ("1.5h", 5_400_000), ("2s", 2000), ("500us", 0)])
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("10ms", 10), ("1m30s", 90_000), ("1.5h", 5_400_000), ("2s", 2000), ("500us", 0)],
+)
 def test_durations_are_gos(text: str, ms: int) -> None:
     """As time.ParseDuration reads them; a number without a unit is none."""
     assert parse_duration_ms(text) == ms
@@ -230,7 +322,9 @@ def test_durations_are_gos(text: str, ms: int) -> None:
             parse_duration_ms(wrong)
 
 
-def test_a_file_that_can_not_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_read_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Missing, or no TOML: exit code 2."""
     (tmp_path / "broken.toml").write_text("[a")
     for file in ("broken.toml", "missing.toml"):

@@ -1,4 +1,6 @@
-"""The runtime that processes use (`common.runtime`): another one can take its place, for clocks that were handed out before, too."""
+"""The runtime that processes use (`common.runtime`): another one can take its place, for clocks
+that were handed out before, too.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def still() -> Iterator[Still]:
 
 
 def test_a_clock_that_is_a_default_is_the_one_in_use(still: Still) -> None:
-    """`clock=runtime.monotonic` asks the runtime in use at each call; nothing is bound when a module is imported."""
+    """`clock=runtime.monotonic` asks the runtime in use at each call; nothing is bound when a
+    module is imported.
+    """
     probe = Probe[int](lambda: 1, 0, patience_s=3.0)
     assert probe.has_answered
     still.now += 4.0
@@ -40,7 +44,9 @@ def test_a_clock_that_is_a_default_is_the_one_in_use(still: Still) -> None:
 
 
 def test_the_real_runtime_is_the_interpreters() -> None:
-    """Its clocks are the kernel's, and work for several arguments at once is answered in their order, or with the error of one."""
+    """Its clocks are the kernel's, and work for several arguments at once is answered in their
+    order, or with the error of one.
+    """
     assert abs(runtime.time() - time.time()) < 5
     assert abs(runtime.monotonic() - time.monotonic()) < 5
     assert 0 <= runtime.random_bits(7) < 128

@@ -20,7 +20,9 @@ def test_a_long_transaction_is_followed_by_half_of_it() -> None:
 
 
 def test_short_ones_grow_back_and_others_stay() -> None:
-    """Twice as many after several short ones in a row, up to the setting; what takes its time, but not too much, is left as it is."""
+    """Twice as many after several short ones in a row, up to the setting; what takes its time, but
+    not too much, is left as it is.
+    """
     size = TransactionSize(1000, TIMEOUT_S)
     size.on_failed(400)
     for number in range(5 * IN_A_ROW):
@@ -31,12 +33,14 @@ def test_short_ones_grow_back_and_others_stay() -> None:
     for _ in range(4 * IN_A_ROW):
         size.on_committed(size.records, 0.5)
         grown.append(size.records)
-    assert grown[IN_A_ROW - 1::IN_A_ROW] == [400, 800, 1000, 1000]
+    assert grown[IN_A_ROW - 1 :: IN_A_ROW] == [400, 800, 1000, 1000]
     assert grown[IN_A_ROW - 2] == 200
 
 
 def test_at_a_slow_cluster_it_settles() -> None:
-    """Where a record takes a hundredth of a second, transactions end in a quarter of the time-out, and all but a few are committed."""
+    """Where a record takes a hundredth of a second, transactions end in a quarter of the time-out,
+    and all but a few are committed.
+    """
     size, committed = TransactionSize(20_000, TIMEOUT_S), 0
     for _ in range(100):
         seconds = size.records / 100

@@ -1,4 +1,6 @@
-"""Raw options of Spark, and what it is told of the place where its tasks run: names keep upper and lower case, and raw options win."""
+"""Raw options of Spark, and what it is told of the place where its tasks run: names keep upper and
+lower case, and raw options win.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from replicator.spark import session, spark_master
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD
 
-HOST_WITHOUT_ADDRESS = ["unshare", "--map-root-user", "--uts", "sh", "-c", 'hostname name-without-address.invalid && exec "$@"', "sh"]
+HOST_WITHOUT_ADDRESS = [
+    "unshare",
+    "--map-root-user",
+    "--uts",
+    "sh",
+    "-c",
+    'hostname name-without-address.invalid && exec "$@"',
+    "sh",
+]
 """A command that runs another one."""
 START = """
 from common.settings import load
@@ -23,44 +33,81 @@ from replicator.spark import session
 session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1).stop()
 """
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
-KUBERNETES = {"REO_REPLICATOR_MASTER": "k8s://https://kubernetes.default.svc", f"{ENVIRONMENT}spark_kubernetes_container_image": "reo:1"}
-OPTIONS = {"spark.kubernetes.executor.podTemplateFile": "/a/Pod.yaml", "spark.executor.instances": "3",
-           "spark.kubernetes.node.selector.topology.kubernetes.io/zone": "a"}
+KUBERNETES = {
+    "REO_REPLICATOR_MASTER": "k8s://https://kubernetes.default.svc",
+    f"{ENVIRONMENT}spark_kubernetes_container_image": "reo:1",
+}
+OPTIONS = {
+    "spark.kubernetes.executor.podTemplateFile": "/a/Pod.yaml",
+    "spark.executor.instances": "3",
+    "spark.kubernetes.node.selector.topology.kubernetes.io/zone": "a",
+}
 FORMS = {
-    "reo.toml": '[replicator.spark_options]\nspark.kubernetes.executor.podTemplateFile = "/a/Pod.yaml"\nspark.executor.instances = 3\n'
-                '"spark.kubernetes.node.selector.topology.kubernetes.io/zone" = "a"\n',
+    "reo.toml": (
+        "[replicator.spark_options]\nspark.kubernetes.executor.podTemplateFile ="
+        ' "/a/Pod.yaml"\nspark.executor.instances ='
+        ' 3\n"spark.kubernetes.node.selector.topology.kubernetes.io/zone" = "a"\n'
+    ),
     "reo.yaml": yaml.safe_dump({"replicator": {"spark_options": OPTIONS}}),
     "reo.json": json.dumps({"replicator": {"spark_options": OPTIONS}}),
-    "reo.ini": "[Replicator.Spark_Options]\n" + "".join(f"{name} = {text}\n" for name, text in OPTIONS.items()),
+    "reo.ini": (
+        "[Replicator.Spark_Options]\n"
+        + "".join(f"{name} = {text}\n" for name, text in OPTIONS.items())
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_names_keep_their_case(tmp_path: Path, name: str) -> None:
-    """In every form of a file; the environment replaces one; a child is handed all of them, and they are told from other variables."""
+    """In every form of a file; the environment replaces one; a child is handed all of them, and
+    they are told from other variables.
+    """
     file = tmp_path / name
     file.write_text(FORMS[name])
     assert load(GOOD, str(file)).replicator.spark_options == OPTIONS
-    loaded = load(GOOD | {f"{ENVIRONMENT}spark_executor_instances": "4", f"{ENVIRONMENT}spark_a__b": "c"}, str(file))
-    assert loaded.replicator.spark_options == OPTIONS | {"spark.executor.instances": "4", "spark.a_b": "c"}
+    loaded = load(
+        GOOD | {f"{ENVIRONMENT}spark_executor_instances": "4", f"{ENVIRONMENT}spark_a__b": "c"},
+        str(file),
+    )
+    assert loaded.replicator.spark_options == OPTIONS | {
+        "spark.executor.instances": "4",
+        "spark.a_b": "c",
+    }
     handed = loaded.as_environment()
     assert load(handed).values == loaded.values
     assert all(map(is_ours, handed))
 
 
-@pytest.mark.parametrize("option", ["SPARK.DRIVER.HOST", "executor.instances", "spark", "spark.", "spark.a b"])
+@pytest.mark.parametrize(
+    "option", ["SPARK.DRIVER.HOST", "executor.instances", "spark", "spark.", "spark.a b"]
+)
 def test_what_is_no_option_of_sparks(tmp_path: Path, option: str) -> None:
     """Capitals are another name to Spark, which would be passed over in silence."""
     (tmp_path / "reo.json").write_text(json.dumps({"replicator": {"spark_options": {option: "a"}}}))
-    assert "is not the name of an option of Spark's, which begins with spark. and keeps its upper and lower case" in refusal(GOOD, str(tmp_path / "reo.json"))
+    assert (
+        "is not the name of an option of Spark's, which begins with spark. and keeps its upper and"
+        " lower case" in refusal(GOOD, str(tmp_path / "reo.json"))
+    )
 
 
 @pytest.mark.parametrize("master", ["", "spark://host:7077", "k8s://https://host"])
 def test_raw_options_win_wherever_tasks_run(master: str) -> None:
     """And what reo gives besides stays."""
-    given = GOOD | KUBERNETES | {"REO_REPLICATOR_MASTER": master, f"{ENVIRONMENT}spark_driver_host": "10.0.0.7", f"{ENVIRONMENT}spark_task_maxFailures": "3"}
+    given = (
+        GOOD
+        | KUBERNETES
+        | {
+            "REO_REPLICATOR_MASTER": master,
+            f"{ENVIRONMENT}spark_driver_host": "10.0.0.7",
+            f"{ENVIRONMENT}spark_task_maxFailures": "3",
+        }
+    )
     told = session.build_configuration(load(given), 1)
-    assert (told["spark.driver.host"], told["spark.task.maxFailures"], told["spark.speculation"]) == ("10.0.0.7", "3", "false")
+    assert (
+        told["spark.driver.host"],
+        told["spark.task.maxFailures"],
+        told["spark.speculation"],
+    ) == ("10.0.0.7", "3", "false")
     assert told["spark.master"] == (master or "local[8]")
 
 
@@ -69,12 +116,17 @@ def test_one_executor_alone_has_a_core_for_each_partition(partitions: int) -> No
     """On Kubernetes, when the other one is lost."""
     told = spark_master.build_configuration(load(GOOD | KUBERNETES), partitions)
     assert int(told["spark.executor.cores"]) >= partitions
-    assert int(told["spark.executor.cores"]) * int(told["spark.executor.instances"]) >= partitions * 2 - 1
+    assert (
+        int(told["spark.executor.cores"]) * int(told["spark.executor.instances"])
+        >= partitions * 2 - 1
+    )
 
 
 def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
     """In pods they are on the image's class path, and there is no folder to write to."""
-    assert "spark.jars" in spark_master.build_configuration(load(GOOD | {"REO_REPLICATOR_MASTER": "spark://host:7077"}), 1)
+    assert "spark.jars" in spark_master.build_configuration(
+        load(GOOD | {"REO_REPLICATOR_MASTER": "spark://host:7077"}), 1
+    )
     for given in ({}, KUBERNETES):
         told = spark_master.build_configuration(load(GOOD | given), 1)
         assert "spark.jars" not in told
@@ -82,8 +134,13 @@ def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
 
 
 def test_a_host_name_without_an_address() -> None:
-    """Stage one's JVM starts: nothing that it needs is at this host's name. A cluster's executors need the driver's."""
-    assert not any(spark_master.build_environment(load(GOOD | given)) for given in ({"REO_REPLICATOR_MASTER": "spark://host:7077"}, KUBERNETES))
+    """Stage one's JVM starts: nothing that it needs is at this host's name. A cluster's executors
+    need the driver's.
+    """
+    assert not any(
+        spark_master.build_environment(load(GOOD | given))
+        for given in ({"REO_REPLICATOR_MASTER": "spark://host:7077"}, KUBERNETES)
+    )
     if subprocess.run([*HOST_WITHOUT_ADDRESS, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a host name of its own cannot be given to a process here (unshare)")
     subprocess.run([*HOST_WITHOUT_ADDRESS, sys.executable, "-c", START], check=True, timeout=120)

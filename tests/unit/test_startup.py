@@ -1,4 +1,6 @@
-"""What is asked before the start is asked by a child: its death is not the service's, its errors are, and nobody waits for it who is told to stop."""
+"""What is asked before the start is asked by a child: its death is not the service's, its errors
+are, and nobody waits for it who is told to stop.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,28 @@ from common.routes import Place
 from common.settings import Settings, load
 from reo.service import startup
 
-SETTINGS = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
+SETTINGS = load(
+    {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+        "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+        "REO_SOURCE_TOPIC": "t",
+    }
+)
 PLACES = [Place("copy-proxy", 0)]
 
 
-def test_an_abort_is_asked_again_and_the_answer_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_abort_is_asked_again_and_the_answer_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The first two processes die as librdkafka's assertion lets them; the third one answers."""
+
     def places(_: Settings, __: Sequence[str]) -> list[Place]:
         died = len(list(tmp_path.iterdir()))
         if died < 2:
             (tmp_path / str(died)).touch()
             os.kill(os.getpid(), signal.SIGABRT)
         return PLACES
+
     monkeypatch.setattr(startup, "_prepare", places)
     assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False) == PLACES
     assert len(list(tmp_path.iterdir())) == 2
@@ -42,8 +54,10 @@ def test_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_are_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their kind, their words and what belongs to them."""
+
     def refuse(*_: object) -> None:
         raise AccessRefused("grant it", names_what_to_grant=True)
+
     monkeypatch.setattr(startup, "_prepare", refuse)
     with pytest.raises(AccessRefused, match="grant it") as refused:
         startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False)

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("common", "replicator", "deduplicator", "reo", "simulator", "bench", "fuzz", "faults", "reference")
+PACKAGES = (
+    "common",
+    "replicator",
+    "deduplicator",
+    "reo",
+    "simulator",
+    "bench",
+    "fuzz",
+    "faults",
+    "reference",
+)
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES_MAX, FUNCTION_LINES_MAX = 300, 70
@@ -26,8 +36,21 @@ FORBIDDEN = {
     "reference": {"replicator", "deduplicator", "bench", "faults", "fuzz", "tests", "pyspark"},
 }
 """Packages that a package must not import. `reo` sees both stages."""
-OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "sched", "asyncio", "multiprocessing", "concurrent.futures"}
-"""What `common.runtime` stands before. Of the last one all but `Future`, which clients answer with."""
+OF_THE_MACHINE = {
+    "time",
+    "threading",
+    "_thread",
+    "random",
+    "secrets",
+    "uuid",
+    "sched",
+    "asyncio",
+    "multiprocessing",
+    "concurrent.futures",
+}
+"""What `common.runtime` stands before. Of the last one all but `Future`, which clients answer
+with.
+"""
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
@@ -37,9 +60,14 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/service/supervisor.py": {"threading"},  # these are joined
     "reo/service/health.py": {"threading", "time"},  # of a real port
     "reo/service/startup.py": {"multiprocessing"},  # for what can abort
-    "reo/compare/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
+    # of a command that reads with several processors
+    "reo/compare/parallel.py": {"multiprocessing"},
 }
-SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))]
+SERVICE = [
+    path
+    for path in MODULES
+    if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
+]
 """What a simulated process can run, and the command line."""
 
 
@@ -56,7 +84,11 @@ def tree(path: Path) -> ast.Module:
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function and method of a module."""
-    return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (
+        node
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -73,7 +105,11 @@ def imported(path: Path) -> Iterator[str]:
 def test_modules_are_short(path: Path) -> None:
     """No module over 300 lines, no function over 70: each fits into a reader's head."""
     assert len(path.read_text().splitlines()) <= LINES_MAX
-    long = [function.name for function in functions(path) if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX]
+    long = [
+        function.name
+        for function in functions(path)
+        if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
+    ]
     assert long == []
 
 
@@ -86,40 +122,68 @@ def test_modules_open_with_why(path: Path) -> None:
 @pytest.mark.parametrize("path", TESTS, ids=named)
 def test_tests_say_what_they_prove(path: Path) -> None:
     """Every test function has a docstring."""
-    assert [function.name for function in functions(path) if function.name.startswith("test_") and not ast.get_docstring(function)] == []
+    assert [
+        function.name
+        for function in functions(path)
+        if function.name.startswith("test_") and not ast.get_docstring(function)
+    ] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_imports_go_one_way(path: Path) -> None:
-    """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/ only; reo sees all, nobody sees reo."""
+    """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/
+    only; reo sees all, nobody sees reo.
+    """
     package = path.relative_to(ROOT).parts[0]
     assert set(imported(path)) & FORBIDDEN[package] == set()
 
 
 def asked_of_the_machine(path: Path) -> set[str]:
-    """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for a clock too."""
+    """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for
+    a clock too.
+    """
     found = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} != {"Future"}:
+        elif isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} != {
+            "Future"
+        }:
             found.add(str(node.module))
-        elif isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "urandom") and isinstance(node.value, ast.Name):
-            found |= {"time"} if node.value.id in ("datetime", "date") else {"random"} if node.value.id == "os" else set()
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("now", "utcnow", "today", "urandom")
+            and isinstance(node.value, ast.Name)
+        ):
+            found |= (
+                {"time"}
+                if node.value.id in ("datetime", "date")
+                else {"random"}
+                if node.value.id == "os"
+                else set()
+            )
     return found & OF_THE_MACHINE
 
 
 def test_a_process_asks_the_machine_in_one_place() -> None:
-    """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the service's own processes; the exceptions are named."""
+    """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the
+    service's own processes; the exceptions are named.
+    """
     found = {named(path): asked_of_the_machine(path) for path in SERVICE}
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
 
 
 @pytest.mark.parametrize("path", SERVICE, ids=named)
 def test_clients_are_made_in_one_place(path: Path) -> None:
-    """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
+    """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can
+    give others to: nobody else calls one of its classes.
+    """
     calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
+    called = {
+        call.id if isinstance(call, ast.Name) else call.attr
+        for call in calls
+        if isinstance(call, ast.Name | ast.Attribute)
+    }
     assert called & {"Consumer", "Producer", "AdminClient"} == set()
 
 
@@ -127,7 +191,16 @@ def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
     """What was handed over beside the repository is not there for a reader."""
     words = b"../" + b"shared"
     skipped = {"jars", "__pycache__"}
-    speaking = [named(path) for path in ROOT.rglob("*") if path.is_file() and not skipped & set(path.parts)
-                and not any(part.startswith(".") and part not in (".ci", ".github") and path.name != part for part in path.relative_to(ROOT).parts)
-                and path.stat().st_size < 5_000_000 and words in path.read_bytes()]
+    speaking = [
+        named(path)
+        for path in ROOT.rglob("*")
+        if path.is_file()
+        and not skipped & set(path.parts)
+        and not any(
+            part.startswith(".") and part not in (".ci", ".github") and path.name != part
+            for part in path.relative_to(ROOT).parts
+        )
+        and path.stat().st_size < 5_000_000
+        and words in path.read_bytes()
+    ]
     assert speaking == []

@@ -1,4 +1,6 @@
-"""Lifecycles are tables: every pair of state and event is either in the table or a typed error that changes nothing."""
+"""Lifecycles are tables: every pair of state and event is either in the table or a typed error that
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,21 @@ from deduplicator.transaction import ProducerPair, TransactionalProducer, Transa
 from replicator import run
 
 TABLES: list[tuple[str, Any]] = [("transaction", transaction), ("run", run)]
-PAIRS = [pytest.param(module, state, event, id=f"{name}: {state}, {event}")
-         for name, module in TABLES for state in get_args(module.State) for event in get_args(module.Event)]
+PAIRS = [
+    pytest.param(module, state, event, id=f"{name}: {state}, {event}")
+    for name, module in TABLES
+    for state in get_args(module.State)
+    for event in get_args(module.Event)
+]
 
 
 @pytest.mark.parametrize(("module", "state", "event"), PAIRS)
-def test_every_pair_leads_to_its_state_or_is_a_typed_error(module: Any, state: str, event: str) -> None:
-    """Known pairs give the table's state; unknown ones raise StageFailed, which names both, and the table stays as it is."""
+def test_every_pair_leads_to_its_state_or_is_a_typed_error(
+    module: Any, state: str, event: str
+) -> None:
+    """Known pairs give the table's state; unknown ones raise StageFailed, which names both, and the
+    table stays as it is.
+    """
     before = dict(module.NEXT)
     if (state, event) in module.NEXT:
         assert module.after(state, event) == module.NEXT[state, event]
@@ -31,7 +41,9 @@ def test_every_pair_leads_to_its_state_or_is_a_typed_error(module: Any, state: s
 
 
 @pytest.mark.parametrize(("name", "module"), TABLES)
-def test_a_table_has_only_states_and_events_that_are_declared_and_reaches_all(name: str, module: Any) -> None:
+def test_a_table_has_only_states_and_events_that_are_declared_and_reaches_all(
+    name: str, module: Any
+) -> None:
     """No typing error in the table, no state without a way in, no event that nothing takes."""
     states, events = set(get_args(module.State)), set(get_args(module.Event))
     assert {state for state, _ in module.NEXT} | set(module.NEXT.values()) == states
@@ -39,10 +51,14 @@ def test_a_table_has_only_states_and_events_that_are_declared_and_reaches_all(na
 
 
 def test_whatever_ends_a_run_leads_back_to_planning_or_to_the_end() -> None:
-    """Healing is one thing, a new run from the frontier: no event leaves a run where neither is reachable."""
+    """Healing is one thing, a new run from the frontier: no event leaves a run where neither is
+    reachable.
+    """
     reached = {"done"}
     while True:
-        more = {state for (state, _), following in run.NEXT.items() if following in reached} - reached
+        more = {
+            state for (state, _), following in run.NEXT.items() if following in reached
+        } - reached
         if not more:
             break
         reached |= more
@@ -51,10 +67,14 @@ def test_whatever_ends_a_run_leads_back_to_planning_or_to_the_end() -> None:
 
 
 def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:
-    """A lost connection can happen in every state; the only way on is a producer that has to be initialised."""
+    """A lost connection can happen in every state; the only way on is a producer that has to be
+    initialised.
+    """
     for state in get_args(transaction.State):
         assert transaction.after(state, "in doubt") == "new"
-    assert [event for (state, event) in transaction.NEXT if state == "new" and event != "in doubt"] == ["initialised"]
+    assert [
+        event for (state, event) in transaction.NEXT if state == "new" and event != "in doubt"
+    ] == ["initialised"]
 
 
 class Client:
@@ -69,6 +89,7 @@ class Client:
             self.calls.append(name)
             if name in self.fails:
                 raise KafkaException(self.fails[name])
+
         return call
 
 
@@ -80,11 +101,16 @@ FATAL = KafkaError(KafkaError._FENCED, "fenced", True)
 def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
     """A producer over clients of the above kind, and the list of those it made."""
     made: list[Client] = []
-    return TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, Pulse("test")), made  # type: ignore[func-returns-value, arg-type, return-value]
+    return (
+        TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, Pulse("test")),
+        made,
+    )  # type: ignore[func-returns-value, arg-type, return-value]
 
 
 def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:
-    """A commit without offsets is a defect of ours: the state stays, and the client has not heard of it."""
+    """A commit without offsets is a defect of ours: the state stays, and the client has not heard
+    of it.
+    """
     one, made = producer()
     one.begin()
     with pytest.raises(StageFailed):
@@ -93,7 +119,9 @@ def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:
 
 
 def test_a_commit_that_times_out_throws_the_producer_away() -> None:
-    """The outcome is in doubt: no abort is tried, the next begin makes a new client and initialises it."""
+    """The outcome is in doubt: no abort is tried, the next begin makes a new client and initialises
+    it.
+    """
     one, made = producer(commit_transaction=TIMED_OUT)
     one.begin()
     one.send_offsets([], None)
@@ -125,7 +153,9 @@ def test_an_abort_in_doubt_throws_the_producer_away() -> None:
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None:
-    """`flush` raises it before any commit is tried, behind a delivery report as the context of a SystemError; any other one stays what it is."""
+    """`flush` raises it before any commit is tried, behind a delivery report as the context of a
+    SystemError; any other one stays what it is.
+    """
     one, made = producer()
     one.begin()
 
@@ -136,6 +166,7 @@ def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None
             if not hidden:
                 raise
             raise SystemError("a result with an exception set")  # noqa: B904  (as the interpreter does it)
+
     made[0].flush = flush  # type: ignore[method-assign]
     with pytest.raises(Fenced, match="writing the records"):
         one.flush()
@@ -147,7 +178,9 @@ def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None
 
 
 def test_a_fatal_error_ends_the_process() -> None:
-    """Fenced: somebody newer is there; this is no TransactionFailed, after which the loop would go on."""
+    """Fenced: somebody newer is there; this is no TransactionFailed, after which the loop would go
+    on.
+    """
     one, _ = producer(commit_transaction=FATAL)
     one.begin()
     one.send_offsets([], None)
@@ -158,7 +191,9 @@ def test_a_fatal_error_ends_the_process() -> None:
 
 
 def test_the_two_producers_take_turns() -> None:
-    """Each transaction is the other producer's; one is begun only when the one before it is known to have ended."""
+    """Each transaction is the other producer's; one is begun only when the one before it is known
+    to have ended.
+    """
     first, second = producer()[0], producer()[0]
     turns = ProducerPair(first, second)
     turns.initialise()
@@ -173,7 +208,9 @@ def test_the_two_producers_take_turns() -> None:
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> None:
-    """Whether the first is committed is not known yet: commits would lose their order. Nothing changes."""
+    """Whether the first is committed is not known yet: commits would lose their order. Nothing
+    changes.
+    """
     first, second = producer()[0], producer()[0]
     turns = ProducerPair(first, second)
     turns.begin()
