@@ -192,8 +192,8 @@ class KafkaDestination:
                     on_delivery,
                     None,
                     timestamp_ms,
-                    headers,
-                )  # type: ignore[arg-type]
+                    headers,  # type: ignore[arg-type]
+                )
             except BufferError:
                 self._wait_for_queue(place)
             else:

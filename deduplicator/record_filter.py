@@ -81,10 +81,8 @@ class FunctionFilter:
     ) -> None:
         name = ""
         try:
-            for (
-                name,
-                function,
-            ) in self.functions.items():  # noqa: B007  (the last one is named in the error)
+            for name in self.functions:
+                function = self.functions[name]
                 if not self._call_function(function, source, record):
                     return
         except Exception as failed:  # whatever a user's function raises

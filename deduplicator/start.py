@@ -207,13 +207,15 @@ class PartitionStarter:
                 and not self._is_from_other_sources(place, sources[route], destinations)
             ):
                 self._check_still_missing(place, destinations[place.topic])
+                can_recover = route.is_one_to_one and self.is_recoverable
+                recovery = "`reo recover` finds the frontier from the data. Otherwise copy"
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group"
                     f" {self.settings.application} has no frontier for {place}: its offsets expired"
                     " or were deleted, or something else wrote to the topic."
-                    f" {'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.is_recoverable else 'Copy'}"
-                    " to a new topic, or set deduplicator.without_frontier=append to append to the"
-                    " existing records from source.start on"
+                    f" {recovery if can_recover else 'Copy'} to a new topic, or set"
+                    " deduplicator.without_frontier=append to append to the existing records from"
+                    " source.start on"
                 )
             counts = [
                 commit.frontier.source_partitions

@@ -176,13 +176,8 @@ def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> st
     candidates = [testbed.source, *testbed.source.others]
     for candidate in candidates:
         candidate.create(TOPIC, PARTITIONS)
-    run = Run(
-        testbed,
-        folder,
-        random.Random(0),
-        TOPIC,
-        Load(testbed.source, TOPIC, PARTITIONS, paused=True),
-    )  # noqa: S311
+    load = Load(testbed.source, TOPIC, PARTITIONS, paused=True)
+    run = Run(testbed, folder, random.Random(0), TOPIC, load)  # noqa: S311
     with IdenticalFeed(candidates, TOPIC, make_current_record):
         service = run.start(
             source_bootstrap_servers=";".join(candidate.address for candidate in candidates),

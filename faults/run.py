@@ -302,10 +302,8 @@ def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
                 " ".join(failed_services[-1].errors[:1])
                 or failed_services[-1].read_log_tail()[-500:]
             )
-            return [
-                f"the service ended with exit code {failed_services[-1].process.returncode}:"
-                f" {reason}"
-            ]
+            exit_code = failed_services[-1].process.returncode
+            return [f"the service ended with exit code {exit_code}: {reason}"]
         if run.destination_offsets >= expected_records and not compare_partitions(
             source, run.clusters.destination.read(run.topic)
         ):

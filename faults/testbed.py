@@ -105,8 +105,8 @@ def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
         elif kind == "three":
             main_clusters = [
                 Cluster(Broker(folder / "source", JARS, HEAP_MB)),
-                Cluster(make_three_brokers(folder / "destination")),
-            ]  # type: ignore[arg-type]
+                Cluster(make_three_brokers(folder / "destination")),  # type: ignore[arg-type]
+            ]
         else:
             main_clusters = [
                 Cluster(

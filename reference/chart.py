@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.settings.fields import Setting
+from common.settings.declaration import Setting
 from common.settings.table import SETTINGS
 from reo.version import VERSION
 

@@ -48,7 +48,6 @@ def rewrite_tables(text: str, tables: Tables) -> str:
         if not section.search(text):
             raise ValueError(f"a page lacks <!-- {name} --> … <!-- /{name} -->")
         content = table()
-        text = section.sub(
-            lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text
-        )  # type: ignore[misc]
+        escaped = content.replace("\\", r"\\")
+        text = section.sub(rf"\g<1>\n{escaped}\n\g<3>", text)
     return text

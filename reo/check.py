@@ -58,8 +58,9 @@ class Check:
         sources = [
             self._check_cluster(
                 source,
-                "source"
-                f" {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}",
+                f"source candidate {source.bootstrap_servers}"
+                if self.settings.failover
+                else "source cluster",
             )
             for source in self.settings.sources
         ]
@@ -81,8 +82,8 @@ class Check:
         for cluster in (settings.source_cluster, settings.destination_cluster):
             self._add_findings(
                 f"{cluster.name} brokers",
-                lambda cluster=cluster: clusters.check_api_versions(settings, cluster),
-            )  # type: ignore[misc]
+                lambda cluster=cluster: clusters.check_api_versions(settings, cluster),  # type: ignore[misc]
+            )
         self._check_permissions(settings)
         self._add_findings(
             "destination transactions", lambda: clusters.check_transactions(settings, destination)

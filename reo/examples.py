@@ -6,20 +6,24 @@ ALL = """examples:
   reo check                      can the service run, and what would it do; changes nothing
   reo run                        run both stages with settings from the environment
   reo run --stop-at-end          copy the records that exist now, then end with exit code 0
-  reo run --topic a=b --topic '^logs-.*=all:3'   several topics, patterns, mappings (REO_APPLICATION must be set then)
+  reo run --topic a=b --topic '^logs-.*=all:3'   several topics, patterns, mappings (REO_APPLICATION
+                                                 must be set then)
   reo status --watch             offsets, lags and rates of every partition
   reo lag --max-seconds 60       exit code 36 when the copy is further behind
   reo verify                     compare the destination with the source, record by record
   reo recover                    find a lost or reset frontier from the data; --apply commits it
   reo inspect --partition 0      print the records of stage one on the intermediate topics
-  reo topics                     compare the topics' configurations with the source's; --apply changes them
+  reo topics                     compare the topics' configurations with the source's; --apply
+                                 changes them
   reo config show                print every setting in effect, and where its value comes from
-  reo offsets translate --group G   at which destination offset group G continues; --apply commits it
+  reo offsets translate --group G   at which destination offset group G continues; --apply commits
+                                    it
   reo setup                      after an installation, once: fetch the jars of stage one
   reo completion bash            completion of commands and options for bash, zsh or fish
   reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
   reo acls                       the topics' ACLs on both clusters; --apply copies them
-  reo cutover plan               what it takes to move the topics now; cutover run moves them with their consumer groups
+  reo cutover plan               what it takes to move the topics now; cutover run moves them with
+                                 their consumer groups
   reo COMMAND --help             examples of one command
 """
 CHECK = """examples:
@@ -27,135 +31,173 @@ CHECK = """examples:
   reo check --json | jq '.findings[] | select(.level != "ok")'
   reo check && reo run           run only when there is no error
 
-Checks both clusters: reachability, versions, permissions, transactions, cycles, the three topics of each route (partitions, sizes, retention,
-timestamps, replicas), the frontier and the source behind it; for a copy to PostgreSQL also the database, its user's privileges and the tables.
-Prints what would be created and where the copy would begin. Changes nothing.
-Exit code 0: no errors (warnings do not count); else the code of the first error, with which the service would end.
+Checks both clusters: reachability, versions, permissions, transactions, cycles, the three topics of
+each route (partitions, sizes, retention, timestamps, replicas), the frontier and the source behind
+it; for a copy to PostgreSQL also the database, its user's privileges and the tables. Prints what
+would be created and where the copy would begin. Changes nothing. Exit code 0: no errors (warnings
+do not count); else the code of the first error, with which the service would end.
 """
 RUN = """examples:
-  REO_SOURCE_BOOTSTRAP_SERVERS=a:9092 REO_SOURCE_TOPIC=orders REO_DESTINATION_BOOTSTRAP_SERVERS=b:9092 reo run
+  REO_SOURCE_BOOTSTRAP_SERVERS=a:9092 REO_SOURCE_TOPIC=orders \\
+    REO_DESTINATION_BOOTSTRAP_SERVERS=b:9092 reo run
   reo run --settings reo.toml    the same from a file
   reo run --stop-at-end          copy the records that exist at the start, then end with exit code 0
   reo run deduplicator           stage two alone, for example on its own machine
 
-Runs until SIGTERM or SIGINT (exit code 0), or until an error needs an operator: the exit codes are in docs/reference.md.
+Runs until SIGTERM or SIGINT (exit code 0), or until an error needs an operator: the exit codes are
+in docs/reference.md.
 """
 STATUS = """examples:
-  reo status                     every partition: source end, stage one, stage two, lags, rates; members of the group; open transactions
+  reo status                     every partition: source end, stage one, stage two, lags, rates;
+                                 members of the group; open transactions
   reo status --watch             the same, updated every two seconds, on a terminal
   reo status --json              one JSON object; with --watch one per line
 
-Reads only the clusters, so it works from any machine that reaches them, and when nothing runs. It takes a second: two snapshots give the rates. What only
-the service knows (the last error, whether stage one runs) is printed as unknown. Exit code 0: the clusters could be read, whatever the state is.
+Reads only the clusters, so it works from any machine that reaches them, and when nothing runs. It
+takes a second: two snapshots give the rates. What only the service knows (the last error, whether
+stage one runs) is printed as unknown. Exit code 0: the clusters could be read, whatever the state
+is.
 """
 LAG = """examples:
-  reo lag                        each stage and both together, per partition and in total, in records and seconds
+  reo lag                        each stage and both together, per partition and in total, in
+                                 records and seconds
   reo lag --max-seconds 60       exit code 36 when a record has waited longer
   reo lag --max-records 100000 --json
 
-Records are counted in offsets; seconds are how long the first waiting record has been there, at the source by its own timestamp.
+Records are counted in offsets; seconds are how long the first waiting record has been there, at the
+source by its own timestamp.
 """
 VERIFY = """examples:
-  reo verify                     every record of both topics, per partition, in order; the first difference of each with its offsets
+  reo verify                     every record of both topics, per partition, in order; the first
+                                 difference of each with its offsets
   reo verify --resume verified.json   note what was compared, and continue from there the next time
   reo verify --wait 60           give a copy that runs a minute to catch up first
   reo verify --json --topic orders
 
-On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact is compared with its copy by the newest record of
-each key. Exit code 0: equal; 30: a difference; 31: a route with a mapping, a filter or several source topics cannot be compared.
+On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact
+is compared with its copy by the newest record of each key. Exit code 0: equal; 30: a difference;
+31: a route with a mapping, a filter or several source topics cannot be compared.
 """
 RECOVER = """examples:
-  reo recover                    what the group says, what the data says, and what would be committed; changes nothing
+  reo recover                    what the group says, what the data says, and what would be
+                                 committed; changes nothing
   reo recover --apply            commit it; stop the service before
   reo recover --json
 
-Exit code 22: the data does not tell the frontier either; 28: a transaction hangs, and the message has the command that aborts it; 29: the service runs;
-30: the destination is not the source's copy.
+Exit code 22: the data does not tell the frontier either; 28: a transaction hangs, and the message
+has the command that aborts it; 29: the service runs; 30: the destination is not the source's copy.
 """
 TOPICS = """examples:
-  reo topics                     where the destination's topic configurations differ from the source's
+  reo topics                     where the destination's topic configurations differ from the
+                                 source's
   reo topics --apply             change them, also while the service runs
   reo topics --json
 
-The setting topics.sync names configurations that are always as at the source: the service changes them at each start.
+The setting topics.sync names configurations that are always as at the source: the service changes
+them at each start.
 """
 INSPECT = """examples:
-  reo inspect                    the last ten records of each partition of the intermediate topics: source offset, epoch, batch and sequence
+  reo inspect                    the last ten records of each partition of the intermediate topics:
+                                 source offset, epoch, batch and sequence
   reo inspect --topic orders --partition 3 --from 120 --count 50
   reo inspect --json | jq 'select(.foreign)'     a JSON object for each record
 
-The service deletes records from the intermediate topics once they are committed at the destination, so a copy without lag leaves few. Changes nothing.
+The service deletes records from the intermediate topics once they are committed at the destination,
+so a copy without lag leaves few. Changes nothing.
 """
 SHOW = """examples:
-  reo config show                every setting, its value, and where it comes from; secrets are hidden
+  reo config show                every setting, its value, and where it comes from; secrets are
+                                 hidden
   reo config show --json
 """
 IMPORT = """examples:
-  reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys without a counterpart go to standard error
+  reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys
+                                             without a counterpart go to standard error
 """
 SYNC = """examples:
-  reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at the destination, once
-  reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code 130)
+  reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at
+                                         the destination, once
+  reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code
+                                                 130)
   reo offsets sync --groups '.*' --json          one object; with --interval one per line
 
-As `offsets translate --apply`, for each group of the source whose whole name matches. A group with members at the destination is left alone, and
-no group is moved back there. A partition where the group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
-translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy differs; 28: offsets are pending; 12: an ACL is missing.
-The service does the same with the setting offsets.sync_groups.
+As `offsets translate --apply`, for each group of the source whose whole name matches. A group with
+members at the destination is left alone, and no group is moved back there. A partition where the
+group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
+translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy
+differs; 28: offsets are pending; 12: an ACL is missing. The service does the same with the setting
+offsets.sync_groups.
 """
 OFFSETS = """examples:
-  reo offsets translate --group billing           per partition: billing's offset at the source, and the same position at the destination
-  reo offsets translate --group billing --apply   commit it at the destination; stop billing's consumers before, start them there after
+  reo offsets translate --group billing           per partition: billing's offset at the source, and
+                                                  the same position at the destination
+  reo offsets translate --group billing --apply   commit it at the destination; stop billing's
+                                                  consumers before, start them there after
   reo offsets translate --group billing --json    for programs
 
-The position is exact: the next record of the group is the next one at the destination, and from there to the end of the copy both sides are
-compared record by record. The service may run. Exit code 0: all partitions with an offset are translated; 32: one has no such position (yet, or
-any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending. Then nothing is committed.
-A route with a mapping, or with several source topics, has no such positions (31).
+The position is exact: the next record of the group is the next one at the destination, and from
+there to the end of the copy both sides are compared record by record. The service may run. Exit
+code 0: all partitions with an offset are translated; 32: one has no such position (yet, or any
+more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending.
+Then nothing is committed. A route with a mapping, or with several source topics, has no such
+positions (31).
 """
 ACLS = """examples:
-  reo acls                       the ACLs of the copied topics at the source and at the destination, and which would be created
+  reo acls                       the ACLs of the copied topics at the source and at the destination,
+                                 and which would be created
   reo acls --apply               create them at the destination: every DENY first, then who may read
   reo acls --apply --with-write   also who may write, for the move itself
   reo acls --json
 
-Nobody is allowed more at the destination than at the source. Needs Describe on both clusters, and Alter on the destination with --apply.
+Nobody is allowed more at the destination than at the source. Needs Describe on both clusters, and
+Alter on the destination with --apply.
 """
 CUTOVER_PLAN = """examples:
-  reo cutover plan                        who writes and reads the topics, how far the copy is, and what `cutover run` would do
+  reo cutover plan                        who writes and reads the topics, how far the copy is, and
+                                          what `cutover run` would do
   reo cutover plan --topic orders --groups 'shop-.*' --json
 
-It looks twice, three seconds apart, and changes nothing. Exit code 0: the clusters could be read, whatever the state is.
+It looks twice, three seconds apart, and changes nothing. Exit code 0: the clusters could be read,
+whatever the state is.
 """
 CUTOVER_RUN = """examples:
-  reo cutover run                         wait for producers, copy, consumers and service to be done, verify, translate all groups
-  reo cutover run --fence                 deny everybody to write to the topics at the source (an ACL), instead of waiting only
-  reo cutover run --resume verified.json   compare from where `reo verify --resume verified.json` stood
+  reo cutover run                         wait for producers, copy, consumers and service to be
+                                          done, verify, translate all groups
+  reo cutover run --fence                 deny everybody to write to the topics at the source (an
+                                          ACL), instead of waiting only
+  reo cutover run --resume verified.json   compare from where `reo verify --resume verified.json`
+                                           stood
   reo cutover run --dry-run               as `cutover plan`
 
-May be interrupted or killed anywhere, and run again: it finds what is done. It does not stop the service: it says when to, and waits. Exit code 0: the
-topics have moved; 38: a step is not possible, or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be translated, or is busy;
-130: Ctrl-C.
+May be interrupted or killed anywhere, and run again: it finds what is done. It does not stop the
+service: it says when to, and waits. Exit code 0: the topics have moved; 38: a step is not possible,
+or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be translated, or is
+busy; 130: Ctrl-C.
 """
 CUTOVER_BACK = """examples:
-  reo cutover back                        take the fence of `cutover run --fence` away: producers may write at the source again
+  reo cutover back                        take the fence of `cutover run --fence` away: producers
+                                          may write at the source again
 
-As long as nothing was written or processed at the destination, everything goes on at the source as before. Start the service again if it was stopped.
+As long as nothing was written or processed at the destination, everything goes on at the source as
+before. Start the service again if it was stopped.
 """
 EXECUTOR = """examples:
-  reo executor                   in a pod, with the environment that Spark gives its executors on Kubernetes; never by hand
+  reo executor                   in a pod, with the environment that Spark gives its executors on
+                                 Kubernetes; never by hand
 
-With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this one argument. Exit code 2: this is not such a pod.
-"""
+With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this
+one argument. Exit code 2: this is not such a pod. """
 
 
 SETUP = """examples:
-  reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by checksum, and archive Spark's classes
+  reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by
+                                 checksum, and archive Spark's classes
   reo setup --from /media/jars   without a network: the jars from a folder, by the same checksums
 
-Run it once, as the user that runs the service, after reo was installed or upgraded (`pipx install`, `uv tool install`); the image and `make setup` have
-done it. It needs Java 17 or 21. Jars and archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there already is left
-alone. It also says whether stage two has its compiled path.
+Run it once, as the user that runs the service, after reo was installed or upgraded (`pipx install`,
+`uv tool install`); the image and `make setup` have done it. It needs Java 17 or 21. Jars and
+archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there
+already is left alone. It also says whether stage two has its compiled path.
 """
 COMPLETION = """examples:
   eval "$(reo completion bash)"            in ~/.bashrc

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from common.settings.candidate_settings import CANDIDATES_MAX
-from common.settings.fields import Setting
+from common.settings.declaration import Setting
 from common.settings.table import BY_NAME
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}

@@ -202,11 +202,8 @@ def command(
         return error.exit_code
     except KeyboardInterrupt:
         resume_file.write()
-        print(
-            "reo verify:"
-            f" interrupted{f'; {resume} notes up to where the partitions are equal' if resume else ''}",
-            file=sys.stderr,
-        )
+        notes = f"; {resume} notes up to where the partitions are equal" if resume else ""
+        print(f"reo verify: interrupted{notes}", file=sys.stderr)
         return 130
     all_not_compared = [
         *verification.not_compared,

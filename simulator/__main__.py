@@ -173,9 +173,6 @@ def main() -> int:
 if __name__ == "__main__":
     # the order of a set of strings depends on the hash seed
     if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "simulator", *sys.argv[1:]],
-            os.environ | {"PYTHONHASHSEED": "0"},
-        )  # noqa: S606
+        command = [sys.executable, "-m", "simulator", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     sys.exit(main())

@@ -285,10 +285,8 @@ def _truncate_intermediate_topic(
         return ""
     # under the same leader epoch (a single broker whose whole disk was set back), nobody could see
     # it
-    return (
-        f"{place}:"
-        f" {len(_truncate_log(injector.system.destination, place, generator, may_keep_epoch=False))}"
-    )
+    lost = _truncate_log(injector.system.destination, place, generator, may_keep_epoch=False)
+    return f"{place}: {len(lost)}"
 
 
 def _compact_intermediate_topic(

@@ -181,8 +181,8 @@ class FaultInjector:
         self.system.add_stage_one()
         self.schedule_end(
             generator.uniform(2, 40),
-            lambda child=self.system.children[-1]: self._disable_child(child),
-        )  # type: ignore[misc]
+            lambda child=self.system.children[-1]: self._disable_child(child),  # type: ignore[misc]
+        )
         return self.system.children[-1].name
 
     def _add_worker(self, _: random.Random, __: Child | None) -> str:

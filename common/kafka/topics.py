@@ -297,11 +297,11 @@ def count_partitions(
         )
         least = partition_mapping.get_min_partitions(route.mapping, followed)
         if destination is not None and destination.partitions < least:
+            needed = "" if route.mapping == SAME else f", the mapping {route.mapping} needs {least}"
             raise TopicsUnfit(
                 f"the destination topic {name} has {destination.partitions} partitions, the source"
-                f" topic {source.name}"
-                f" {source.partitions}{'' if route.mapping == SAME else f', the mapping {route.mapping} needs {least}'}:"
-                " add partitions to it, or name another destination.topic"
+                f" topic {source.name} {source.partitions}{needed}: add partitions to it, or name"
+                " another destination.topic"
             )
     if destination is not None and not growing:
         # added partitions move keys to other partitions: the owner of the topic decides that
@@ -417,9 +417,9 @@ def describe_config(client: AdminClient, cluster: Cluster, name: str) -> dict[st
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def ask() -> dict[str, Any]:
-        return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[
+        return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[  # type: ignore[no-any-return]
             resource
-        ].result()  # type: ignore[no-any-return]
+        ].result()
 
     doing = f"reading the configuration of topic {name} of the {cluster.name} cluster"
     return ask_with_retries(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))

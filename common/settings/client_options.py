@@ -319,7 +319,8 @@ def get_variable(setting: str, option: str) -> str:
     `__`; in capitals, except Spark's options.
     """
     words = option.replace("_", "__").replace(".", "_")
-    return f"{get_variable_prefix(setting)}{words if setting == spark_options.SETTING else words.upper()}"
+    prefix = get_variable_prefix(setting)
+    return prefix + (words if setting == spark_options.SETTING else words.upper())
 
 
 def get_variable_prefix(setting: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.settings.fields import declare, declare_options
+from common.settings.declaration import declare, declare_options
 from common.settings.security import Security
 
 

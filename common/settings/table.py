@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from common.settings.candidate_settings import CANDIDATES_MAX, candidate_setting_name
-from common.settings.fields import Setting, describe
+from common.settings.declaration import Setting, describe
 from common.settings.schema import Schema, Source
 from common.settings.security import Security
 

@@ -64,21 +64,26 @@ CREATE_LOCK = 0x72656F
 """The key of the advisory lock under which tables are created: without it, two workers that create
 one at once would fail.
 """
-CREATE_FRONTIERS = """CREATE TABLE {} (application text, intermediate_topic text, partition integer, next_offset bigint NOT NULL, frontier text NOT NULL,
-    fence bigint NOT NULL, PRIMARY KEY (application, intermediate_topic, partition))"""
-END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f JOIN unnest(%s::text[], %s::int[]) AS w (topic, partition)
+CREATE_FRONTIERS = """CREATE TABLE {} (application text, intermediate_topic text,
+    partition integer, next_offset bigint NOT NULL, frontier text NOT NULL, fence bigint NOT NULL,
+    PRIMARY KEY (application, intermediate_topic, partition))"""
+END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f
+    JOIN unnest(%s::text[], %s::int[]) AS w (topic, partition)
     ON f.intermediate_topic = w.topic AND f.partition = w.partition
     JOIN pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = f.xmax
     WHERE f.application = %s AND l.pid <> pg_backend_pid()"""
-RAISE_FENCES = """UPDATE {} f SET fence = f.fence + 1 FROM unnest(%s::text[], %s::int[]) AS w (topic, partition)
+RAISE_FENCES = """UPDATE {} f SET fence = f.fence + 1
+    FROM unnest(%s::text[], %s::int[]) AS w (topic, partition)
     WHERE f.application = %s AND f.intermediate_topic = w.topic AND f.partition = w.partition"""
 READ = (
     "SELECT intermediate_topic, partition, next_offset, frontier, fence FROM {} WHERE application ="
     " %s AND intermediate_topic = ANY(%s)"
 )
 MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
-    FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[]) AS n (topic, partition, next_offset, frontier, fence, was)
-    WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition AND f.fence = n.fence AND f.frontier = n.was"""
+    FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
+        AS n (topic, partition, next_offset, frontier, fence, was)
+    WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition
+        AND f.fence = n.fence AND f.frontier = n.was"""
 ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
 CREATE_TABLE = (
     f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY"
@@ -87,10 +92,12 @@ CREATE_TABLE = (
 STARTED = "SELECT DISTINCT intermediate_topic FROM {} WHERE application = %s"
 FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
 LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
-SHAPE = """SELECT relpersistence::text, (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
+SHAPE = """SELECT relpersistence::text,
+    (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
         WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
     EXISTS (SELECT FROM pg_index i WHERE indrelid = c.oid AND indisunique AND indpred IS NULL AND
-        (SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY(i.indkey)) = %s::text[])
+        (SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute
+            WHERE attrelid = c.oid AND attnum = ANY(i.indkey)) = %s::text[])
     FROM pg_class c WHERE oid = to_regclass(%s)"""
 
 

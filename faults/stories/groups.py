@@ -26,9 +26,9 @@ def rebalance(run: Run, rounds: int = ROUNDS) -> None:
         run.wait_for_progress(300, 1000)
         run.stop(more)
         until(
-            lambda before=before: count_assignments(first) > before,
+            lambda before=before: count_assignments(first) > before,  # type: ignore[misc]
             "the first worker has them again",
-        )  # type: ignore[misc]
+        )
         run.record_fault("rebalances", count_assignments(more) + count_assignments(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None
     run.wait_for_progress()

@@ -64,9 +64,9 @@ def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
             until(
-                lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before,
+                lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before,  # type: ignore[misc]
                 "a new run has begun",
-            )  # type: ignore[misc]
+            )
     run.wait_for_progress()
 
 
@@ -91,9 +91,9 @@ def kill_everything(run: Run) -> None:
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
         until(
-            lambda service=service: not service.list_processes(),
+            lambda service=service: not service.list_processes(),  # type: ignore[misc]
             "no process outlives the supervisor",
-        )  # type: ignore[misc]
+        )
         service.delete_folder()
         run.mark_ended(service)
         run.record_fault(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")

@@ -11,6 +11,7 @@ from functools import partial
 from confluent_kafka import KafkaError
 
 from faults.proxy import Proxy
+from faults.proxy_rule import Action
 from faults.run import Run, Story
 from faults.testbed import ProxiedCluster
 from tests.harness.kafka import until
@@ -21,6 +22,7 @@ REFUSED = (
     KafkaError.INVALID_TXN_STATE,
 )
 PATIENCE_S = 120
+ACTIONS: tuple[Action, ...] = ("drop", "swallow_answer", "cut")
 REQUESTS = (
     "Produce",
     "AddPartitionsToTxn",
@@ -106,11 +108,10 @@ def fault_any_request(run: Run, times: int = 5) -> None:
     run.start()
     run.wait_for_progress()
     for _ in range(times):
-        api, action = run.rng.choice(REQUESTS), run.rng.choice(("drop", "swallow_answer", "cut"))
+        api, action = run.rng.choice(REQUESTS), run.rng.choice(ACTIONS)
         side = "destination" if api != "Fetch" else run.rng.choice(("source", "destination"))
-        rule = get_proxy(run, side).add_rule(
-            action, api, nth=run.rng.randint(1, 20 if api != "OffsetFetch" else 3)
-        )  # type: ignore[arg-type]
+        nth = run.rng.randint(1, 20 if api != "OffsetFetch" else 3)
+        rule = get_proxy(run, side).add_rule(action, api, nth=nth)
         until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
         run.record_fault(f"{action} {api}, {side}")
         run.wait_for_progress(300, 2000)

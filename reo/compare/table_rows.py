@@ -17,7 +17,8 @@ from common.routes import Place
 from common.settings import Settings
 
 SELECT = """
-SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
+SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {}
+WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
 LAST_PARTITION = "SELECT max(partition) FROM {}"
 FETCH_ROWS = 1000
 

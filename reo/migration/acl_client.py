@@ -5,7 +5,7 @@ so. For `reo acls` and the fence of `reo cutover`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -70,9 +70,16 @@ class AclClient:
         """The ACLs of a topic (None: of any); with ResourcePatternType.MATCH also those of prefixes
         and wildcards that it has.
         """
+        anyone: Any = None  # as the filter takes it, whatever its type hints say
         acls = AclBindingFilter(
-            ResourceType.TOPIC, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )  # type: ignore[arg-type]
+            ResourceType.TOPIC,
+            anyone if name is None else name,
+            pattern,
+            anyone,
+            anyone,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
         return list(
             self._ask(
                 "Describe",

@@ -112,10 +112,9 @@ class Status(NamedTuple):
             f"{name} with {partitions} partitions"
             for name, partitions in sorted(self.members.partitions.items())
         )
-        return (
-            f"{'runs' if self.members.state == 'stable' else f'the group is rebalancing ({self.members.state})'}:"
-            f" {members}"
-        )
+        if self.members.state == "stable":
+            return f"runs: {members}"
+        return f"the group is rebalancing ({self.members.state}): {members}"
 
     def progress(self) -> str:
         """For people."""

@@ -33,7 +33,8 @@ reached in the middle of the start (0.15 s).
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """The URLs at which Kafka's Java client may request an OAuth token."""
 LOG = """
-# Stage one reports a failed query once; the loggers that are off repeat it, and also log every query that is stopped.
+# Stage one reports a failed query once; the loggers that are off repeat it, and also log every
+# query that is stopped.
 rootLogger.level = warn
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -71,20 +72,20 @@ logger.stream.level = error
     ),
 }
 LAYOUTS = {
-    "text": (
-        r"""
+    "text": r"""
 appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p STAGE: %c{1}: %m%n%ex{short}
-"""
-    ),
-    "json": (
-        r"""
+appender.err.layout.pattern = \
+    %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p STAGE: %c{1}: %m%n%ex{short}
+""",
+    "json": r"""
 appender.err.layout.type = JsonTemplateLayout
-appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", "pattern": {"format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}}, \
-    "level": {"$resolver": "level", "field": "name"}, "stage": "STAGE", "event": {"$resolver": "message", "stringified": true}, \
-    "logger": {"$resolver": "logger", "field": "name"}, "exception": {"$resolver": "exception", "field": "message"}}
-"""
-    ),
+appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", \
+    "pattern": {"format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}}, \
+    "level": {"$resolver": "level", "field": "name"}, "stage": "STAGE", \
+    "event": {"$resolver": "message", "stringified": true}, \
+    "logger": {"$resolver": "logger", "field": "name"}, \
+    "exception": {"$resolver": "exception", "field": "message"}}
+""",
 }
 """The same layouts as in `common.logs`."""
 

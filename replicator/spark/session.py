@@ -108,9 +108,11 @@ def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
             continue
         known = set(
             reduce(
-                getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients
+                getattr,
+                config.split("."),
+                spark.sparkContext._jvm.org.apache.kafka.clients,  # type: ignore[union-attr]
             ).configNames()
-        )  # type: ignore[union-attr]
+        )
         for option in raw_options:
             if option not in known and option not in client_options.SPARK_OPTIONS:
                 log.warning(

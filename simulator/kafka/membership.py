@@ -109,9 +109,8 @@ class Membership(ABC):
         """The time between two heartbeats."""
         return CONSUMER_PROTOCOL_HEARTBEAT_S
 
-    def keep_session(
-        self,
-    ) -> None:  # noqa: B027  (a hook: the consumer protocol needs nothing here)
+    # a hook: the consumer protocol needs nothing here
+    def keep_session(self) -> None:  # noqa: B027
         """Send a heartbeat and ignore its response."""
 
     def report_error(self, code: int, reason: str) -> None:

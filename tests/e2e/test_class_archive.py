@@ -13,8 +13,11 @@ START = """
 from pathlib import Path
 from common.settings import load
 from replicator.spark import session
-spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
-maps = Path(f"/proc/{spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "t"}
+environment["REO_DESTINATION_BOOTSTRAP_SERVERS"] = "b:1"
+spark = session.start_session(load(environment), 1)
+process = spark.sparkContext._jvm.java.lang.ProcessHandle.current()
+maps = Path(f"/proc/{process.pid()}/maps").read_text()
 print("mapped", "spark.jsa" in maps)
 spark.stop()
 """

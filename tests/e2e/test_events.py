@@ -20,9 +20,11 @@ ALWAYS = {"time", "level", "stage", "event"}
 WARNS = """
 from common.settings import load
 from replicator.spark import session
-jvm = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t",
-                          "REO_LOG_FORMAT": "json"}), 1).sparkContext._jvm
-jvm.org.slf4j.LoggerFactory.getLogger("here").warn("two\\nlines", jvm.java.lang.IllegalStateException("a \\"reason\\""))
+environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "t"}
+environment |= {"REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_LOG_FORMAT": "json"}
+jvm = session.start_session(load(environment), 1).sparkContext._jvm
+reason = jvm.java.lang.IllegalStateException("a \\"reason\\"")
+jvm.org.slf4j.LoggerFactory.getLogger("here").warn("two\\nlines", reason)
 """
 
 

@@ -35,7 +35,9 @@ from common.settings import load
 from common.kafka.topics import Topic
 from replicator import sql_filter, wrap
 from replicator.spark import session
-spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
+environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "t"}
+environment["REO_DESTINATION_BOOTSTRAP_SERVERS"] = "b:1"
+spark = session.start_session(load(environment), 1)
 for asked in sys.argv[1:]:
     try:
         sql_filter.check_condition(spark, asked)

@@ -153,7 +153,10 @@ def test_each_mapping_through_the_whole_service(
     ]
     clusters.source.write(keyed, [(number % 3, record) for number, record in enumerate(records)])
     by_key = clusters.destination.create(f"{topic}-by-key", 7, message_timestamp_type="CreateTime")
-    rules = f"{keyed}={by_key}:key,{sources[0]}={topic}-x:2,{sources[1]}={topic}-x,{sources[2]}={topic}-f:tests.harness.mappings:by_last_digit,{sources[3]}"
+    rules = (
+        f"{keyed}={by_key}:key,{sources[0]}={topic}-x:2,{sources[1]}={topic}-x,"
+        f"{sources[2]}={topic}-f:tests.harness.mappings:by_last_digit,{sources[3]}"
+    )
     environment = build_topics_environment(clusters, topic, rules)
     service = start(topic, "--stop-at-end", environment=environment)
     assert service.wait_for_exit() == 0, service.read_log_tail()

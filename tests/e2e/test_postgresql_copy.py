@@ -327,7 +327,8 @@ def test_a_first_frontier_that_is_there_already_is_not_made_again(
 
 
 FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).encode()
-SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
+SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
 
 
 def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(

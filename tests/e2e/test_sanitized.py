@@ -28,7 +28,8 @@ from pathlib import Path
 import pytest
 from deduplicator import hot_path
 hot_path.FOLDER = Path(sys.argv[1])
-sys.exit(pytest.main(["-n0", "-s", "-p", "no:cacheprovider", "-k", sys.argv[2], "tests/unit/test_compiled.py"]))
+options = ["-n0", "-s", "-p", "no:cacheprovider", "-k", sys.argv[2]]
+sys.exit(pytest.main([*options, "tests/unit/test_compiled.py"]))
 """
 BUG = ("for (int i = 0; i < bytes; i++)", "for (int i = 0; i <= bytes; i++)")
 """Reads a byte too many: behind an origin, of its last number."""

@@ -204,8 +204,8 @@ def test_who_may_not_is_told_why(
             "PLAINTEXT",
             10,
             [
-                "does not answer: its listener speaks TLS, and source.security_protocol is"
-                " PLAINTEXT. Set it to SSL or SASL_SSL"
+                "does not answer: its listener speaks TLS",
+                "source.security_protocol is PLAINTEXT. Set it to SSL or SASL_SSL",
             ],
         ),
         (
@@ -283,8 +283,8 @@ def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str)
         (
             {"SASL_USERNAME": "a"},
             [
-                "REO_SOURCE_SASL_USERNAME would not be used: REO_SOURCE_SECURITY_PROTOCOL is"
-                " PLAINTEXT"
+                "REO_SOURCE_SASL_USERNAME would not be used",
+                "REO_SOURCE_SECURITY_PROTOCOL is PLAINTEXT",
             ],
         ),
         (

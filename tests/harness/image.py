@@ -48,7 +48,8 @@ old = [path for path in processes() if b"\\0-m\\0replicator\\0" in (path / "cmdl
 for path in old: os.kill(int(path.name), 9)
 time.sleep(3)
 stats = [(path / "stat").read_text().rpartition(")")[2].split() for path in processes()]
-print(len(old), "killed,", sum(state == "Z" and parent == "1" for state, parent, *_ in stats), "dead")
+dead = sum(state == "Z" and parent == "1" for state, parent, *_ in stats)
+print(len(old), "killed,", dead, "dead")
 """
 """Run in the container: whose parent is dead belongs to process 1, which has to wait for it."""
 PARTS = [

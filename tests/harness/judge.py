@@ -64,8 +64,8 @@ class Differences:
     def __str__(self) -> str:
         """Counts, with the first positions."""
         return ", ".join(
-            f"{len(positions)} {name} (at"
-            f" {', '.join(map(str, positions[:EXAMPLES]))}{' …' if len(positions) > EXAMPLES else ''})"
+            f"{len(positions)} {name} (at {', '.join(map(str, positions[:EXAMPLES]))}"
+            + (" …)" if len(positions) > EXAMPLES else ")")
             for name, positions in vars(self).items()
             if positions
         )
@@ -160,10 +160,8 @@ def compare_counters(copy: Partitions, reported_records: int, uncertain_records:
     copied_records = sum(map(len, copy.values()))
     if copied_records - uncertain_records <= reported_records <= copied_records:
         return []
-    return [
-        f"the service counted {reported_records} records, {copied_records} are there; it may have"
-        f" missed at most {uncertain_records}"
-    ]
+    counted = f"the service counted {reported_records} records, {copied_records} are there"
+    return [f"{counted}; it may have missed at most {uncertain_records}"]
 
 
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:

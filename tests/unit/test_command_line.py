@@ -125,9 +125,9 @@ def test_exit_codes_in_the_help_are_codes_that_there_are() -> None:
     said = {
         int(code)
         for _, parser in ALL
-        for code in re.findall(r"(?:[Ee]xit code |; )(\d+)(?=[:; ]|$)", parser.format_help())
+        for code in re.findall(r"(?:[Ee]xit code|;)\s+(\d+)(?=[:; ]|$)", parser.format_help())
     }
-    assert said - {0} <= stop_codes()
+    assert said - {0, 130} <= stop_codes()  # neither is an error's
     assert said >= {22, 28, 30, 31, 32, 33, 36}
 
 

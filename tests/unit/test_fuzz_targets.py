@@ -19,10 +19,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from common import frontier, origin
-from common import settings as reo_settings
 from common.errors import ForeignRecord, SettingsInvalid
 from common.origin import parse
-from common.settings import settings_file
+from common.settings import conversion, load, settings_file
 from fuzz.messages import frame, parse_messages
 from fuzz.seeds import ORIGINS, SEEDS, WORDS
 from fuzz.seeds import origin as encoded
@@ -208,7 +207,7 @@ def test_a_planted_text_that_no_process_can_be_given_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Settings that let unprintable texts through break the environment's invariant."""
-    real = reo_settings._convert
+    real = conversion.convert
 
     def careless(setting: Any, given_value: Any) -> Any:
         return (
@@ -217,7 +216,7 @@ def test_a_planted_text_that_no_process_can_be_given_is_found(
             else real(setting, given_value)
         )
 
-    monkeypatch.setattr(reo_settings, "_convert", careless)
+    monkeypatch.setattr(conversion, "convert", careless)
     with pytest.raises(UnicodeEncodeError):
         TARGETS["environment"](b"REO_APPLICATION=\xff")
 
@@ -275,7 +274,7 @@ def test_a_text_that_clients_do_not_take_is_refused(value: str) -> None:
     for ever, instead of one message.
     """
     with pytest.raises(SettingsInvalid, match="REO_APPLICATION: printable characters are expected"):
-        reo_settings.load(REQUIRED_SETTINGS | {"REO_APPLICATION": value})
+        load(REQUIRED_SETTINGS | {"REO_APPLICATION": value})
 
 
 def test_a_file_that_can_not_be_looked_for_is_refused() -> None:
@@ -283,7 +282,7 @@ def test_a_file_that_can_not_be_looked_for_is_refused() -> None:
     OSError.
     """
     with pytest.raises(SettingsInvalid, match="the settings file does not exist"):
-        reo_settings.load(REQUIRED_SETTINGS | {"REO_SETTINGS_FILE": "x" * 5000})
+        load(REQUIRED_SETTINGS | {"REO_SETTINGS_FILE": "x" * 5000})
 
 
 def test_an_ini_file_is_read_as_it_stands(tmp_path: Path) -> None:
@@ -295,7 +294,7 @@ def test_an_ini_file_is_read_as_it_stands(tmp_path: Path) -> None:
         "application = 1_000\n[source]\nbootstrap_servers = a:1,b:2\ntopic ="
         " 2024\n[destination]\nbootstrap_servers = c:1\n[log]\nlevel = DEBUG\n"
     )
-    loaded = reo_settings.load({}, str(file))
+    loaded = load({}, str(file))
     assert (
         loaded.application,
         loaded.source_cluster.bootstrap_servers,
@@ -311,7 +310,7 @@ def test_a_file_of_an_unknown_form_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "reo.conf"
     file.write_text("application = x\n")
     with pytest.raises(SettingsInvalid, match="must end with its format, one of"):
-        reo_settings.load(REQUIRED_SETTINGS, str(file))
+        load(REQUIRED_SETTINGS, str(file))
 
 
 @pytest.mark.parametrize("written", ["null", "1_000", "1.10", "true", "{a: b}", "[[a]]", '"@none"'])
@@ -322,7 +321,7 @@ def test_a_text_that_the_file_does_not_say_is_refused(tmp_path: Path, written: s
     file = tmp_path / "reo.yaml"
     file.write_text(f"application: {written}\n")
     with pytest.raises(SettingsInvalid, match=r"put it in quotes|unknown setting"):
-        reo_settings.load(REQUIRED_SETTINGS, str(file))
+        load(REQUIRED_SETTINGS, str(file))
 
 
 def test_a_list_of_brokers_is_a_list_of_brokers(tmp_path: Path) -> None:
@@ -332,9 +331,7 @@ def test_a_list_of_brokers_is_a_list_of_brokers(tmp_path: Path) -> None:
     file = tmp_path / "reo.yaml"
     file.write_text("source:\n  bootstrap_servers: ['a:1', 'b:2']\n  topic: orders\n")
     assert (
-        reo_settings.load(
-            {"REO_DESTINATION_BOOTSTRAP_SERVERS": "c:1"}, str(file)
-        ).source.bootstrap_servers
+        load({"REO_DESTINATION_BOOTSTRAP_SERVERS": "c:1"}, str(file)).source.bootstrap_servers
         == "a:1,b:2"
     )
 
@@ -344,4 +341,4 @@ def test_a_file_that_refers_to_itself_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "reo.yaml"
     file.write_text("source: &a\n  topic: *a\n")
     with pytest.raises(SettingsInvalid, match="cannot be read"):
-        reo_settings.load(REQUIRED_SETTINGS, str(file))
+        load(REQUIRED_SETTINGS, str(file))

@@ -24,7 +24,7 @@ SINGLE = ROOT / "k8s-deployment.yml"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 """Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
 NOT_KUBERNETES = {"ServiceMonitor", "PrometheusRule", "Kustomization", "Component"}
-EXECUTOR = ROOT / "replicator" / "executor-pod.yaml"
+EXECUTOR = ROOT / "replicator" / "spark" / "executor-pod.yaml"
 """What Spark makes executor pods from."""
 PODS = [SINGLE, DEPLOY / "base" / "replicator.yaml", DEPLOY / "base" / "deduplicator.yaml"]
 VOLUMES = {

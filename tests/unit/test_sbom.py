@@ -40,7 +40,7 @@ def test_every_jar_that_was_fetched_is_listed_with_its_checksum(
     fetched = dict(
         re.findall(
             r"^([0-9a-f]{64})  (\S+)\.jar$",
-            (ROOT / "replicator" / "jars.sha256").read_text(),
+            (ROOT / "replicator" / "spark" / "jars.sha256").read_text(),
             re.MULTILINE,
         )
     )

@@ -30,7 +30,9 @@ HOST_WITHOUT_ADDRESS = [
 START = """
 from common.settings import load
 from replicator.spark import session
-session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1).stop()
+environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "t"}
+environment["REO_DESTINATION_BOOTSTRAP_SERVERS"] = "b:1"
+session.start_session(load(environment), 1).stop()
 """
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
 KUBERNETES = {

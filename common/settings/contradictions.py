@@ -1,0 +1,116 @@
+"""What contradicts itself among settings of which each is right by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from common import filters, topic_rules
+from common.settings import (
+    client_options,
+    destination_settings,
+    source_clusters,
+    spark_options,
+    sync_settings,
+)
+from common.settings.candidate_settings import candidate_setting_name
+from common.settings.settings import Settings
+from common.settings.settings_sources import RawSettings
+from common.settings.spelling import find_names, spell
+from common.settings.table import SETTINGS
+
+ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
+"""The settings of the one-topic form; `topics` is the other."""
+
+
+def spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
+    """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
+    for error in dict.fromkeys(_contradictions(settings, raw.invalid)):
+        if raw.invalid.isdisjoint(find_names(error)):
+            yield spell(error, raw.values, bool(raw.files))
+
+
+def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
+    """One message for each, with the settings by their dotted names. What the topics' names
+    contradict is unknown when one of them is `wrong`.
+    """
+    if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
+        yield from _wrong_routes(settings)
+    for name in client_options.OPTION_TABLES:
+        yield from client_options.validation_errors(
+            name, settings.options(name), settings.allow_unsafe_options
+        )
+    for cluster in (*settings.sources, settings.destination_cluster):
+        has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
+        yield from cluster.security.validation_errors(
+            candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}."
+        )
+    yield from _unused_candidates(settings)
+    for cluster in (*settings.sources, settings.destination_cluster):
+        yield from source_clusters.address_errors(
+            f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers
+        )
+    appends = settings.deduplicator.without_frontier == "append"
+    yield from source_clusters.validation_errors(
+        [cluster.bootstrap_servers for cluster in settings.sources],
+        settings.failover,
+        settings.rules,
+        appends,
+    )
+    if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
+        yield "source.backoff_min_ms is more than source.backoff_max_ms"
+    yield from filters.validation_errors(settings)
+    yield from destination_settings.validation_errors(settings)
+    yield from sync_settings.validation_errors(settings)
+    yield from spark_options.validation_errors(
+        settings.replicator.master, settings.replicator.spark_options
+    )
+    if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
+        yield (
+            "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a"
+            " successor would wait for nothing"
+        )
+
+
+def _unused_candidates(settings: Settings) -> Iterator[str]:
+    """Settings of single candidates where there are no such candidates."""
+    for setting in SETTINGS:
+        if (
+            setting.candidate
+            and settings.values[setting.name]
+            and (not settings.failover or setting.candidate > len(settings.sources))
+        ):
+            reason = (
+                "source.mode is single"
+                if not settings.failover
+                else f"source.bootstrap_servers names {len(settings.sources)} clusters"
+            )
+            yield f"{setting.name} would not be used: {reason}"
+
+
+def _wrong_routes(settings: Settings) -> Iterator[str]:
+    """Errors in the names alone; all others need the clusters' answers (`common.kafka.topics`)."""
+    many = bool(settings.topics_)
+    given = [name for name in ONE_TOPIC if settings.values[name]]
+    if many and given:
+        yield f"topics and {', '.join(given)} contradict each other: several topics, or one"
+    if many and not settings.values["application"]:
+        yield (
+            "application is missing: with several topics it has no default, and the frontiers of"
+            " all of them are kept under it"
+        )
+    if many:
+        yield from (f"topics: {reason}" for reason in topic_rules.validation_errors(settings.rules))
+        return
+    names = dict(
+        zip(
+            ONE_TOPIC,
+            (settings.source_topic, settings.destination_topic, settings.intermediate_topic),
+            strict=True,
+        )
+    )
+    yield from topic_rules.name_errors(
+        names,
+        given,
+        settings.destination.bootstrap_servers
+        in [cluster.bootstrap_servers for cluster in settings.sources],
+    )

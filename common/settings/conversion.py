@@ -1,0 +1,107 @@
+"""One setting: from the given text, or the value of a settings file, to a value of its kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from common.settings import (
+    client_options,
+    settings_file,
+)
+from common.settings import start_position as start_at
+from common.settings.declaration import Setting
+from common.settings.settings import Value
+from common.settings.settings_sources import RawSettings
+
+FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _options(name: str, raw: RawSettings) -> dict[str, str]:
+    found = {}
+    for key, setting in raw.values.items():
+        if key.startswith(f"{name}."):
+            try:
+                found[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
+            except ValueError as reason:
+                raw.errors.append(f"{setting.where}: {reason}")
+    return found
+
+
+def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
+    """The value of a setting, or its default. Errors are added to `raw`; `hint` is added where a
+    required setting is missing.
+    """
+    if setting.kind == "options":
+        return _options(setting.name, raw)
+    if setting.name not in raw.values:
+        if setting.required and not raw.unreadable_file:
+            raw.fail(
+                setting.name,
+                f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}",
+            )
+        return setting.default
+    given = raw.values[setting.name]
+    try:
+        return convert(setting, given.value)
+    except ValueError as reason:
+        raw.fail(setting.name, f"{given.where}: {reason}")
+        return setting.default
+
+
+def convert(setting: Setting, given: Any) -> Value:
+    """A given value; ValueError when the setting cannot have it."""
+    if setting.kind in ("secret", "object"):
+        return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
+    free = setting.kind == "text" and not setting.choices
+    text = (settings_file.to_text(given) if free else str(given)).strip()
+    # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
+    if not text.isprintable():
+        raise ValueError(f"printable characters are expected, not {text!r}")
+    if setting.kind == "flag":
+        if text.lower() not in FLAGS:
+            raise ValueError(f"true or false is expected, not {text!r}")
+        return FLAGS[text.lower()]
+    if setting.kind == "integer":
+        if (
+            not re.fullmatch(r"-?[0-9]{1,12}", text)
+            or not setting.minimum <= int(text) <= setting.maximum
+        ):
+            raise ValueError(
+                f"a whole number from {setting.minimum} to {setting.maximum} is expected, not"
+                f" {text!r}"
+            )
+        return int(text)
+    if setting.kind == "start":
+        start_at.parse(text)
+    if setting.choices and text not in setting.choices:
+        raise ValueError(f"one of {', '.join(setting.choices)} is expected, not {text!r}")
+    if setting.required and not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _json_object(given: Any) -> str:
+    """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
+    try:
+        value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
+        if not isinstance(value, Mapping):
+            raise ValueError("another value")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+        return orjson.dumps(dict(value)).decode() if value else ""
+    except (ValueError, TypeError):
+        raise ValueError(
+            'a JSON object like {"module:function": {"name": "value"}} is expected, not'
+            f" {str(given)[:60]!r}"
+        ) from None
+
+
+def _checked_secret(given: Any) -> str:
+    """The secret unchanged, including blanks; error messages do not repeat it."""
+    if not isinstance(given, str):
+        raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+    if not given.isprintable():
+        raise ValueError("printable characters are expected")
+    return given
