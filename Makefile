@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql helm chart release demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup rival older postgresql helm chart release demo test test-long lint format reference bench simulate faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -47,7 +47,12 @@ test-long: older postgresql ## what repeats a proof of `make test` with other va
 
 lint: setup ## style and types
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m mypy
+
+format: setup ## ruff format, and what ruff can repair
+	@$(PY) -m ruff check --fix --quiet .
+	@$(PY) -m ruff format --quiet .
 
 reference: setup ## docs/ made from the code: after a change of a setting, error, metric, command, permission or format
 	@$(PY) -m reference

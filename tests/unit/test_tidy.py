@@ -10,32 +10,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "common",
-    "replicator",
-    "deduplicator",
-    "reo",
-    "simulator",
-    "bench",
-    "fuzz",
-    "faults",
-    "reference",
-)
-MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES_MAX, FUNCTION_LINES_MAX = 300, 60
+TOOLS = {"demo", "simulator", "bench", "fuzz", "faults", "reference", "tests"}
+"""What verifies or documents the service, and is not installed."""
 FORBIDDEN = {
-    "common": {"replicator", "deduplicator", "reo", "tests", "pyspark"},
-    "replicator": {"deduplicator", "reo", "tests"},
-    "deduplicator": {"replicator", "reo", "tests", "pyspark"},
-    "reo": {"tests", "pyspark"},
+    "common": {"replicator", "deduplicator", "reo", "pyspark"} | TOOLS,
+    "replicator": {"deduplicator", "reo"} | TOOLS,
+    "deduplicator": {"replicator", "reo", "pyspark"} | TOOLS,
+    "reo": {"pyspark"} | TOOLS,
     "simulator": {"tests", "pyspark"},
+    "demo": {"tests", "pyspark"},
     "bench": {"pyspark"},
     "faults": {"replicator", "pyspark"},
     "fuzz": {"replicator", "reo", "bench", "tests", "pyspark"},
     "reference": {"replicator", "deduplicator", "bench", "faults", "fuzz", "tests", "pyspark"},
 }
 """Packages that a package must not import. `reo` sees both stages."""
+MODULES = sorted(path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py"))
 OF_THE_MACHINE = {
     "time",
     "threading",
@@ -91,6 +83,14 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     )
 
 
+def imported_tests(path: Path) -> Iterator[str]:
+    """The folders of `tests` that a module imports from, anywhere in it."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tests"):
+            names = [alias.name for alias in node.names] if node.module == "tests" else []
+            yield from names or [str(node.module).split(".")[1]]
+
+
 def imported(path: Path) -> Iterator[str]:
     """The top-level packages that a module imports, anywhere in it."""
     for node in ast.walk(tree(path)):
@@ -103,7 +103,7 @@ def imported(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
 def test_modules_are_short(path: Path) -> None:
-    """No module over 300 lines, no function over 70: each fits into a reader's head."""
+    """No module over 300 lines, no function over 60: each fits into a reader's head."""
     assert len(path.read_text().splitlines()) <= LINES_MAX
     long = [
         function.name
@@ -127,6 +127,13 @@ def test_tests_say_what_they_prove(path: Path) -> None:
         for function in functions(path)
         if function.name.startswith("test_") and not ast.get_docstring(function)
     ] == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_tests_share_the_harness_alone(path: Path) -> None:
+    """A test of one kind imports nothing of another kind: it would need what that one needs."""
+    kind = path.relative_to(ROOT / "tests").parts[0]
+    assert set(imported_tests(path)) <= {"harness", "conftest", kind}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
