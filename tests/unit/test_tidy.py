@@ -83,6 +83,15 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     )
 
 
+NEEDED_BY = {
+    "unit": ("unit",),
+    "simulation": ("unit", "simulation"),
+    "broker": ("unit", "broker"),
+    "e2e": ("unit", "broker", "e2e"),
+}
+"""The kinds of tests that need no more than this kind."""
+
+
 def imported_tests(path: Path) -> Iterator[str]:
     """The folders of `tests` that a module imports from, anywhere in it."""
     for node in ast.walk(tree(path)):
@@ -130,10 +139,10 @@ def test_tests_say_what_they_prove(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TESTS, ids=named)
-def test_tests_share_the_harness_alone(path: Path) -> None:
-    """A test of one kind imports nothing of another kind: it would need what that one needs."""
+def test_tests_of_one_kind_need_no_other_kind(path: Path) -> None:
+    """They import from the harness, and from kinds that need no more than they do."""
     kind = path.relative_to(ROOT / "tests").parts[0]
-    assert set(imported_tests(path)) <= {"harness", "conftest", kind}
+    assert set(imported_tests(path)) <= {"harness", "conftest", *NEEDED_BY.get(kind, ())}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
