@@ -375,8 +375,9 @@ def read_batches(
                 raise ClusterUnreachable(
                     f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
                 )
-            errors = [message.error() for message in messages]
-            if len(unfinished) == len(begins) and errors.count(None) == len(errors):
+            # a list is quicker than a generator; an error may not be compared with None by ==
+            has_error = True in [message.error() is not None for message in messages]
+            if len(unfinished) == len(begins) and not has_error:
                 records, error = messages, None
             else:
                 records, error = _split_records_and_ends(messages, unfinished)
