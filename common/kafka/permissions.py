@@ -359,7 +359,7 @@ def find_missing(
         missing += [needed for needed in own if _is_missing(needed, states, partitions)]
         for route in routes if cluster is settings.source_cluster else ():
             source = states.get(("Topic", route.source_topic), ResourceState(None))
-            # see `topics.prepare`
+            # see `topic_creation.prepare`
             for name in (
                 route.intermediate_topic,
                 *((route.destination_topic,) if route.mapping == SAME else ()),
