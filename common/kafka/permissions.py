@@ -27,7 +27,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from common import source_candidates
 from common.errors import AccessRefused
 from common.kafka import topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, ask_cluster
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
 from common.routes import SAME, Route
 from common.settings import Settings, destination_settings, sync_settings
 

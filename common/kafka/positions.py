@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 from common import frontier as frontiers
 from common.errors import ClusterUnreachable, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
-from common.kafka.clients import REQUEST_TIMEOUT_S, ask_with_retries, translate
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
 
 GROUPS_TOPIC = "__consumer_offsets"

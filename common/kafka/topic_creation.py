@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from common.errors import TopicsUnfit
 from common.kafka import topic_config, topic_fitness, topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, translate
+from common.kafka.client_errors import translate
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_settings

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
-from common.kafka.clients import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.nearest import suggest
 from common.origin import identity_of
 from common.routes import Place, Route

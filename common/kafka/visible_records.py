@@ -15,7 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from common import runtime
 from common.errors import ClusterUnreachable, ReoError
-from common.kafka.clients import REQUEST_TIMEOUT_S, translate
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed
 from common.routes import Place
 

@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from common.errors import ClusterUnreachable, TopicsUnfit
 from common.kafka import topic_config, topic_fitness
-from common.kafka.clients import REQUEST_TIMEOUT_S, translate
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topic_config import LIMIT, Entries
 from common.routes import Route
 from common.settings import destination_settings

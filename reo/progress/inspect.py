@@ -19,7 +19,8 @@ from confluent_kafka import Consumer
 from common import source_candidates
 from common.errors import ForeignRecord, ReoError, TopicMissing
 from common.kafka import permissions, positions, topics, visible_records
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, reader
+from common.kafka.clients import admin, reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.read_up_to import ReadUpTo
 from common.records import Consumed

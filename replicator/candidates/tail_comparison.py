@@ -27,7 +27,8 @@ from common import filters
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka import positions, visible_records
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, reader
+from common.kafka.clients import admin, reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, content
 from common.routes import Place, Route
 from common.settings import destination_settings
