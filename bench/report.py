@@ -183,6 +183,66 @@ def draw_picture(results: Results, to: Path) -> str:
     return f"![Rates and latencies]({to.name})\n\n*Bars are medians, dots are rounds.*\n"
 
 
+def read_rows(files: list[Path]) -> list[Row]:
+    """The rows of all files, each with the commit that was measured."""
+    rows: list[Row] = []
+    for file in files:
+        first, *others = map(orjson.loads, file.read_text().splitlines())
+        rows += [first, *(row | {"commit": first["commit"]} for row in others)]
+    return rows
+
+
+def format_origin(machines: list[Row]) -> list[str]:
+    """The top of the page: what has changed since, how to read it, and where it was measured."""
+    remarks = [REMARKS[row["commit"]] for row in machines if row["commit"] in REMARKS]
+    machine_lines = [
+        f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux"
+        f" {row['linux']}, Python {row['python']}; {row['brokers']}. All lengths are"
+        f" {row['scale']:g} × the usual ones.\n"
+        for row in machines
+    ]
+    return [TITLE, *remarks, HEAD, *machine_lines]
+
+
+def format_single_measurements(results: Results) -> list[str]:
+    """The tables of all rounds: limits, growth, stops and latencies."""
+    copy: dict[str, Callable[[Row], str]] = {
+        "records/s": lambda row: f"{row['records_per_s']:,.0f}",
+        "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
+        "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else "",
+    }
+    quantiles: dict[str, Callable[[Row], str]] = {
+        name: lambda row, name=name: f"{row[name]:.0f}"  # type: ignore[misc]
+        for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+    }
+    return [
+        *format_rows(
+            results,
+            "Limits of its own: each stage alone, `reo verify`, and a loop without transactions",
+            "limits",
+            copy,
+        ),
+        *format_rows(
+            results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]}
+        ),
+        *format_rows(
+            results,
+            "After a stop",
+            "catching up",
+            {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"},
+        ),
+        *format_rows(results, "Every latency", "latency", quantiles),
+    ]
+
+
+def format_failures(results: Results) -> list[str]:
+    """What was to be measured and failed."""
+    if not results.failed:
+        return []
+    lines = [f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed]
+    return ["## What failed", "", *lines, ""]
+
+
 def main() -> None:
     """Write the page."""
     arguments = argparse.ArgumentParser(prog="python -m bench.report")
@@ -192,68 +252,17 @@ def main() -> None:
         nargs="+",
         help="of one run, or of several with --only, one after the other",
     )
-    rows: list[Row] = []
-    for file in arguments.parse_args().results:
-        first, *others = map(orjson.loads, file.read_text().splitlines())
-        rows += [first, *(row | {"commit": first["commit"]} for row in others)]
+    rows = read_rows(arguments.parse_args().results)
     results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
-    machine_lines = [
-        f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux"
-        f" {row['linux']}, Python {row['python']}; {row['brokers']}. All lengths are"
-        f" {row['scale']:g} × the usual ones.\n"
-        for row in rows
-        if row["section"] == "machine"
-    ]
-    copy: dict[str, Callable[[Row], str]] = {
-        "records/s": lambda row: f"{row['records_per_s']:,.0f}",
-        "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
-        "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else "",
-    }
-    remarks = [
-        REMARKS[row["commit"]]
-        for row in rows
-        if row["section"] == "machine" and row["commit"] in REMARKS
-    ]
     lines = [
-        TITLE,
-        *remarks,
-        HEAD,
-        *machine_lines,
+        *format_origin([row for row in rows if row["section"] == "machine"]),
         *format_side_by_side(results),
         draw_picture(results, DOCS / "performance.png"),
         *format_processor_time(results),
+        *format_single_measurements(results),
+        *format_failures(results),
     ]
-    lines += format_rows(
-        results,
-        "Limits of its own: each stage alone, `reo verify`, and a loop without transactions",
-        "limits",
-        copy,
-    )
-    lines += format_rows(
-        results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]}
-    )
-    lines += format_rows(
-        results,
-        "After a stop",
-        "catching up",
-        {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"},
-    )
-    quantiles: dict[str, Callable[[Row], str]] = {
-        name: lambda row, name=name: f"{row[name]:.0f}"  # type: ignore[misc]
-        for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")
-    }
-    lines += format_rows(results, "Every latency", "latency", quantiles)
-    lines += (
-        [
-            "## What failed",
-            "",
-            *(f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed),
-            "",
-        ]
-        if results.failed
-        else []
-    )
     (DOCS / "performance.md").write_text("\n".join(lines))
 
 

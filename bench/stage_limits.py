@@ -95,29 +95,9 @@ def measure_bare_loop(
     """
     testbed.delete_topics()
     testbed.destination.create_topic(BARE, partitions)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": testbed.source.address,
-            "group.id": "bare",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "queued.min.messages": 200_000,
-            "queued.max.messages.kbytes": 131_072,
-            "fetch.message.max.bytes": 4_194_304,
-        }
-    )
+    consumer = _create_bare_consumer(testbed)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    producer = Producer(
-        {
-            "bootstrap.servers": testbed.destination.address,
-            "linger.ms": 5,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 500_000,
-            "acks": "all",
-            "enable.idempotence": True,
-        }
-    )
+    producer = _create_bare_producer(testbed)
     copied, start_s, cpu_s = 0, 0.0, 0.0
     while copied < records:
         for message in cast(list[Consumed], consumer.consume(10_000, 0.2)):
@@ -148,3 +128,33 @@ def measure_bare_loop(
         "records_per_s": copied / (time.monotonic() - start_s),
         "cpu_us_all": 1e6 * (time.process_time() - cpu_s) / copied,
     }
+
+
+def _create_bare_consumer(testbed: Testbed) -> Consumer:
+    """A consumer of the source that is not held back by its queue."""
+    return Consumer(
+        {
+            "bootstrap.servers": testbed.source.address,
+            "group.id": "bare",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 200_000,
+            "queued.max.messages.kbytes": 131_072,
+            "fetch.message.max.bytes": 4_194_304,
+        }
+    )
+
+
+def _create_bare_producer(testbed: Testbed) -> Producer:
+    """A producer for the destination as safe as ours, but for transactions."""
+    return Producer(
+        {
+            "bootstrap.servers": testbed.destination.address,
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 500_000,
+            "acks": "all",
+            "enable.idempotence": True,
+        }
+    )

@@ -40,8 +40,8 @@
         └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
 
 A message says what happened, names the setting or the record, and says what to do. Foreign
-exceptions are translated in `common.kafka.clients.translate` and `common.postgresql.translate`, and
-nowhere else.
+exceptions are translated in `common.kafka.client_errors.translate` and
+`common.postgresql.translate`, and nowhere else.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from common import runtime
 from common.errors import ReoError
 from common.frontier import Frontier
 from common.kafka import positions, topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.metrics import SOURCE_ERRORS
 from common.origin import identity_of

@@ -28,8 +28,8 @@ from confluent_kafka import Consumer
 
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
-from common.kafka.clients import REQUEST_TIMEOUT_S
-from common.kafka.positions import read_visible
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.visible_records import read_visible
 from common.metrics import TORN
 from common.records import Consumed, headers_of, message_checksum
 from common.routes import Place

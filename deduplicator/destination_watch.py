@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import runtime
 from common.errors import DestinationTruncated
-from common.kafka.clients import REQUEST_TIMEOUT_S
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import NO_TOPIC_ID
 from common.routes import Place
 

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import failpoints, runtime
 from common.errors import AccessRefused, Fenced, StageFailed
-from common.kafka.clients import translate
+from common.kafka.client_errors import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place

@@ -2,7 +2,7 @@
 copied.
 
 A copy from A to B and one from B to A of the same topics would copy every record for ever. A topic
-that is its own copy's source is refused when it is prepared (`common.kafka.topics`); a cycle over
+that is its own copy's source is refused when it is prepared (`topic_fitness`); a cycle over
 two copies is visible only in the records. With `provenance.header` every written record gets one
 more header, after its own, whose value is the id of the cluster that it was copied from. A record
 with the destination's id in such a header came from there, and is accepted without being written,

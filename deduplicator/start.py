@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from common import filters, partition_mapping, run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
-from common.kafka import positions, topics
+from common.kafka import intermediate_records, positions, topic_creation, topics
 from common.kafka.clients import admin
 from common.kafka.positions import GroupCommit
 from common.routes import SAME, Place, Route
@@ -116,7 +116,7 @@ class PartitionStarter:
             [self.routes[topic] for topic in {place.topic for place in partitions}]
         )
         if destinations is None:
-            topics.prepare(source_candidates.select_answering(self.settings))
+            topic_creation.prepare(source_candidates.select_answering(self.settings))
             return self.start_partitions(partitions)
         usable = {
             place: commits[place]
@@ -356,7 +356,7 @@ class PartitionStarter:
                 state.frontier = replace(
                     state.frontier, leader_epoch=stable_ends[place].leader_epoch
                 )
-        newest = positions.read_last_origins(
+        newest = intermediate_records.read_last_origins(
             self.consumer_group.reader,
             {place: (beginnings[place], ends[place]) for place in outside},
         )

@@ -1,7 +1,7 @@
 """Discovers topics that appear while a worker runs and match a pattern.
 
 A thread of its own, with clients of its own, asks the source cluster: it may not answer for long,
-and the loop must not wait for it. The thread prepares the topics (`common.kafka.topics`) before the
+and the loop must not wait for it. The thread prepares the topics (`topic_creation`) before the
 loop learns of them, because a group's member must not subscribe to a topic that does not exist. To
 prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from common import runtime
 from common.errors import ClusterUnreachable
-from common.kafka import topics
+from common.kafka import topic_creation, topics
 from common.kafka.clients import admin
 from common.routes import Route
 from common.settings import Settings
@@ -48,7 +48,7 @@ class TopicDiscovery:
         while not self.stopped.wait(INTERVAL_S):
             try:
                 if not self.routes.issuperset(topics.describe_sources(self.settings, client)):
-                    self.routes.update(topics.prepare(self.settings))
+                    self.routes.update(topic_creation.prepare(self.settings))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
             # the loop raises it: without this thread, new topics would silently not be copied

@@ -41,7 +41,8 @@ from common.errors import (
     StageFailed,
     Stop,
 )
-from common.kafka.clients import REQUEST_TIMEOUT_S, translate
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from common.pulse import Pulse
 

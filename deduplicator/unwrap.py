@@ -15,7 +15,7 @@ from typing import NamedTuple
 from common import origin as origins
 from common.errors import RecordRefused
 from common.frontier import LastRecord
-from common.kafka.positions import foreign_record_error, parse_origin, parse_read_up_to
+from common.kafka.intermediate_records import foreign_record_error, parse_origin, parse_read_up_to
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, Headers, all_headers, checksum

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime, source_candidates
-from common.kafka import permissions, positions, topics
+from common.kafka import permissions, positions, topic_creation
 from common.kafka.clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -167,7 +167,7 @@ def build(settings: Settings, number: int) -> Worker:
     user_code.check(settings)
     routes = {
         route.intermediate_topic: route
-        for route in topics.prepare(source_candidates.select_answering(settings))
+        for route in topic_creation.prepare(source_candidates.select_answering(settings))
     }
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()

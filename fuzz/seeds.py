@@ -13,7 +13,7 @@ import orjson
 
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
-from common.settings import client_options, topic_mirror_variables
+from common.settings import client_options, guarded_options, topic_mirror_variables
 from common.settings.table import SETTINGS
 from fuzz.messages import frame
 from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
@@ -151,7 +151,7 @@ _NUMBERS = (
 _NAMES = (
     *(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
     *(name.encode() + b"=" for name in sorted(topic_mirror_variables.VARIABLES)),
-    *(client_options.get_variable_prefix(name).encode() for name in client_options.GUARDED),
+    *(client_options.get_variable_prefix(name).encode() for name in guarded_options.GUARDED),
 )
 _KEYS = tuple(
     part.encode()

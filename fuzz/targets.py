@@ -21,7 +21,7 @@ from common import origin as origins
 from common import settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
-from common.kafka import positions
+from common.kafka import intermediate_records, positions
 from common.routes import Place
 from common.settings import Settings
 from common.settings.settings_sources import FILE_VARIABLE
@@ -127,7 +127,8 @@ def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
     accepted record is as it was.
     """
     expected = decide(
-        COMMITTED_FRONTIER.rule, [positions.parse_origin(message) for message in consumed]
+        COMMITTED_FRONTIER.rule,
+        [intermediate_records.parse_origin(message) for message in consumed],
     )
     accepted = [consumed[position] for position in expected.accepted]
     assert (work.rule, work.duplicates, work.stale, work.holes) == (
@@ -138,7 +139,7 @@ def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
     )
     assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
     assert work.source_offsets == [
-        positions.parse_origin(message).source_offset for message in accepted
+        intermediate_records.parse_origin(message).source_offset for message in accepted
     ]
     assert work.source_offsets == sorted(set(work.source_offsets))
     assert (
@@ -305,7 +306,7 @@ def _assert_parse_origin_refuses(batch: list[Message]) -> None:
     refused = 0
     for message in batch:
         try:
-            positions.parse_origin(message)
+            intermediate_records.parse_origin(message)
         except ForeignRecord:
             refused += 1
     assert refused, "split_by_partition and origin_of do not agree"

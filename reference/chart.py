@@ -47,67 +47,59 @@ def list_files() -> Mapping[Path, Callable[[], str]]:
 
 def write_schema() -> str:
     """The JSON Schema of `values.yaml`, by which Helm refuses a mistyped value."""
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart reo",
+        **_build_object_schema(_list_value_schemas()),
+    }
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def _list_value_schemas() -> dict[str, Any]:
+    """The schema of each value on the top level of `values.yaml`."""
     flag, text = {"type": "boolean"}, {"type": "string"}
     labels = {"type": "object", "additionalProperties": text}
     optional = {"enabled": flag, "labels": labels}
     resources = dict.fromkeys(("reo", "replicator", "deduplicator"), OBJECT)
-    return (
-        json.dumps(
+    return {
+        "global": OBJECT,
+        "image": _build_object_schema(
             {
-                "$schema": "http://json-schema.org/draft-07/schema#",
-                "title": "Values of the chart reo",
-                **_build_object_schema(
-                    {
-                        "global": OBJECT,
-                        "image": _build_object_schema(
-                            {
-                                "repository": text,
-                                "tag": text,
-                                "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
-                            }
-                        ),
-                        "imagePullSecrets": LIST,
-                        "stages": {"enum": ["together", "apart"]},
-                        "deduplicator": _build_object_schema(
-                            {"replicas": {"type": "integer", "minimum": 0}}
-                        ),
-                        "settings": build_settings_schema(),
-                        "secrets": _build_object_schema(
-                            {
-                                setting.name: REFERENCE
-                                for setting in SETTINGS
-                                if setting.kind == "secret"
-                            }
-                        ),
-                        "env": LIST,
-                        "volumes": LIST,
-                        "volumeMounts": LIST,
-                        "resources": _build_object_schema(resources),
-                        "podAnnotations": labels,
-                        "nodeSelector": labels,
-                        "tolerations": LIST,
-                        "affinity": OBJECT,
-                        "priorityClassName": text,
-                        "podDisruptionBudget": _build_object_schema({"enabled": flag}),
-                        "networkPolicy": _build_object_schema({"enabled": flag, "egress": LIST}),
-                        "serviceMonitor": _build_object_schema(optional),
-                        "dashboard": _build_object_schema(optional),
-                        "prometheusRule": _build_object_schema(
-                            optional
-                            | {
-                                "documentation": {
-                                    "type": "string",
-                                    "pattern": "^(https?://.*[^/])?$",
-                                }
-                            }
-                        ),
-                    }
-                ),
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+                "repository": text,
+                "tag": text,
+                "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+            }
+        ),
+        "imagePullSecrets": LIST,
+        "stages": {"enum": ["together", "apart"]},
+        "deduplicator": _build_object_schema({"replicas": {"type": "integer", "minimum": 0}}),
+        "settings": build_settings_schema(),
+        "secrets": _build_object_schema(
+            {setting.name: REFERENCE for setting in SETTINGS if setting.kind == "secret"}
+        ),
+        "env": LIST,
+        "volumes": LIST,
+        "volumeMounts": LIST,
+        "resources": _build_object_schema(resources),
+        "podAnnotations": labels,
+        "nodeSelector": labels,
+        "tolerations": LIST,
+        "affinity": OBJECT,
+        "priorityClassName": text,
+        "podDisruptionBudget": _build_object_schema({"enabled": flag}),
+        "networkPolicy": _build_object_schema({"enabled": flag, "egress": LIST}),
+        "serviceMonitor": _build_object_schema(optional),
+        "dashboard": _build_object_schema(optional),
+        "prometheusRule": _build_object_schema(
+            optional
+            | {
+                "documentation": {
+                    "type": "string",
+                    "pattern": "^(https?://.*[^/])?$",
+                }
+            }
+        ),
+    }
 
 
 def build_settings_schema() -> dict[str, Any]:

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from common import source_candidates
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
-from common.kafka import permissions
-from common.kafka.permissions import OF_STAGE
+from common.kafka import needed_acls, permissions
+from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_settings, user_code
 from common.settings.source_clusters import Cluster
 from deduplicator import compiled
@@ -175,7 +175,7 @@ class Check:
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check_permissions(settings, *permissions.of_service(settings, OF_STAGE))
+            permissions.check_permissions(settings, *needed_acls.of_service(settings, OF_STAGE))
             self.findings.append(
                 ok(
                     "permissions",

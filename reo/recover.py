@@ -38,7 +38,14 @@ from common.errors import (
     TopicMissing,
 )
 from common.frontier import Frontier, LastRecord, RuleState
-from common.kafka import permissions, positions, topics
+from common.kafka import (
+    intermediate_records,
+    permissions,
+    positions,
+    topic_creation,
+    topics,
+    visible_records,
+)
 from common.kafka.clients import admin, reader
 from common.kafka.consumer_group import Commit, Group
 from common.records import message_checksum
@@ -150,12 +157,12 @@ class Recovery:
             for row in self.partitions
             if row.new_frontier
         }
-        topics.prepare(self.settings)
+        topic_creation.prepare(self.settings)
         begins, ends = (
             ask(self.destination_admin, rows)
             for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
         )
-        newest = positions.read_last_origins(
+        newest = intermediate_records.read_last_origins(
             self.destination_reader, {place: (begins[place], ends[place]) for place in rows}
         )
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
@@ -211,8 +218,8 @@ class Recovery:
         destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
         return AlignmentInput(
             str(destination),
-            lambda: positions.read_visible(self.source_reader, source_begin),
-            lambda: positions.read_visible(self.destination_reader, destination_begin),
+            lambda: visible_records.read_visible(self.source_reader, source_begin),
+            lambda: visible_records.read_visible(self.destination_reader, destination_begin),
             source_begin[source] == 0,
             destination_begin[destination] == 0,
             self.settings.start.from_beginning(partition, added=partition >= source_partitions),
@@ -267,7 +274,7 @@ class Recovery:
         if row.last_copied is None:
             return None
         place, offset = self.route.source(row.partition), row.last_copied.source_offset
-        record = positions.read_first_records(self.source_reader, {place: offset}).get(place)
+        record = visible_records.read_first_records(self.source_reader, {place: offset}).get(place)
         if record is None or record.offset() != offset:
             return None
         return LastRecord(record.offset(), message_checksum(record))

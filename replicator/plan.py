@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
-from common.kafka import permissions, positions, topics
+from common.kafka import permissions, positions, topic_creation, topics
 from common.kafka.positions import GroupCommit
 from common.kafka.topics import Topic
 from common.process import Stopping
@@ -117,7 +117,7 @@ class Planner:
         is_logged = False
         while True:
             self.pulse.wait("source")
-            sources = topics.prepare(settings)
+            sources = topic_creation.prepare(settings)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
-from common.kafka import positions, topics
+from common.kafka import positions, topics, visible_records
 from common.records import Consumed, message_checksum
 from common.routes import Place
 from common.settings import Settings
@@ -52,7 +52,7 @@ def check_history(
     now.
     """
     offsets = {place: last.source_offset for place, (last, _) in copied.items()}
-    records = positions.read_first_records(reader, offsets)
+    records = visible_records.read_first_records(reader, offsets)
     _check_stable(
         settings,
         client,
@@ -98,7 +98,7 @@ def _check_nothing_follows(
     begins: Mapping[Place, int],
     copied: Mapping[Place, LastCopied],
 ) -> None:
-    records = positions.read_first_records(reader, begins)
+    records = visible_records.read_first_records(reader, begins)
     for place, record in records.items():
         if record is not None and record.offset() <= copied[place].empty_up_to:
             raise _lost_records(

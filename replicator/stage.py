@@ -25,7 +25,7 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import permissions, positions, topics
+from common.kafka import permissions, positions, topic_creation, visible_records
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
 from common.pulse import Pulse
@@ -248,7 +248,7 @@ class Stage:
                 place: ends[source_place] for place, source_place in source_partitions.items()
             }
         return all(
-            positions.find_first_visible(
+            visible_records.find_first_visible(
                 self.clients.source_reader, source_partitions[place], plan.starts[place], end
             )
             is None
@@ -331,7 +331,9 @@ def run_stage(
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(
             source.partitions
-            for source in topics.prepare(source_candidates.select_answering(settings)).values()
+            for source in topic_creation.prepare(
+                source_candidates.select_answering(settings)
+            ).values()
         )
         engine = start_engine(settings, partitions)
         try:

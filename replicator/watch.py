@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime
-from common.kafka import positions, topics
+from common.kafka import intermediate_records, positions, topics, visible_records
 from common.kafka.positions import GroupCommit
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
@@ -194,7 +194,7 @@ class Watch:
             self.clients.destination_admin, self.plan.starts
         )
         ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
-        newest = positions.read_last_origins(
+        newest = intermediate_records.read_last_origins(
             self.clients.frontier_reader,
             {place: (beginnings[place], end.offset) for place, end in ends.items()},
         )
@@ -447,7 +447,7 @@ class Watch:
             return end - position
         begin = max(position, sample.source_beginnings[source_place])
         if (
-            positions.find_first_visible(self.clients.source_reader, source_place, begin, end)
+            visible_records.find_first_visible(self.clients.source_reader, source_place, begin, end)
             is None
         ):
             self.empty_up_to[place] = end

@@ -1,5 +1,4 @@
-"""The confluent-kafka clients, each with its safety options and why; and the one place where their
-errors are translated.
+"""The confluent-kafka clients, each with its safety options and why.
 
 librdkafka's defaults favour throughput and convenience: a consumer starts at the end, commits
 automatically, and clients give up after a while. Every option that matters for safety is set here.
@@ -11,226 +10,23 @@ so a simulator can run the service's own processes on a Kafka of its own.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
-from common.errors import (
-    AccessRefused,
-    ClusterUnreachable,
-    Fenced,
-    HangingTransaction,
-    RecordRefused,
-    ReoError,
-    SettingsInvalid,
-    StageFailed,
-    TopicMissing,
-)
-from common.metrics import CLIENT_ERRORS
+from common.errors import SettingsInvalid
+from common.kafka.client_errors import note_error
 from common.settings import Settings, client_options
 from common.settings.security import Security
 from common.settings.source_clusters import Cluster
 
-log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-REQUEST_TIMEOUT_S = 10.0
 BATCH_OVERHEAD_BYTES = 512
 """Framing around the records of a batch (61 bytes in message format v2), generously."""
-
-PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
-AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
-REFUSED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    }
-)
-SILENT = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.NOT_CONTROLLER,
-    }
-)
-"""No answer yet: for a moment, a new topic or a restarted broker has no leaders."""
-TOO_LARGE = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
-    }
-)
-REPLACED = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.PRODUCER_FENCED,
-    }
-)
-MISSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError._NOENT,
-    }
-)
-
-
-def translate(error: KafkaError, doing: str) -> ReoError:
-    """The typed error for a client's error. `doing` says what failed, and on which cluster or
-    topic.
-    """
-    code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
-    if code in REFUSED:
-        return AccessRefused(text, "Check the credentials and the permissions of this principal")
-    if code in MISSING:
-        return TopicMissing(text, "Create the topic, or correct its name in the settings")
-    if code in TOO_LARGE:
-        return RecordRefused(
-            f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and"
-            " .after.max.ms, of the topic"
-        )
-    if code in REPLACED:
-        return Fenced(
-            f"{text}. A newer instance has taken over; if none should run, look for one with the"
-            " same application and instance name"
-        )
-    if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
-        return HangingTransaction(
-            f"{text}. `reo recover` names the command that aborts the transaction, then finds the"
-            " frontier from the data"
-        )
-    if code in SILENT:
-        return ClusterUnreachable(
-            text, "Check the address and that the brokers run and can be reached from here"
-        )
-    return StageFailed(text)
-
-
-def ask_cluster(
-    cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]
-) -> Result:
-    """Ask until a broker of the cluster answers; see `ask_with_retries`. AccessRefused, with the
-    reason, when the TLS or SASL handshake failed.
-    """
-    cluster.handshake_error = cluster.connection_error = ""
-    try:
-        answer = ask_with_retries(
-            f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask
-        )
-    except ClusterUnreachable as silent:
-        client.poll(0)  # calls `_on_error`
-        raise _explain_silence(cluster, silent) from None
-    _known_addresses.add(cluster.bootstrap_servers)
-    return answer
-
-
-def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
-    """Why a cluster does not answer, as far as it is known, and what to do about it."""
-    which, connection_error, handshake_error = (
-        f"the {cluster.name} cluster at {cluster.bootstrap_servers}",
-        cluster.connection_error,
-        cluster.handshake_error,
-    )
-    if handshake_error:
-        why = (
-            cluster.security.why_not_verified(cluster.bootstrap_servers)
-            if "certificate verify failed" in handshake_error
-            else ""
-        )
-        if PLAIN_TEXT.search(handshake_error):
-            why = (
-                f"its listener does not speak TLS ({handshake_error}): use the address of a TLS"
-                f" listener, or {cluster.name}.security_protocol=PLAINTEXT"
-            )
-        return AccessRefused(
-            f"{which}: the TLS or SASL handshake failed: {why or handshake_error}",
-            f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and"
-            f" {cluster.name}.ssl_…",
-        )
-    if "Failed to resolve" in connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here"
-            " (DNS)",
-        )
-    if "Connection refused" in connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            "Nothing listens there: start the broker, or correct the port in"
-            f" {cluster.name}.bootstrap_servers",
-        )
-    if connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            "Check the address and that the brokers run and can be reached from here",
-        )
-    if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
-        return ClusterUnreachable(
-            f"{which} does not answer: its listener speaks TLS, and"
-            f" {cluster.name}.security_protocol is {cluster.security.security_protocol}",
-            "Set it to SSL or SASL_SSL, or use the address of a plain-text listener",
-        )
-    return silent
-
-
-def _waits_for_tls(bootstrap_servers: str) -> bool:
-    """Whether a silent cluster waits for a TLS handshake: tried once per process, because a frozen
-    broker makes it wait, and never after an answer.
-    """
-    if bootstrap_servers in _known_addresses:
-        return False
-    _known_addresses.add(bootstrap_servers)
-    return _factories.speaks_tls(bootstrap_servers)
-
-
-def ask_with_retries(
-    doing: str,
-    timeout_s: float,
-    ask: Callable[[], Result],
-    later: tuple[type[ReoError], ...] = (ClusterUnreachable,),
-) -> Result:
-    """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all
-    others are translated and raised at once.
-    """
-    deadline = runtime.monotonic() + timeout_s
-    while True:
-        try:
-            return ask()
-        except KafkaException as failed:
-            error = translate(failed.args[0], doing)
-            if not isinstance(error, later) or runtime.monotonic() > deadline:
-                raise error from None
-            runtime.sleep(0.05)
 
 
 class ClientFactories(NamedTuple):
@@ -244,8 +40,6 @@ class ClientFactories(NamedTuple):
 
 
 _factories = ClientFactories(Consumer, Producer, AdminClient)
-_known_addresses: set[str] = set()
-"""Addresses that have answered a client, or for which `speaks_tls` was tried."""
 
 
 def use_clients(clients: ClientFactories) -> ClientFactories:
@@ -255,6 +49,11 @@ def use_clients(clients: ClientFactories) -> ClientFactories:
     global _factories
     before, _factories = _factories, clients
     return before
+
+
+def speaks_tls(address: str) -> bool:
+    """Whether TLS is spoken at an address that does not answer a client."""
+    return _factories.speaks_tls(address)
 
 
 class LossCounter:
@@ -284,25 +83,10 @@ class LossCounter:
             self._log.log(level, form, facility, *more)
 
 
-def _on_error(cluster: Cluster, error: KafkaError) -> None:
-    """Called by confluent-kafka for errors that no request reports: when a connection is refused,
-    the request itself only times out.
-    """
-    CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
-    if (
-        error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
-        or ":SSL routines:" in error.str()
-        or PLAIN_TEXT.search(error.str())
-    ):
-        cluster.handshake_error = error.str()
-    elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
-        cluster.connection_error = AFTER.sub("", error.str())
-
-
 def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
         **cluster.security.librdkafka(),
-        "error_cb": partial(_on_error, cluster),
+        "error_cb": partial(note_error, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
         "client.id": f"{settings.client_id}-{role}",  # for the brokers' logs and quotas
         "log_level": 3,  # errors only: disconnects are normal, and the metrics count them

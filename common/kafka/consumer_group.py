@@ -29,7 +29,8 @@ from common import frontier as frontiers
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
 from common.kafka import positions
-from common.kafka.clients import REQUEST_TIMEOUT_S, ask_with_retries, reader
+from common.kafka.clients import reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
 from common.settings import Settings
 from common.settings.source_clusters import Cluster

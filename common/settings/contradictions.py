@@ -88,7 +88,7 @@ def _unused_candidates(settings: Settings) -> Iterator[str]:
 
 
 def _wrong_routes(settings: Settings) -> Iterator[str]:
-    """Errors in the names alone; all others need the clusters' answers (`common.kafka.topics`)."""
+    """Errors in the names alone; all others need the clusters' answers (`topic_fitness`)."""
     many = bool(settings.topics_)
     given = [name for name in ONE_TOPIC if settings.values[name]]
     if many and given:

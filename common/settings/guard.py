@@ -1,4 +1,4 @@
-"""Guarded raw options: an exact copy depends on them (`common.settings.client_options`,
+"""Guarded raw options: an exact copy depends on them (`common.settings.guarded_options`,
 `common.settings.spark_options`).
 """
 

@@ -30,7 +30,7 @@ class Cluster:
     """Of a source candidate, from 1 on, in the order of the setting."""
     handshake_error: str = ""
     """Why the TLS or SASL handshake failed, on either side. The clients set it
-    (`common.kafka.clients`), because librdkafka reports it only in `error_cb`.
+    (`common.kafka.client_errors`), because librdkafka reports it only in `error_cb`.
     """
     connection_error: str = ""
     """Why no connection could be opened; set in the same way."""

@@ -10,8 +10,9 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from common.settings.candidate_settings import CANDIDATES_MAX, candidate_setting_name
+from common.settings.cluster_sections import Source
 from common.settings.declaration import Setting, describe
-from common.settings.schema import Schema, Source
+from common.settings.schema import Schema
 from common.settings.security import Security
 
 

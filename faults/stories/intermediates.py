@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 from common import origin
 from common.errors import AccessRefused, ForeignRecord, RecordRefused
-from common.kafka import positions
+from common.kafka import intermediate_records, positions
 from common.kafka.positions import GroupCommit
 from common.records import Consumed
 from common.routes import Place
@@ -69,9 +69,12 @@ class IntermediateReader(threading.Thread):
         """Read on."""
         while not self.stopping.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
-                if message.error() is None and positions.parse_read_up_to(message) is None:
+                if (
+                    message.error() is None
+                    and intermediate_records.parse_read_up_to(message) is None
+                ):
                     self.source_offsets[message.partition()].append(
-                        positions.parse_origin(message).source_offset
+                        intermediate_records.parse_origin(message).source_offset
                     )
         self.consumer.close()
 

@@ -19,7 +19,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
+from common.kafka.client_errors import translate
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
 from common.settings import Settings, destination_settings
 from common.settings.source_clusters import Cluster
 from reo.checks.findings import Finding, failed, ok, warning

@@ -13,8 +13,9 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 
 from common.errors import ClusterUnreachable, TopicsUnfit
-from common.kafka import topic_config, topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, translate
+from common.kafka import topic_config, topic_fitness
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topic_config import LIMIT, Entries
 from common.routes import Route
 from common.settings import destination_settings
@@ -75,7 +76,7 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
         state.entries(route.destination_topic),
     )
     limit, about = topic_config.limit(source), f"record size of {route.source_topic}"
-    errors = list(topics.find_unfit_configs(route, limit, intermediate, copy))
+    errors = list(topic_fitness.find_unfit_configs(route, limit, intermediate, copy))
     yield from (failed(f"topic settings of {route.destination_topic}", error) for error in errors)
     if copy is not None and topic_config.limit(copy) < limit:
         yield warning(

@@ -1,7 +1,7 @@
 """The topics of each route, as a start would find them: do they exist, is there a cycle, do they
 have the partitions, and what would be created.
 
-It calls the functions of a start (`common.kafka.topics`) one by one, so that every error is
+It calls the functions of a start (`topic_creation`) one by one, so that every error is
 reported, not only the first. Topics that would be created are sent to the brokers with
 `validate_only`: the brokers apply their policies and limits, and change nothing.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.errors import ReoError
-from common.kafka import topic_config, topics
+from common.kafka import topic_config, topic_creation, topic_fitness, topics
 from common.kafka.clients import admin
 from common.kafka.topic_config import Entries
 from common.kafka.topics import Topic
@@ -98,7 +98,7 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
             f"{source.partitions} partitions, copied to {route.destination_topic} through"
             f" {route.intermediate_topic}",
         )
-    cycles = list(topics.find_cycles(state.sources, state.existing))
+    cycles = list(topic_fitness.find_cycles(state.sources, state.existing))
     yield from (
         (failed("cycle", cycle) for cycle in cycles)
         if cycles
@@ -111,14 +111,14 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
             if route.destination_topic == name
         }
         try:
-            partitions = topics.count_partitions(name, routes, state.existing)
+            partitions = topic_fitness.count_partitions(name, routes, state.existing)
         except ReoError as error:
             yield failed(f"topic {name}", error)
             continue
         if not destination_settings.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
-            intermediate = topics.new_intermediate(
+            intermediate = topic_creation.new_intermediate(
                 state.settings, route, source, state.entries_of_source(source.name)
             )
             yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
@@ -126,7 +126,7 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         yield _check_creation(
             state,
             state.existing.get(name),
-            topics.new_parked(state.settings, name, state.entries_of_source(source.name)),
+            topic_creation.new_parked(state.settings, name, state.entries_of_source(source.name)),
         )
 
 
@@ -139,7 +139,7 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
     known: Entries = next(
         (entries for name in state.existing if (entries := state.entries(name))), {}
     )
-    new_topic = topics.new_copy(state.settings, route, partitions, source_entries, known)
+    new_topic = topic_creation.new_copy(state.settings, route, partitions, source_entries, known)
     return _check_creation(
         state,
         state.existing.get(route.destination_topic),
@@ -157,7 +157,7 @@ def _check_creation(
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
-        topics.create_or_extend(
+        topic_creation.create_or_extend(
             state.destination_admin,
             state.settings.destination_cluster,
             existing,

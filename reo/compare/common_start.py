@@ -24,7 +24,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common.kafka import positions
-from common.kafka.positions import FROM_BEGINNING, read_visible
+from common.kafka.visible_records import FROM_BEGINNING, read_visible
 from common.records import content
 from common.routes import Place
 

@@ -21,9 +21,9 @@ from common import runtime
 from common import settings as reo_settings
 from common.child_processes import die_with_parent
 from common.errors import ReoError, StageFailed
-from common.kafka import positions
+from common.kafka import visible_records
 from common.kafka.clients import admin, reader
-from common.kafka.positions import FROM_BEGINNING
+from common.kafka.visible_records import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings, destination_settings
@@ -84,12 +84,12 @@ class PairComparer:
         source_begin, destination_begin = result.source_next, result.destination_next
 
         def read_source() -> comparison.Batches:
-            return positions.read_batches(source, {pair.source: source_begin})
+            return visible_records.read_batches(source, {pair.source: source_begin})
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
                 return in_batches(self.read_rows(pair.destination, destination_begin))
-            return positions.read_batches(destination, {pair.destination: destination_begin})
+            return visible_records.read_batches(destination, {pair.destination: destination_begin})
 
         with closing(read_source()) as left, closing(read_destination()) as right:
             comparison.compare_in_step(
@@ -154,7 +154,7 @@ class PairComparer:
 
 
 def in_batches(rows: Generator[Consumed]) -> comparison.Batches:
-    """The rows in lists, as `positions.read_batches` yields records."""
+    """The rows in lists, as `visible_records.read_batches` yields records."""
     with closing(rows):
         while batch := list(islice(rows, BATCH_RECORDS)):
             yield batch

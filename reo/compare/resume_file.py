@@ -14,8 +14,8 @@ from pathlib import Path
 import orjson
 
 from common.errors import SettingsInvalid
-from common.kafka.positions import FROM_BEGINNING
 from common.kafka.topics import Topic
+from common.kafka.visible_records import FROM_BEGINNING
 from common.routes import Place
 from reo.compare.comparison import Comparison
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
-from common.kafka.clients import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.settings.source_clusters import Cluster
 
 Result = TypeVar("Result")

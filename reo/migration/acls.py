@@ -35,7 +35,8 @@ from confluent_kafka.admin import (
 from common import source_candidates
 from common.errors import MoveRefused, ReoError
 from common.kafka import topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from reo.migration.acl_client import AclClient, on_topic

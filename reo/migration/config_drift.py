@@ -28,8 +28,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from common import partition_mapping, source_candidates
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import permissions, topic_config, topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
+from common.kafka import permissions, topic_config, topic_creation, topics
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.topic_config import LIMIT, Entries
 from common.settings import Settings, destination_settings, sync_settings
 
@@ -99,7 +100,7 @@ class ConfigDrift:
         self.alter_configs(
             row for row in self.differences if row.what not in ("topic", "partitions")
         )
-        topics.prepare(self.settings)
+        topic_creation.prepare(self.settings)
 
     def alter_configs(self, differences: Iterable[Difference]) -> None:
         """Change these configurations, in one request for each topic."""

@@ -28,7 +28,7 @@ import orjson
 
 from common import runtime, source_candidates
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
-from common.kafka import permissions, positions, topics
+from common.kafka import needed_acls, permissions, positions, topics
 from common.kafka.clients import admin
 from common.routes import Place
 from common.settings import Settings, destination_settings
@@ -46,7 +46,7 @@ from reo.verify import Verdict, Verification
 Result = TypeVar("Result")
 POLL_S = 0.5
 PLAN_INTERVAL_S = 3.0
-PERMISSIONS: tuple[permissions.Command, ...] = ("lag", "verify", "offsets translate --apply")
+PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets translate --apply")
 Ends = dict[Place, int]
 
 
@@ -410,7 +410,7 @@ def back_command(settings: Settings) -> int:
     return 0
 
 
-def _prepare(settings: Settings, commands: Sequence[permissions.Command]) -> Settings:
+def _prepare(settings: Settings, commands: Sequence[needed_acls.Command]) -> Settings:
     destination_settings.refuse_command(
         settings, "reo cutover", "consumers of a table are not consumer groups"
     )

@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
-from common.kafka.clients import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.consumer_group import list_group_offsets
 from common.routes import Place
 from common.settings.source_clusters import Cluster

@@ -30,7 +30,7 @@ from confluent_kafka import Consumer
 from common import source_candidates
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
-from common.kafka import permissions, positions, topics
+from common.kafka import permissions, positions, topics, visible_records
 from common.kafka.clients import admin, reader
 from common.kafka.consumer_group import Group
 from common.records import Consumed, content
@@ -199,7 +199,10 @@ class Translator:
                 " translate again"
             )
         copied = frontier.rule.frontier + 1
-        if positions.find_first_visible(self.source_reader, row.source, copied, offset) is not None:
+        if (
+            visible_records.find_first_visible(self.source_reader, row.source, copied, offset)
+            is not None
+        ):
             raise OffsetUntranslatable(
                 f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group"
                 " has read records that are not copied yet. Let the service catch up, then"
@@ -331,7 +334,7 @@ class Translator:
         self, client: Consumer, place: Place, begin: int, end: int | None = None
     ) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
-        with closing(positions.read_visible(client, {place: begin})) as records:
+        with closing(visible_records.read_visible(client, {place: begin})) as records:
             for message in records:
                 self.on_progress()
                 if end is not None and message.offset() >= end:

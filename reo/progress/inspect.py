@@ -18,8 +18,10 @@ from confluent_kafka import Consumer
 
 from common import source_candidates
 from common.errors import ForeignRecord, ReoError, TopicMissing
-from common.kafka import permissions, positions, topics
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, reader
+from common.kafka import permissions, positions, topics, visible_records
+from common.kafka.clients import admin, reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Place
@@ -84,7 +86,9 @@ def read_rows(
 def _read_partition(
     consumer: Consumer, place: Place, first: int, count: int
 ) -> Iterator[dict[str, Any]]:
-    with closing(positions.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as records:
+    with closing(
+        visible_records.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)
+    ) as records:
         yield from map(_describe_record, islice(records, count))
 
 
@@ -99,7 +103,7 @@ def _describe_record(message: Consumed) -> dict[str, Any]:
         "value_bytes": None if value is None else len(value),
     }
     try:
-        header = positions.parse_read_up_to(message) or positions.parse_origin(message)
+        header = parse_read_up_to(message) or parse_origin(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
     return row | (

@@ -27,8 +27,9 @@ from confluent_kafka import Consumer
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
-from common.kafka import positions, topics
+from common.kafka import positions, topics, visible_records
 from common.kafka.consumer_group import Group
+from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.kafka.topics import Topic
 from common.records import Consumed
 from common.routes import Place, Route
@@ -176,7 +177,7 @@ class Inspector:
             {place: max(offset, intermediate_begins[place]) for place, offset in unread.items()},
         )
         origins = {
-            place: positions.parse_read_up_to(message) or positions.parse_origin(message)
+            place: parse_read_up_to(message) or parse_origin(message)
             for place, message in newest.items()
             if message
         }
@@ -267,13 +268,13 @@ class Inspector:
 
     @staticmethod
     def _read_firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-        records = positions.read_first_records(reader, begins)
+        records = visible_records.read_first_records(reader, begins)
         silent = sorted(begins.keys() - records.keys())
         if silent:
             raise ClusterUnreachable(
                 f"{', '.join(map(str, silent))}: no record and no end of the partition came for"
-                f" {positions.POLL_S:.0f} s. Check that the leaders of these partitions run, then"
-                " run the command again"
+                f" {visible_records.POLL_S:.0f} s. Check that the leaders of these partitions run,"
+                " then run the command again"
             )
         return records
 

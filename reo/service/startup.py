@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from common import source_candidates
 from common.child_processes import die_with_parent
 from common.errors import StageFailed
-from common.kafka import permissions, topics
+from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.process import Stopping
 from common.routes import Place
 from common.settings import Settings, destination_settings, sync_settings
@@ -78,12 +78,12 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
     settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *permissions.of_service(settings, stages))
+    permissions.check_permissions(settings, *needed_acls.of_service(settings, stages))
     if "deduplicator" in stages and destination_settings.is_postgresql(settings):
         from common import postgresql
 
         postgresql.check(settings)
-    copied = topics.prepare(settings)
+    copied = topic_creation.prepare(settings)
     if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
         config_drift.sync_configs(settings)
     return topics.list_intermediate_partitions(copied)

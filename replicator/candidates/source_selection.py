@@ -10,7 +10,7 @@ last. It can be copied from when
 1. it answers, and has as many partitions as the copy,
 2. it still has what follows the frontier, and is at least as far as the copy,
 3. it is not behind another candidate by more than `source.offset_lag_threshold`,
-4. its topics allow an exact copy (`topics.prepare`: no cycle, sizes, partitions),
+4. its topics allow an exact copy (`topic_creation.prepare`: no cycle, sizes, partitions),
 5. its records are the copy's records (`replicator.candidates.tail_comparison`).
 
 The candidates are tried in the order of the setting, beginning with the one copied from last; the
@@ -30,7 +30,7 @@ import orjson
 from common import source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
-from common.kafka import permissions, topics
+from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import admin, reader
 from common.metrics import (
     SOURCE_CONNECTIONS,
@@ -346,7 +346,7 @@ def _check_copyable(
     """Check conditions 4 and 5."""
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
-        topics.prepare(snapshot.settings)
+        topic_creation.prepare(snapshot.settings)
     same_last = check_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info(

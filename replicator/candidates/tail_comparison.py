@@ -26,8 +26,9 @@ from confluent_kafka import Consumer
 from common import filters
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
-from common.kafka import positions
-from common.kafka.clients import REQUEST_TIMEOUT_S, admin, reader
+from common.kafka import positions, visible_records
+from common.kafka.clients import admin, reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, content
 from common.routes import Place, Route
 from common.settings import destination_settings
@@ -173,7 +174,7 @@ def _read_copy_tail(
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
     records: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
     sent = 0
-    for message in positions.read_visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
+    for message in visible_records.read_visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
         if message.offset() > frontier.destination_known:
             if sent == frontier.sent:
                 break
@@ -193,7 +194,7 @@ def _read_candidate_tail(
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
     instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
-    for message in positions.read_visible(
+    for message in visible_records.read_visible(
         consumer, {place: begin}, request_timeout_s(snapshot.settings)
     ):
         if message.offset() > last:

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, SourceRecreated
-from common.kafka import positions, topics
+from common.kafka import positions, topic_creation, topics
 from common.kafka.clients import admin
 from common.routes import Place
 from common.settings import Settings, load
@@ -93,7 +93,7 @@ def watched(
     """Stage one without its JVM, as it watches a run on the first candidate."""
     settings = chosen_from(candidates, clusters, topic, mode)
     on = settings.on(settings.source_cluster)
-    sources = topics.prepare(on)
+    sources = topic_creation.prepare(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from common.errors import TopicsUnfit
-from common.kafka import topics
+from common.kafka import topic_creation
 from common.kafka.clients import admin
 from common.settings import load
 from tests.conftest import Start
@@ -285,7 +285,7 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
             r" partitions"
         ),
     ):
-        topics.create_or_extend(
+        topic_creation.create_or_extend(
             admin(cluster, loaded),
             cluster,
             None,

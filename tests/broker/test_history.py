@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
-from common.kafka import positions
+from common.kafka import positions, visible_records
 from common.kafka.clients import admin, reader
 from common.pulse import Pulse
 from common.records import checksum
@@ -216,7 +216,7 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
         }
     )
     silent, lost = Place("orders", 0), Place("orders", 1)
-    monkeypatch.setattr(positions, "read_first_records", lambda *_: {})
+    monkeypatch.setattr(visible_records, "read_first_records", lambda *_: {})
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3})
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
         check_history(

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from prometheus_client import REGISTRY
 
 from common import source_candidates
-from common.kafka import topics
+from common.kafka import topic_creation, topics
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.run import Engine, Plan
@@ -44,7 +44,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     """
     clusters.source.create(topic, 1)
     on = load(build_environment(clusters, topic, {}))
-    sources = topics.prepare(on)
+    sources = topic_creation.prepare(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
     identities = {route: source.identity for route, source in sources.items()}
     plan = Plan(

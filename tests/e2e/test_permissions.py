@@ -1,7 +1,7 @@
 """The least permissions, on real brokers with an authorizer: with exactly these ACLs everything
 works, without any one of them its name is said.
 
-The cases are the rows of `common.kafka.permissions`, from which the table in docs/reference.md is
+The cases are the rows of `common.kafka.needed_acls`, from which the table in docs/reference.md is
 made: each row of each command is one case.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AclBinding, NewPartitions
 
-from common.kafka.permissions import PERMISSIONS, STAGES, Command, Permission, list_needed
+from common.kafka.needed_acls import PERMISSIONS, STAGES, Command, Permission, list_needed
 from common.settings import load
 from tests.broker.test_offsets import commit, placed
 from tests.conftest import Start, make_topic_name

@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 
 from common.errors import Fenced, RecordRefused, SettingsInvalid
 from common.frontier import Frontier, RuleState
-from common.kafka import permissions
+from common.kafka import needed_acls
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import destination_settings, load
@@ -220,7 +220,7 @@ def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
     assert destination_settings.is_postgresql(load(TO_TABLES))
     named = [
-        {row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)}
+        {row.named_by for row in needed_acls.list_needed(needed_acls.STAGES, to_tables)}
         for to_tables in (False, True)
     ]
     assert named[0] - named[1] == {"destination.topic", "application-"}

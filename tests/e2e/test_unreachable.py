@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import ClusterUnreachable, ReoError, Stop
 from common.kafka import clients as kafka_clients
+from common.kafka import cluster_requests
 from common.settings import load
 from common.settings.source_clusters import Cluster
 from demo.broker import free_port
@@ -247,7 +248,7 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         "_factories",
         kafka_clients._factories._replace(speaks_tls=lambda address: bool(asked.append(address))),
     )
-    monkeypatch.setattr(kafka_clients, "_known_addresses", set())
+    monkeypatch.setattr(cluster_requests, "_known_addresses", set())
     silent, was_there = (
         Cluster("source", address, load(GOOD).source.security)
         for address in ("silent:1", "was-there:1")
@@ -257,8 +258,8 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     client = SimpleNamespace(poll=lambda _: None)
-    assert kafka_clients.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+    assert cluster_requests.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
     for cluster in (silent, was_there, silent):
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
-            kafka_clients.ask_cluster(cluster, client, 0, nothing)  # type: ignore[arg-type]
+            cluster_requests.ask_cluster(cluster, client, 0, nothing)  # type: ignore[arg-type]
     assert asked == ["silent:1"]

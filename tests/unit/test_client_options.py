@@ -14,7 +14,8 @@ from common.kafka import clients as kafka_clients
 from common.kafka.clients import LossCounter
 from common.routes import Place
 from common.settings import Settings, client_options, load, spark_options
-from common.settings.client_options import ALLOW_UNSAFE, GUARDED
+from common.settings.client_options import ALLOW_UNSAFE
+from common.settings.guarded_options import GUARDED
 from common.settings.spelling import spell
 from replicator import intermediate, source
 from replicator.spark import session

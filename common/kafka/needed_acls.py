@@ -1,0 +1,217 @@
+"""The ACLs that each command needs at least, in one table, which docs/reference.md shows.
+
+Read, Write and Delete of a topic, and Read of a group, include Describe (Kafka's documentation,
+"Authorization and ACLs"): a row has Describe only where nothing else of the same resource is
+needed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast, get_args
+
+from common.routes import Route
+from common.settings import Settings, sync_settings
+
+Command = Literal[
+    "run replicator",
+    "run deduplicator",
+    "verify",
+    "recover",
+    "recover --apply",
+    "topics",
+    "topics --apply",
+    "offsets translate",
+    "offsets translate --apply",
+    "status",
+    "lag",
+    "inspect",
+]
+Side = Literal["source", "destination"]
+Resource = Literal["Topic", "Group", "TransactionalId"]
+Operation = Literal[
+    "Read", "Write", "Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs"
+]
+OF_STAGE: dict[str, Command] = {"replicator": "run replicator", "deduplicator": "run deduplicator"}
+STAGES = tuple(OF_STAGE.values())
+PARKED = "parked topic"
+ONLY_OF_TOPICS = ("destination.topic", "application-")
+"""With `destination.postgresql` there is no destination topic and no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One ACL: an operation on the resource that a setting names, for the commands that need it."""
+
+    side: Side
+    resource: Resource
+    named_by: str
+    operation: Operation
+    commands: tuple[Command, ...]
+    why: str
+
+    def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
+        """The names of the resource in one service; for a topic, one for each route. `group` is the
+        one on the command line, if any.
+        """
+        if self.named_by == PARKED and settings.filter.on_error != "park":
+            return []
+        field = {
+            "source.topic": "source_topic",
+            "destination.topic": "destination_topic",
+            "intermediate.topic": "intermediate_topic",
+            PARKED: "parked_topic",
+        }.get(self.named_by)
+        if field:
+            return list(dict.fromkeys(str(getattr(route, field)) for route in routes))
+        if self.named_by == "--group" and not group:
+            return []
+        return [
+            {
+                "application": settings.application,
+                "application-": f"{settings.application}-",
+                "--group": group,
+            }[self.named_by]
+        ]
+
+
+ACLS = """
+source Topic source.topic
+  Read: run replicator, verify, recover*, offsets *, status, lag
+    the records
+  Describe: run deduplicator, topics*, inspect
+    its id, partitions and offsets: where a copy begins
+  DescribeConfigs: run *, verify, recover*, topics*
+    what the copy takes over; the largest record; compaction
+source Group --group
+  Describe: offsets *
+    the offsets that are translated
+destination Topic destination.topic
+  Create: run *, topics --apply
+    only if reo is to make the topic
+  Alter: run *, recover --apply, topics --apply
+    only when the source has more partitions: to add them
+  AlterConfigs: topics --apply
+    what is to be made alike; includes DescribeConfigs
+  Describe: run replicator, topics*, status, lag
+    that it is there and has the partitions
+  DescribeConfigs: run *, verify, recover*, topics
+    timestamps, the largest record, compaction
+  Read: run deduplicator, verify, recover*, offsets *
+    the check at the start; the records
+  Write: run deduplicator
+    the copy
+destination Topic intermediate.topic
+  Create: run *, recover --apply, topics --apply
+    only if reo is to make the topic
+  Alter: run *, recover --apply, topics --apply
+    only when the source has more partitions: to add them
+  AlterConfigs: topics --apply
+    what is to be made alike; includes DescribeConfigs
+  DescribeConfigs: run *, recover --apply, topics
+    the largest record
+  Read: run *, recover --apply, status, lag, inspect
+    its records; the newest one, live
+  Describe: recover, offsets *, topics*
+    the group's offsets on it; its partitions
+  Write: run replicator
+    what was read at the source
+  Delete: run deduplicator
+    records whose copy is committed are deleted
+destination Topic parked topic
+  Create: run *
+    only if reo is to make the topic
+  Describe: run replicator
+    that it is there
+  Write: run deduplicator
+    records on which the filter fails
+destination Group application
+  Read: run deduplicator, recover --apply
+    its members; the frontier
+  Describe: run replicator, recover, offsets *, status, lag
+    the frontier
+destination Group --group
+  Describe: offsets translate
+    the offsets that it has there
+  Read: offsets translate --apply
+    the commit
+destination TransactionalId application-
+  Write: run deduplicator
+    the transactions; all that begin so (prefixed)
+"""
+"""Cluster, resource and what names it; below it each operation with the commands that need it, and
+what for. `*` stands for any end of a command: `recover*` is `recover` and `recover --apply`.
+"""
+
+
+def _parse_acls(table: str) -> Iterator[Permission]:
+    """The rows of the table. ValueError for a word that does not exist."""
+    heading: list[str] = []
+    lines = iter(table.strip().splitlines())
+    for line in lines:
+        if not line.startswith(" "):
+            heading = line.split(maxsplit=2)
+            continue
+        operation, _, patterns = line.strip().partition(": ")
+        side, resource, named_by = heading
+        for word, kind in ((side, Side), (resource, Resource), (operation, Operation)):
+            if word not in get_args(kind):
+                raise ValueError(f"{word!r} is none of {get_args(kind)}")
+        yield Permission(
+            cast(Side, side),
+            cast(Resource, resource),
+            named_by,
+            cast(Operation, operation),
+            tuple(_match_commands(patterns)),
+            next(lines).strip(),
+        )
+
+
+def _match_commands(patterns: str) -> Iterator[Command]:
+    for pattern in patterns.split(", "):
+        found = fnmatch.filter(get_args(Command), pattern)
+        if not found:
+            raise ValueError(f"{pattern!r} is no command")
+        yield from found
+
+
+PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls(ACLS))
+
+
+def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
+    """What a service with these stages does: the stages, and beside stage two what the settings ask
+    for.
+    """
+    stages = list(stages)
+    beside: list[Command] = []
+    if "deduplicator" in stages:
+        beside += ["offsets translate --apply"] if settings.offsets.sync_groups else []
+        beside += ["topics --apply"] if sync_settings.list_synced_configs(settings) else []
+    return [*(OF_STAGE[stage] for stage in stages), *beside]
+
+
+def list_needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:
+    """The rows of these commands, without each Describe that another needed row includes."""
+    wanted = set(commands)
+    rows = [
+        row
+        for row in PERMISSIONS
+        if wanted & set(row.commands) and not (to_tables and row.named_by in ONLY_OF_TOPICS)
+    ]
+    including = {
+        (row.side, row.named_by) for row in rows if row.operation in ("Read", "Write", "Delete")
+    }
+    return [
+        row
+        for row in rows
+        if row.operation != "Describe" or (row.side, row.named_by) not in including
+    ]
+
+
+class NeededPermission(NamedTuple):
+    """A permission, and the name of the resource for which a command needs it."""
+
+    row: Permission
+    name: str

@@ -1,0 +1,218 @@
+"""Create or extend the intermediate and the destination topics to match the source topics.
+
+The intermediate topic has exactly the source's partitions, because intermediate partition p holds
+source partition p and nothing else. The destination topic has at least as many. `prepare` is
+idempotent; every process of the service may call it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from common.errors import TopicsUnfit
+from common.kafka import topic_config, topic_fitness, topics
+from common.kafka.client_errors import translate
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.topics import Topic
+from common.routes import Route
+from common.settings import Settings, destination_settings
+from common.settings.source_clusters import Cluster
+
+log = logging.getLogger(__name__)
+
+
+def prepare(settings: Settings) -> dict[Route, Topic]:
+    """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
+    the routes with their source topics.
+    """
+    timeout_s = settings.connect_timeout_s
+    source_admin, destination_admin = (
+        admin(settings.source_cluster, settings),
+        admin(settings.destination_cluster, settings),
+    )
+    copied = topics.describe_sources(settings, source_admin, timeout_s)
+    parked = topics.list_parked_topics(settings, copied)
+    existing = topics.look_up(
+        settings.destination_cluster,
+        destination_admin,
+        topics.list_written_topics(settings, copied) | parked.keys(),
+        timeout_s,
+    )
+    if any(
+        topic_fitness.has_more_partitions(existing.get(route.intermediate_topic), source)
+        for route, source in copied.items()
+    ):
+        # the source may have got partitions between the two requests
+        now = topics.describe_sources(settings, source_admin, timeout_s)
+        copied = {route: now.get(route, source) for route, source in copied.items()}
+    for cycle in topic_fitness.find_cycles(copied, existing):
+        raise cycle
+    partition_counts = {
+        name: topic_fitness.count_partitions(
+            name,
+            {route: source for route, source in copied.items() if route.destination_topic == name},
+            existing,
+        )
+        for name in dict.fromkeys(route.destination_topic for route in copied)
+    }
+    for route, source in copied.items():
+        _create_route_topics(
+            settings,
+            source_admin,
+            destination_admin,
+            route,
+            source,
+            existing,
+            partition_counts[route.destination_topic],
+        )
+    for name, source in parked.items():
+        source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
+        create_or_extend(
+            destination_admin,
+            settings.destination_cluster,
+            existing.get(name),
+            new_parked(settings, name, source_config),
+        )
+    return copied
+
+
+def _create_route_topics(
+    settings: Settings,
+    source_admin: AdminClient,
+    destination_admin: AdminClient,
+    route: Route,
+    source: Topic,
+    existing: Mapping[str, Topic],
+    partitions: int,
+) -> None:
+    """Create or extend the intermediate and the destination topic of a route, and check them.
+    (Stage two creates tables.)
+    """
+    source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
+    intermediate = new_intermediate(settings, route, source, source_config)
+    # first: an existing topic shows which configurations the brokers know
+    if route.intermediate_topic not in existing:
+        create_or_extend(destination_admin, settings.destination_cluster, None, intermediate)
+    if not destination_settings.is_outside_kafka(settings):
+        known = topics.describe_config(
+            destination_admin, settings.destination_cluster, route.intermediate_topic
+        )
+        destination = existing.get(route.destination_topic)
+        not_copied = topic_config.refused(source_config, known) if destination is None else {}
+        for name, reason in not_copied.items():
+            log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
+        create_or_extend(
+            destination_admin,
+            settings.destination_cluster,
+            destination,
+            new_copy(settings, route, partitions, source_config, known),
+        )
+    # extended last: a destination with fewer partitions is refused at the next start
+    if route.intermediate_topic in existing:
+        create_or_extend(
+            destination_admin,
+            settings.destination_cluster,
+            existing[route.intermediate_topic],
+            intermediate,
+        )
+    topic_fitness.check_existing(
+        destination_admin, settings, route, topic_config.limit(source_config)
+    )
+
+
+def new_intermediate(
+    settings: Settings, route: Route, source: Topic, source_config: topic_config.Entries
+) -> NewTopic:
+    """The intermediate topic as reo creates it; `source_config` is the source topic's
+    configuration.
+    """
+    return NewTopic(
+        route.intermediate_topic,
+        source.partitions,
+        settings.topics.replication_factor,
+        config=topic_config.for_intermediate(source_config),
+    )
+
+
+def new_parked(settings: Settings, name: str, source_config: topic_config.Entries) -> NewTopic:
+    """A topic for parked records as reo creates it."""
+    return NewTopic(
+        name, 1, settings.topics.replication_factor, config=topic_config.for_parked(source_config)
+    )
+
+
+def new_copy(
+    settings: Settings,
+    route: Route,
+    partitions: int,
+    source_config: topic_config.Entries,
+    known: topic_config.Entries,
+) -> NewTopic:
+    """The destination topic as reo creates it; `known` is the configuration of any topic of that
+    cluster.
+    """
+    return NewTopic(
+        route.destination_topic,
+        partitions,
+        settings.topics.replication_factor,
+        config=topic_config.for_copy(source_config, known),
+    )
+
+
+def create_or_extend(
+    client: AdminClient,
+    cluster: Cluster,
+    existing: Topic | None,
+    new: NewTopic,
+    validate_only: bool = False,
+) -> None:
+    """Create the topic, or add missing partitions. With `validate_only` nothing changes: the
+    brokers only validate the request.
+    """
+    options = {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": validate_only}
+    level = logging.DEBUG if validate_only else logging.INFO
+    try:
+        if existing is None:
+            log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
+            client.create_topics([new], **options)[new.topic].result()
+        elif existing.partitions < new.num_partitions:
+            log.log(
+                level,
+                "adding partitions to topic %s: %d, then %d",
+                new.topic,
+                existing.partitions,
+                new.num_partitions,
+            )
+            client.create_partitions([NewPartitions(new.topic, new.num_partitions)], **options)[
+                new.topic
+            ].result()
+    except KafkaException as failed:
+        code, doing = (
+            failed.args[0].code(),
+            f"creating topic {new.topic} on the {cluster.name} cluster",
+        )
+        if code in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
+            raise TopicsUnfit(
+                f"{doing}: {failed.args[0].str()}. Create it as the cluster requires it, with"
+                f" {new.num_partitions} partitions"
+            ) from None
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            raise TopicsUnfit(
+                f"{doing}: {failed.args[0].str()}. Set topics.replication_factor to no more than"
+                " the cluster has brokers"
+            ) from None
+        # another process was first
+        if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):
+            raise translate(failed.args[0], doing) from None
+        if (
+            existing is None
+            and not validate_only
+            and (created := topics.look_up(cluster, client, [new.topic]).get(new.topic))
+        ):
+            # the other process may have created it before a partition was added to the source
+            create_or_extend(client, cluster, created, new)

@@ -1,0 +1,135 @@
+"""Whether topics allow an exact copy: no cycle, partitions that match, and configurations that
+neither replace nor delete what is copied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka.admin import AdminClient
+
+from common import partition_mapping
+from common.errors import Cycle, TopicsUnfit
+from common.kafka import topic_config, topics
+from common.kafka.topics import Topic
+from common.routes import SAME, Route
+from common.settings import Settings, destination_settings
+
+log = logging.getLogger(__name__)
+
+
+def find_cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> Iterator[Cycle]:
+    """An error for each route whose source topic this service writes."""
+    written = {topic.identity for topic in existing.values()}
+    for route, source in copied.items():
+        own = existing.get(route.destination_topic)
+        if own is not None and own.identity == source.identity:
+            yield Cycle(
+                f"source and destination are the same topic of the same cluster ({source.name},"
+                f" cluster {source.cluster_id}): give destination.topic another name"
+            )
+        elif source.identity in written:
+            yield Cycle(
+                f"{route} reads what this service writes: {source.name} of cluster"
+                f" {source.cluster_id} is the destination or the intermediate topic of another"
+                " route. Make the rule or pattern narrower, or copy the one with another service"
+            )
+
+
+def count_partitions(
+    name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]
+) -> int:
+    """The number of partitions that a destination topic needs; TopicsUnfit when it has too few, or
+    an intermediate topic has too many.
+    """
+    destination, growing = existing.get(name), all(route.mapping == SAME for route in copied)
+    for route, source in copied.items():
+        intermediate = existing.get(route.intermediate_topic)
+        if intermediate is not None and has_more_partitions(intermediate, source):
+            raise TopicsUnfit(
+                f"the intermediate topic {intermediate.name} has {intermediate.partitions}"
+                f" partitions, the source topic {source.partitions}: they have to be equal; name"
+                " another intermediate.topic"
+            )
+        followed = (
+            intermediate.partitions if intermediate is not None and growing else source.partitions
+        )
+        least = partition_mapping.get_min_partitions(route.mapping, followed)
+        if destination is not None and destination.partitions < least:
+            needed = "" if route.mapping == SAME else f", the mapping {route.mapping} needs {least}"
+            raise TopicsUnfit(
+                f"the destination topic {name} has {destination.partitions} partitions, the source"
+                f" topic {source.name} {source.partitions}{needed}: add partitions to it, or name"
+                " another destination.topic"
+            )
+    if destination is not None and not growing:
+        # added partitions move keys to other partitions: the owner of the topic decides that
+        return destination.partitions
+    return max(
+        partition_mapping.count_new_partitions(route.mapping, source.partitions)
+        for route, source in copied.items()
+    )
+
+
+def has_more_partitions(intermediate: Topic | None, source: Topic) -> bool:
+    """Whether the intermediate topic exists and has more partitions than its source topic."""
+    return intermediate is not None and intermediate.partitions > source.partitions
+
+
+def check_existing(
+    client: AdminClient, settings: Settings, route: Route, source_limit: int
+) -> None:
+    """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a
+    smaller limit on records.
+    """
+    intermediate = topics.describe_config(
+        client, settings.destination_cluster, route.intermediate_topic
+    )
+    copy = (
+        None
+        if destination_settings.is_outside_kafka(settings)
+        else topics.describe_config(client, settings.destination_cluster, route.destination_topic)
+    )
+    for error in find_unfit_configs(route, source_limit, intermediate, copy):
+        raise error
+    limit = source_limit if copy is None else topic_config.limit(copy)
+    if limit < source_limit:
+        log.warning(
+            "the destination topic takes records of up to %d bytes, the source topic has up to %d:"
+            " a larger one will stop the copy",
+            limit,
+            source_limit,
+        )
+
+
+def find_unfit_configs(
+    route: Route,
+    source_limit: int,
+    intermediate: topic_config.Entries | None,
+    copy: topic_config.Entries | None,
+) -> Iterator[TopicsUnfit]:
+    """An error for each configuration of existing topics that prevents an exact copy;
+    `source_limit` is the source's largest batch in bytes.
+    """
+    # a producer would split refused batches without end, and copy nothing
+    if intermediate is not None and topic_config.limit(intermediate) < source_limit:
+        yield TopicsUnfit(
+            f"the intermediate topic {route.intermediate_topic} takes batches of up to"
+            f" {topic_config.limit(intermediate)} bytes, the source topic has up to {source_limit}:"
+            " set its max.message.bytes to at least"
+            f" {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`"
+        )
+    if intermediate is not None and "compact" in str(intermediate["cleanup.policy"].value):
+        yield TopicsUnfit(
+            f"the intermediate topic {route.intermediate_topic} has"
+            f" cleanup.policy={intermediate['cleanup.policy'].value}: compaction deletes records"
+            " that are not copied yet. Set it to delete, or run `reo topics --apply`; then start"
+            " again"
+        )
+    if copy is not None and str(copy["message.timestamp.type"].value) != "CreateTime":
+        yield TopicsUnfit(
+            f"the destination topic {route.destination_topic} has"
+            " message.timestamp.type=LogAppendTime, which replaces every timestamp: set it to"
+            " CreateTime"
+        )

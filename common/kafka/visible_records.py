@@ -1,0 +1,139 @@
+"""Reading the records that a read_committed consumer sees: the first one from an offset on, or all
+up to the end.
+
+Offsets cannot tell where such a read ends, because they also count markers and aborted records. So
+a reader reports the ends of partitions (`common.kafka.clients.reader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from typing import cast
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from common import runtime
+from common.errors import ClusterUnreachable, ReoError
+from common.kafka.client_errors import translate
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.records import Consumed
+from common.routes import Place
+
+POLL_S = 5.0
+SILENCE_S = 60.0
+"""A read that gets no record for this long fails: a broker does not answer, or the read begins
+behind the last stable offset.
+"""
+FROM_BEGINNING = OFFSET_BEGINNING
+"""For `read_visible`: the first offset that the partition has at the time of the read."""
+
+
+def read_first_records(
+    reader: Consumer, begins: Mapping[Place, int]
+) -> dict[Place, Consumed | None]:
+    """Read the first visible record of each partition from an offset on.
+
+    None: no record exists, or it was deleted. A partition that is missing in the result did not
+    answer.
+    """
+    records: dict[Place, Consumed | None] = {}
+    if not begins:
+        return records
+    reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
+    deadline = runtime.monotonic() + POLL_S
+    try:
+        while len(records) < len(begins) and runtime.monotonic() < deadline:
+            message = cast(Consumed | None, reader.poll(0.5))
+            if message is None:
+                continue
+            error, place = message.error(), Place(message.topic(), message.partition())
+            if error is None:
+                records.setdefault(place, message)
+            # the second: it was deleted a moment ago
+            elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                records.setdefault(place, None)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise translate(error, f"reading {message.topic()}")
+    finally:
+        reader.unassign()
+    return records
+
+
+def read_visible(
+    reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S
+) -> Generator[Consumed]:
+    """Read every visible record from these offsets up to the current ends; ClusterUnreachable when
+    no record comes for `silence_s`.
+    """
+    with closing(read_batches(reader, begins, silence_s)) as batches:
+        for messages in batches:
+            yield from messages
+
+
+def read_batches(
+    reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S
+) -> Generator[list[Consumed]]:
+    """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
+
+    The reader must report partition ends (`kafka_clients.reader`): offsets cannot tell the end,
+    because they also count markers and aborted records.
+    """
+    if not begins:
+        return
+    reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
+    unfinished: set[tuple[str, int]] = set(begins)
+    answered_at = runtime.monotonic()
+    try:
+        while unfinished:
+            messages = cast(list[Consumed], reader.consume(1000, 0.05))
+            if messages:
+                answered_at = runtime.monotonic()
+            elif runtime.monotonic() > answered_at + silence_s:
+                raise ClusterUnreachable(
+                    f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
+                )
+            has_error = [message.error() is not None for message in messages]
+            if len(unfinished) == len(begins) and not any(has_error):
+                records, error = messages, None
+            else:
+                records, error = _split_records_and_ends(messages, unfinished)
+            if records:
+                yield records
+            if error is not None:
+                raise error
+    finally:
+        reader.unassign()
+
+
+def _split_records_and_ends(
+    messages: list[Consumed], unfinished: set[tuple[str, int]]
+) -> tuple[list[Consumed], ReoError | None]:
+    """The records of partitions that have not ended, up to the first error. Removes ended
+    partitions from `unfinished`.
+    """
+    records = []
+    for message in messages:
+        error, place = message.error(), (message.topic(), message.partition())
+        if error is None:
+            if place in unfinished:
+                records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unfinished.discard(place)
+        # librdkafka looks for the group coordinator, which a reader does not need
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return records, translate(error, f"reading {place[0]}-{place[1]}")
+    return records, None
+
+
+def find_first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:
+    """The offset of the first visible record in [begin, end), or None: there may be markers and
+    aborted records only.
+    """
+    if begin >= end:
+        return None
+    offset = next(
+        (message.offset() for message in read_visible(reader, {place: begin}, REQUEST_TIMEOUT_S)),
+        end,
+    )
+    return offset if offset < end else None
