@@ -22,11 +22,11 @@ from common.routes import Place
 from reo.compare import compacted, comparison, parallel
 from reo.compare.comparison import Comparison
 from reo.verify import verify
-from tests.broker.test_offsets import placed as with_offsets
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, produce_records
 from tests.harness.service import build_environment
+from tests.harness.transactional_copy import placed as with_offsets
 from tests.unit.test_alignment import Message
 
 PARTITIONS = 2

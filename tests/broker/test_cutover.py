@@ -20,21 +20,14 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslata
 from common.routes import Place
 from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import CutoverView, Plan
-from tests.broker.test_offsets import (
-    PARTITIONS,
-    SMALL,
-    commit,
-    committed,
-    copy,
-    placed,
-    write_transactions,
-)
 from tests.conftest import Start, make_topic_name
 from tests.harness import moving
 from tests.harness.commands import COMMAND_S, as_json, everything, reo
+from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
+from tests.harness.transactional_copy import PARTITIONS, SMALL, copy, placed, write_transactions
 
 QUICK = ("--quiet", "1")
 QUICKLY_FORGOTTEN = {"deduplicator_session_timeout_ms": "6000"}

@@ -89,3 +89,25 @@ def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
     settings pass.
     """
     assert load(GOOD | {"REO_DESTINATION_BOOTSTRAP_SERVERS": "a:1"}).destination_topic == "orders"
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": "("},
+            "REO_OFFSETS_SYNC_GROUPS: '(' is not a regular expression",
+        ),
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"},
+            "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL",
+        ),
+        (
+            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"},
+            "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
+    """At the start, by the setting's name."""
+    assert part in refused(GOOD | more)
