@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from common.kafka.consumer_group import Commit
-from tests.broker.test_config_drift import change
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.harness.kafka import Clusters, make_records
@@ -26,6 +25,7 @@ from tests.harness.recovery import (
 )
 from tests.harness.service import build_environment, deaf_address
 from tests.harness.stage_one import wait_for_frontiers
+from tests.harness.topic_configs import change
 
 Setup = Callable[[Clusters, str], dict[str, str]]
 
