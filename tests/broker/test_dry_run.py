@@ -1,42 +1,20 @@
-"""`reo check` on real brokers: what would be done is said, what is wrong is an error with the
-service's own exit code, and nothing is changed.
+"""`reo check` before a copy, on real brokers: what would be done is said, what is wrong is an error
+with the service's own exit code, and nothing is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 
-from common.kafka.consumer_group import Commit
-from tests.broker.test_config_drift import change
-from tests.conftest import Start, make_topic_name
-from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, reo
+from tests.harness.commands import as_json, everything, reo
+from tests.harness.findings import found
 from tests.harness.kafka import Clusters, make_records
-from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
-    FIRST_RECORDS,
-    PARTITIONS,
-    alter_offsets,
-    copy_and_stop,
-    read_commits,
-    wait_for_empty_group,
-)
-from tests.harness.service import build_environment, deaf_address
-from tests.harness.stage_one import wait_for_frontiers
+from tests.harness.recovery import FIRST_RECORDS, PARTITIONS
+from tests.harness.service import deaf_address
 
 Setup = Callable[[Clusters, str], dict[str, str]]
-
-
-def found(said: dict[str, Any], level: str, about: str = "") -> list[str]:
-    """What was seen at this level, of things whose name begins so."""
-    return [
-        finding["seen"]
-        for finding in said["findings"]
-        if finding["level"] == level and finding["about"].startswith(about)
-    ]
 
 
 def test_a_new_copy(clusters: Clusters, topic: str) -> None:
@@ -208,165 +186,3 @@ def test_a_mistyped_topic_is_guessed(clusters: Clusters, topic: str) -> None:
         f" {topic}-orders?). Create it, or correct" in said
     )
     assert "did you mean" not in reo(clusters, "q", "lag", exit_code=11).stderr
-
-
-def truncated(clusters: Clusters, topic: str) -> None:
-    """The source deletes what was not copied."""
-    clusters.source.write(topic, make_records(range(FIRST_RECORDS, 2 * FIRST_RECORDS), PARTITIONS))
-    for answer in clusters.source.admin.delete_records(
-        [TopicPartition(topic, 0, FIRST_RECORDS // PARTITIONS + 5)]
-    ).values():
-        answer.result()
-
-
-def recreated(clusters: Clusters, topic: str) -> None:
-    """Another topic of the same name."""
-    clusters.source.delete(topic)
-    clusters.source.create(topic, PARTITIONS)
-
-
-def reset(clusters: Clusters, topic: str) -> None:
-    """An operator has set the group's offsets."""
-    wait_for_empty_group(clusters.destination, topic)
-    alter_offsets(
-        clusters.destination, topic, {partition: Commit(0, "") for partition in range(PARTITIONS)}
-    )
-
-
-@pytest.mark.parametrize(
-    ("harm", "exit_code", "error", "words"),
-    [
-        (
-            truncated,
-            20,
-            "SourceTruncated",
-            "offsets were deleted at the source before they were copied",
-        ),
-        (recreated, 21, "SourceRecreated", "is not the one that was copied"),
-        (reset, 23, "FrontierUnreadable", "carries no frontier"),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else None,
-)
-def test_each_error_of_a_copy_that_stands(
-    clusters: Clusters,
-    topic: str,
-    start: Start,
-    harm: Callable[[Clusters, str], None],
-    exit_code: int,
-    error: str,
-    words: str,
-) -> None:
-    """Before the harm all is well and the copy would go on where it is; after it the error is the
-    one that the service would stop with.
-    """
-    copy_and_stop(
-        clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL
-    )
-    wait_for_empty_group(clusters.destination, topic)
-    before = everything(clusters.destination, topic)
-    well = as_json(clusters, topic, "check")
-    assert everything(clusters.destination, topic) == before
-    each = FIRST_RECORDS // PARTITIONS
-    assert found(well, "ok", "frontier")[0].endswith(
-        f"would continue at source offsets 0={each}, 1={each}; 0 offsets to copy"
-    )
-    assert found(well, "ok", "consumer group")[0].endswith("stage two does not run")
-    assert found(well, "ok", "source after")
-    harm(clusters, topic)
-    said = as_json(clusters, topic, "check", exit_code=exit_code)
-    assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == [
-        error
-    ]
-    assert words in found(said, "error")[0]
-    assert read_commits(clusters.destination, topic).keys() == {0, 1}
-
-
-def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
-    """Smaller records, a shorter retention, other cleanup, narrower timestamps, an intermediate
-    topic that is not as reo makes it: each is a warning with what to do, exit code 0.
-    """
-    clusters.source.create(topic, PARTITIONS, max_message_bytes="2000000")
-    clusters.destination.create(
-        topic, PARTITIONS, max_message_bytes="1000000", message_timestamp_before_max_ms="3600000"
-    )
-    change(clusters.destination, topic, retention_ms="60000", cleanup_policy="compact,delete")
-    clusters.destination.create(
-        f"{topic}-proxy", PARTITIONS, max_message_bytes="2000001", retention_ms="3600000"
-    )
-    change(clusters.source, topic, cleanup_policy="delete")
-    said = as_json(clusters, topic, "check", destination_producer_options_message_max_bytes="1000")
-    warned = [finding for finding in said["findings"] if finding["level"] == "warning"]
-    assert (said["errors"], said["warnings"]) == (0, len(warned))
-    for words in (
-        "of up to 1000000: a larger record stops the copy",
-        "message.max.bytes=1000, and the source takes",
-        "records older than 60 s are deleted",
-        "message.timestamp.before.max.ms=3600000",
-        "cleanup.policy=compact,delete, and delete is expected",
-        "retention.ms=3600000, and -1 is expected",
-        "max.message.bytes=2000001, and 2004096 is expected",
-    ):
-        assert [finding["to_do"] for finding in warned if words in finding["seen"]], words
-    assert all(finding["to_do"] for finding in warned)
-
-
-@pytest.fixture(scope="module")
-def standing(clusters: Clusters, start_for_module: Start) -> str:
-    """The topic of a copy whose service has stopped."""
-    topic = make_topic_name("standing")
-    copy_and_stop(
-        clusters,
-        topic,
-        start_for_module,
-        make_records(range(FIRST_RECORDS), PARTITIONS),
-        **CONSUMER_PROTOCOL,
-    )
-    wait_for_empty_group(clusters.destination, topic)
-    return topic
-
-
-def test_while_the_service_runs(clusters: Clusters, standing: str, start: Start) -> None:
-    """Its members are named, its frontiers read, and nothing is called wrong; in words, one line
-    each, coloured on a terminal only.
-    """
-    service = start(standing, "deduplicator", **CONSUMER_PROTOCOL)
-    wait_for_frontiers(service, PARTITIONS)
-    said = reo(clusters, standing, "check").stdout.splitlines()
-    service.stop()
-    assert {line.split()[0] for line in said[:-1]} == {"ok"}
-    assert said[-1] == "0 errors, 0 warnings: the service can run; nothing was changed"
-    assert [
-        line for line in said if "consumer group: " in line and line.endswith("the service runs")
-    ]
-    assert ESCAPE in on_a_terminal(build_environment(clusters, standing, {}), "check")
-
-
-def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) -> None:
-    """One has the copy's records, one does not answer: a warning, since the copy can go on. When
-    none answers it is an error.
-    """
-    deaf, there = deaf_address(), clusters.source.address
-    brief = {
-        "source_mode": "failover",
-        "connect_timeout_s": "2",
-        "source_request_timeout_ms": "1000",
-    }
-    said = as_json(clusters, standing, "check", source_bootstrap_servers=f"{deaf};{there}", **brief)
-    assert (
-        found(said, "ok", f"source candidate {there}")[1]
-        == f"has the copy's last records ({FIRST_RECORDS} compared)"
-    )
-    assert [f"source candidate {deaf}"] * 2 == [
-        finding["about"] for finding in said["findings"] if finding["level"] == "warning"
-    ]
-    said = as_json(
-        clusters,
-        standing,
-        "check",
-        exit_code=10,
-        source_bootstrap_servers=f"{deaf};{deaf_address()}",
-        **brief,
-    )
-    assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == [
-        "ClusterUnreachable"
-    ]

@@ -4,21 +4,20 @@ assigned, and the service copies exactly with and without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.frontier import RuleState
-from common.origin import HEADER, Origin, encode
 from common.records import all_headers, content
 from common.routes import Place
-from deduplicator.compiled import FetchedMessages, Queue
 from deduplicator.unwrap import split_by_partition
 from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_records, until
+from tests.harness.queue_reader import Reader, filled
 from tests.harness.recovery import add_source_offsets
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.task_attempts import IDENTITY
@@ -37,79 +36,12 @@ ODD = [
 """Every shape of a record; the last one is Python's."""
 
 
-class Reader:
-    """A consumer with a queue of ours, assigned by hand."""
-
-    def __init__(self, clusters: Clusters) -> None:
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": clusters.destination.address,
-                "group.id": "compiled",
-                "auto.offset.reset": "error",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 50,
-            }
-        )
-        self.queue = Queue(self.consumer)
-
-    def assign(self, *places: tuple[Place, int]) -> None:
-        """From these offsets on."""
-        self.queue.forward_partitions(place for place, _ in places)
-        self.consumer.assign([TopicPartition(*place, offset) for place, offset in places])
-
-    def take(self, count: int) -> list[FetchedMessages]:
-        """Batches with so many messages."""
-        found: list[FetchedMessages] = []
-
-        def more() -> bool:
-            assert self.consumer.poll(0) is None, "a message came out of the consumer"
-            self.queue.renew_forwarding()
-            found.append(self.queue.consume(100, 0.1))
-            return sum(map(len, found)) >= count
-
-        until(more, f"{count} messages are taken")
-        return found
-
-    def close(self) -> None:
-        """Queue first."""
-        self.queue.close()
-        self.consumer.close()
-
-
 @pytest.fixture
 def reader(clusters: Clusters) -> Iterator[Reader]:
     """Closed at the end."""
     made = Reader(clusters)
     yield made
     made.close()
-
-
-def filled(
-    clusters: Clusters, topic: str, partitions: int, records: Sequence[tuple[int, Record]]
-) -> None:
-    """A topic of the destination with these records, each with an origin behind its own headers."""
-    clusters.destination.create(topic, partitions)
-    offsets = [0] * partitions
-    found = []
-    for partition, record in records:
-        origin = Origin(
-            partition,
-            offsets[partition],
-            1_700_000_000_000 + offsets[partition],
-            0,
-            1,
-            1,
-            offsets[partition],
-            IDENTITY,
-        )
-        offsets[partition] += 1
-        found.append(
-            (
-                partition,
-                Record(record.key, record.value, (*record.headers, (HEADER, encode(origin))), 0),
-            )
-        )
-    clusters.destination.write(topic, found)
 
 
 def test_messages_are_what_the_client_hands_out(

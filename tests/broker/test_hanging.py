@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conftest import Start
 from tests.harness.commands import reo
-from tests.harness.kafka import Clusters, make_records, until
+from tests.harness.kafka import Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
     CONSUMER_PROTOCOL,
     FIRST_RECORDS,
@@ -22,6 +22,38 @@ from tests.harness.recovery import (
     wait_for_empty_group,
 )
 from tests.harness.service import stopped
+
+
+def open_transaction(cluster: Cluster, topic: str, group: str) -> Producer:
+    """Offsets of the group, sent in a transaction that nobody ends but the one who gets it."""
+    hanging = cluster.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    plain_consumer = Consumer({"bootstrap.servers": cluster.address, "group.id": group})
+    hanging.send_offsets_to_transaction(
+        [TopicPartition(f"{topic}-proxy", 0, 1, "pending")],
+        plain_consumer.consumer_group_metadata(),
+        30,
+    )
+    return hanging
+
+
+def find_undecided_offsets(cluster: Cluster) -> dict[int, int]:
+    """Where the open transactions begin on partitions of __consumer_offsets."""
+    ends = cluster.end_offsets("__consumer_offsets")
+    stable_ends = cluster.end_offsets("__consumer_offsets", stable=True)
+    return {
+        partition: offset for partition, offset in stable_ends.items() if offset < ends[partition]
+    }
+
+
+def find_abort_command(text: str) -> re.Match[str]:
+    """The command that ends a transaction over offsets: its partition and its first offset."""
+    command = re.search(
+        r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", text
+    )
+    assert command, text
+    return command
 
 
 def test_undecided_offsets_and_records_name_the_command(
@@ -40,19 +72,7 @@ def test_undecided_offsets_and_records_name_the_command(
         lambda: clusters.destination.has_no_open_transaction(topic),
         "what tests before this one left open is decided",
     )
-    hanging = clusters.destination.producer(
-        transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000
-    )
-    hanging.init_transactions(30)
-    hanging.begin_transaction()
-    plain_consumer = Consumer(
-        {"bootstrap.servers": clusters.destination.address, "group.id": group}
-    )
-    hanging.send_offsets_to_transaction(
-        [TopicPartition(f"{topic}-proxy", 0, 1, "pending")],
-        plain_consumer.consumer_group_metadata(),
-        30,
-    )
+    hanging = open_transaction(clusters.destination, topic, group)
     short = {
         "deduplicator_transaction_timeout_ms": "5000",
         "deduplicator_session_timeout_ms": "5000",
@@ -66,22 +86,9 @@ def test_undecided_offsets_and_records_name_the_command(
     )
     refused = run_recover(clusters, topic, "--apply", **short)
     assert refused.returncode == 28
-    command = re.search(
-        r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr
-    )
-    assert command, refused.stderr
-
-    def begun() -> dict[int, int]:
-        ends = clusters.destination.end_offsets("__consumer_offsets")
-        stable_ends = clusters.destination.end_offsets("__consumer_offsets", stable=True)
-        return {
-            partition: offset
-            for partition, offset in stable_ends.items()
-            if offset < ends[partition]
-        }
-
+    command = find_abort_command(refused.stderr)
     until(
-        lambda: begun() == {int(command[1]): int(command[2])},
+        lambda: find_undecided_offsets(clusters.destination) == {int(command[1]): int(command[2])},
         "that and nothing else is undecided",
         STOP_S,
     )

@@ -19,14 +19,15 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.mirrormaker import MirrorMaker
 from reo import arguments
 from tests.broker.test_cutover import QUICKLY_FORGOTTEN
-from tests.broker.test_offsets import PARTITIONS, commit, committed, placed, write_transactions
 from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
+from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import COPY_S, ROOT, Clusters, produce_records
 from tests.harness.moving import relayed
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
+from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions
 
 PAGES = {
     name: ROOT / "docs" / "how-to" / f"{name}.md" for name in ("move-cluster", "from-mirrormaker")

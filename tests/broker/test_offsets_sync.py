@@ -18,43 +18,22 @@ from common import settings as reo_settings
 from common.errors import GroupBusy
 from reo.migration.offsets import Translator
 from reo.migration.offsets_sync import OffsetsSync
-from tests.broker.test_offsets import (
+from tests.conftest import Start, make_topic_name
+from tests.harness.commands import COMMAND_S, as_json, reo
+from tests.harness.group_offsets import commit, committed
+from tests.harness.kafka import ROOT, Clusters, until
+from tests.harness.service import Service, build_environment, send_signal
+from tests.harness.transactional_copy import (
     PARTITIONS,
     SMALL,
     Copy,
-    commit,
-    committed,
     copy,
     placed,
+    positions_of,
     write_transactions,
 )
-from tests.conftest import Start, make_topic_name
-from tests.harness.commands import COMMAND_S, as_json, reo
-from tests.harness.kafka import ROOT, Clusters, until
-from tests.harness.service import Service, build_environment, send_signal
-from tests.unit.test_client_options import refusal
-from tests.unit.test_settings import GOOD
 
 ZERO = dict.fromkeys(range(PARTITIONS), 0)
-
-
-def positions_of(copied: Copy, offsets: dict[int, int]) -> dict[int, int]:
-    """Where these source offsets are at the destination, by counting what a reader sees of both
-    sides.
-    """
-    unread = {
-        partition: sum(at >= offset for at, _ in copied.source[partition])
-        for partition, offset in offsets.items()
-    }
-    return {
-        partition: (
-            records[len(records) - unread[partition]][0]
-            if unread[partition]
-            else records[-1][0] + 1
-        )
-        for partition, records in copied.destination.items()
-        if partition in offsets
-    }
 
 
 @pytest.fixture(scope="module")
@@ -278,25 +257,3 @@ def test_what_was_compared_before_is_not_read_again(
     assert counts[0] > len(copied.source[0])
     assert counts[1] <= 4, "one record on either side, and the next one"
     assert counts[2] == 0
-
-
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        (
-            {"REO_OFFSETS_SYNC_GROUPS": "("},
-            "REO_OFFSETS_SYNC_GROUPS: '(' is not a regular expression",
-        ),
-        (
-            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"},
-            "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL",
-        ),
-        (
-            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"},
-            "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL",
-        ),
-    ],
-)
-def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
-    """At the start, by the setting's name."""
-    assert part in refusal(GOOD | more)

@@ -20,12 +20,13 @@ from confluent_kafka.admin import AclBinding, NewPartitions
 
 from common.kafka.needed_acls import PERMISSIONS, STAGES, Command, Permission, list_needed
 from common.settings import load
-from tests.broker.test_offsets import commit, placed
 from tests.conftest import Start, make_topic_name
 from tests.harness.authorized import Authorized, acl
+from tests.harness.group_offsets import commit
 from tests.harness.kafka import ROOT, START_S, Clusters, make_records, until
 from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.transactional_copy import placed
 
 PARTITIONS = 2
 RECORDS = 200

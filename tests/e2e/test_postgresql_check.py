@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_dry_run import found
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_postgresql import COLUMNS, WRONG
 from tests.harness.commands import as_json, everything, reo
+from tests.harness.findings import found
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import DATABASE, PASSWORD, USER, Server
 from tests.harness.recovery import delete_group, wait_for_empty_group

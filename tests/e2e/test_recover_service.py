@@ -1,5 +1,5 @@
 """`reo recover` and then the whole service, Spark included. Every other case, with stage two alone:
-`tests/broker/test_recover.py`.
+`tests/broker/test_recover.py` and `tests/broker/test_recover_beginnings.py`.
 """
 
 from __future__ import annotations

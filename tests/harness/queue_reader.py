@@ -1,0 +1,81 @@
+"""A consumer with a queue of the compiled path's, and topics with origins for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, TopicPartition
+
+from common.origin import HEADER, Origin, encode
+from common.routes import Place
+from deduplicator.compiled import FetchedMessages, Queue
+from tests.harness.judge import Record
+from tests.harness.kafka import Clusters, until
+from tests.harness.task_attempts import IDENTITY
+
+
+class Reader:
+    """A consumer with a queue of ours, assigned by hand."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": clusters.destination.address,
+                "group.id": "compiled",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        self.queue = Queue(self.consumer)
+
+    def assign(self, *places: tuple[Place, int]) -> None:
+        """From these offsets on."""
+        self.queue.forward_partitions(place for place, _ in places)
+        self.consumer.assign([TopicPartition(*place, offset) for place, offset in places])
+
+    def take(self, count: int) -> list[FetchedMessages]:
+        """Batches with so many messages."""
+        found: list[FetchedMessages] = []
+
+        def more() -> bool:
+            assert self.consumer.poll(0) is None, "a message came out of the consumer"
+            self.queue.renew_forwarding()
+            found.append(self.queue.consume(100, 0.1))
+            return sum(map(len, found)) >= count
+
+        until(more, f"{count} messages are taken")
+        return found
+
+    def close(self) -> None:
+        """Queue first."""
+        self.queue.close()
+        self.consumer.close()
+
+
+def filled(
+    clusters: Clusters, topic: str, partitions: int, records: Sequence[tuple[int, Record]]
+) -> None:
+    """A topic of the destination with these records, each with an origin behind its own headers."""
+    clusters.destination.create(topic, partitions)
+    offsets = [0] * partitions
+    found = []
+    for partition, record in records:
+        origin = Origin(
+            partition,
+            offsets[partition],
+            1_700_000_000_000 + offsets[partition],
+            0,
+            1,
+            1,
+            offsets[partition],
+            IDENTITY,
+        )
+        offsets[partition] += 1
+        found.append(
+            (
+                partition,
+                Record(record.key, record.value, (*record.headers, (HEADER, encode(origin))), 0),
+            )
+        )
+    clusters.destination.write(topic, found)

@@ -1,0 +1,250 @@
+"""What a rebalance does to stage two's loop: the callback only notes; the loop reads and commits
+frontiers when the poll is over, and then reads from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from common.frontier import Frontier, RuleState
+from common.pulse import Pulse
+from common.routes import Place, Route
+from common.settings import load
+from deduplicator.destination import Output
+from deduplicator.intermediate import Intermediate
+from deduplicator.loop import Loop
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.start import StartedPartitions
+from deduplicator.transaction import TransactionFailed
+
+FRONTIER = Frontier(RuleState(6, 1, None), "0123456789abcdef", 1, "id", -1, 0)
+FIRST, SECOND = Place("t-proxy", 0), Place("t-proxy", 1)
+BOTH_PROTOCOLS = pytest.mark.parametrize("incremental", [False, True], ids=["classic", "consumer"])
+
+
+class Client:
+    """A consumer whose polls do what is put into `events`, one each."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[tuple[int, int]]]] = []
+        self.events: list[Callable[[], None]] = []
+        self.polls = 0
+        self.callbacks: dict[str, Callable[[Any, list[TopicPartition]], None]] = {}
+
+    def subscribe(
+        self, _: Sequence[str], **callbacks: Callable[[Any, list[TopicPartition]], None]
+    ) -> None:
+        """With the three callbacks."""
+        self.callbacks = callbacks
+
+    def poll(self, _: float) -> None:
+        """No record; perhaps a rebalance."""
+        self.polls += 1
+        if self.events:
+            self.events.pop(0)()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(given: Sequence[TopicPartition] | TopicPartition = ()) -> None:
+            self.calls.append(
+                (
+                    name,
+                    [
+                        (place.partition, place.offset)
+                        for place in ([given] if isinstance(given, TopicPartition) else given)
+                    ],
+                )
+            )
+
+        return call
+
+    def consumer_group_metadata(self) -> bytes:
+        """Of a member."""
+        return b"CGMDv2:" + bytes([4, 0, 0, 0]) + b"group\0member\0\0"
+
+
+class Stand:
+    """A loop with that client; frontier store and destination are this object, which writes down
+    what is asked of it.
+    """
+
+    def __init__(self, incremental: bool) -> None:
+        self.client = Client()
+        self.partitions = Partitions()
+        self.outputs: dict[Place, Output] = {}
+        self.asked: list[object] = []
+        self.fails = 0
+        intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
+        intermediate.subscribe(["t-proxy"])
+        loaded = load(
+            {
+                "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+                "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+                "REO_SOURCE_TOPIC": "t",
+            }
+        )
+        routes = {"t-proxy": Route("t", "t", "t-proxy")}
+        self.loop = Loop(
+            loaded,
+            routes,
+            self.partitions,
+            intermediate,
+            cast(Any, self),
+            cast(Any, self),
+            Pulse("deduplicator"),
+        )
+
+    def happens(self, callback: str, *places: Place) -> None:
+        """In the next poll; nothing may be asked inside of it."""
+
+        def event() -> None:
+            before = list(self.asked)
+            self.client.callbacks[callback](
+                self.client, [TopicPartition(*place) for place in places]
+            )
+            assert self.asked == before, "a callback asked for something"
+
+        self.client.events.append(event)
+
+    def start_partitions(self, places: Collection[Place]) -> StartedPartitions:
+        """Every frontier is a first one."""
+        self.asked.append(sorted(places))
+        return StartedPartitions(
+            {place: AssignedPartition(7, FRONTIER) for place in places},
+            {Place("t", place.partition): Output(-1, 0) for place in places},
+            sorted(places),
+            sorted(places),
+        )
+
+    def on_revoked(self) -> None:
+        """What a start waits for is forgotten."""
+
+    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
+        """None."""
+        self.asked.append("raised")
+        start.epoch_raised = []
+        return []
+
+    def begin(self) -> None:
+        """A transaction."""
+        self.asked.append(f"begin after {self.client.polls}")
+
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], _: object) -> None:
+        """Of the first frontiers."""
+        self.asked.append([place.partition for place in offsets()])
+        if self.fails:
+            self.fails -= 1
+            raise TransactionFailed("no")
+
+    def start_commit(self) -> None:
+        """It is done at once."""
+
+    def finish_commit(self) -> None:
+        """It is done."""
+
+    def abort(self) -> None:
+        """Nothing is open."""
+
+    def resolve_in_doubt(self) -> None:
+        """After a failure."""
+        self.asked.append("resolve_in_doubt")
+
+
+@BOTH_PROTOCOLS
+def test_the_callback_only_notes(incremental: bool) -> None:
+    """It is answered without a partition; after the poll the first frontier is committed, and then
+    the partition is read from its offset.
+    """
+    stand = Stand(incremental)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assign = "incremental_assign" if incremental else "assign"
+    assert stand.asked == [[FIRST], "begin after 1", [0], "raised"]
+    assert stand.client.calls == [(assign, []), (assign, [(0, 7)])]
+    assert stand.partitions.assigned.keys() == {FIRST}
+    stand.happens("on_revoke", FIRST)
+    stand.loop.run_round()
+    assert stand.client.calls[2:] == [
+        ("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])
+    ]
+    assert not stand.partitions.assigned
+    assert not stand.outputs
+
+
+@BOTH_PROTOCOLS
+def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool) -> None:
+    """Its commit is refused, because the group is rebalancing, say. The next poll says that it is
+    gone; what was never fetched is not given back.
+    """
+    stand = Stand(incremental)
+    stand.fails = 1
+    stand.happens("on_assign", FIRST)
+    stand.happens("on_revoke", FIRST)
+    stand.loop.run_round()
+    assert stand.partitions.waiting == {FIRST}
+    stand.loop.run_round()
+    assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
+    assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
+    assert not stand.partitions.waiting
+    assert not stand.outputs
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assert stand.asked[4] == [FIRST], "it is read again when it comes back"
+
+
+@BOTH_PROTOCOLS
+def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> None:
+    """With what was read before: that it was raised is not forgotten, whatever was assigned
+    meanwhile.
+    """
+    stand = Stand(incremental)
+    stand.fails = 1
+    stand.happens("on_assign", FIRST)
+    if incremental:
+        stand.happens("on_assign", SECOND)
+    stand.loop.run_round()
+    stand.loop.run_round()
+    assert stand.asked[:7] == [
+        [FIRST],
+        "begin after 1",
+        [0],
+        "resolve_in_doubt",
+        "begin after 2",
+        [0],
+        "raised",
+    ]
+    assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
+    assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
+
+
+def test_an_eager_assignment_is_everything() -> None:
+    """What it does not name is gone, also when that was not said before."""
+    stand = Stand(incremental=False)
+    stand.happens("on_assign", FIRST)
+    stand.happens("on_assign", SECOND)
+    stand.loop.run_round()
+    stand.loop.run_round()
+    assert stand.partitions.assigned.keys() == {SECOND}
+    assert stand.outputs.keys() == {Place("t", 1)}
+    assert stand.client.calls[-1] == ("assign", [(1, 7)])
+
+
+def test_after_a_failure_the_client_is_moved() -> None:
+    """A partition that is fetched already is read from its committed offset again; it is not
+    assigned a second time.
+    """
+    stand = Stand(incremental=True)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    stand.partitions.reload()
+    assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
+    stand.loop.run_round()
+    assert stand.partitions.assigned.keys() == {FIRST}
+    assert [name for name, _ in stand.client.calls] == [
+        "incremental_assign",
+        "incremental_assign",
+        "seek",
+    ]
