@@ -25,7 +25,8 @@ from reo.verify import verify
 from tests.broker.test_offsets import placed as with_offsets
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo
 from tests.harness.judge import Record
-from tests.harness.kafka import Cluster, Clusters, make_record, make_records, produce_records
+from tests.harness.kafka import Cluster, Clusters, make_record, make_records
+from tests.harness.producing import produce_records
 from tests.harness.service import build_environment
 from tests.unit.test_alignment import Message
 

@@ -21,15 +21,8 @@ from reo.migration.offsets import ProvedOffsets, Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S
 from tests.harness.judge import Record
-from tests.harness.kafka import (
-    ROOT,
-    Cluster,
-    Clusters,
-    make_record,
-    make_records,
-    produce_records,
-    until,
-)
+from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
+from tests.harness.producing import produce_records
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 

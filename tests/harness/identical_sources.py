@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
-from tests.harness.kafka import Cluster, make_records, produce_records
+from tests.harness.kafka import Cluster, make_records
+from tests.harness.producing import produce_records
 
 PARTITIONS = 2
 QUICK_FAILOVER = {
