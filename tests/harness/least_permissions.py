@@ -1,5 +1,5 @@
-"""Commands that have the permissions of `common.kafka.permissions` as ACLs, each with a principal of
-its own; and what a command says when one of them is missing.
+"""The permissions of `common.kafka.permissions` as ACLs, for each command with a principal of its
+own; and what a command says when one of them is missing.
 """
 
 from __future__ import annotations
