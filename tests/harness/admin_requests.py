@@ -5,7 +5,7 @@ tells errors that pass from those that do not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -65,7 +65,7 @@ def is_creation_accepted(
 def try_to_list_offsets(
     admin: AdminClient,
     topic: str,
-    requests: Mapping[TopicPartition, OffsetSpec],
+    requests: dict[TopicPartition, OffsetSpec],
     isolation: IsolationLevel,
 ) -> list[tuple[int, int]] | None:
     """The offset of each partition; None while a partition has no leader, or nobody answers."""
