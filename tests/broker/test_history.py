@@ -34,15 +34,8 @@ from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
 from tests.harness.disk import keep_disk, set_disk_back
-from tests.harness.kafka import (
-    ROOT,
-    Cluster,
-    Clusters,
-    make_record,
-    make_records,
-    produce_records,
-    until,
-)
+from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
+from tests.harness.producing import produce_records
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 BEFORE, LOST, REGROWN = 20, 10, 50

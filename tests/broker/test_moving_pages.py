@@ -23,8 +23,9 @@ from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
 from tests.harness.group_offsets import commit, committed
-from tests.harness.kafka import COPY_S, ROOT, Clusters, produce_records
+from tests.harness.kafka import COPY_S, ROOT, Clusters
 from tests.harness.moving import relayed
+from tests.harness.producing import produce_records
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions

@@ -19,7 +19,8 @@ from replicator.watch import Watch
 from tests.broker.test_history import planner
 from tests.conftest import Start
 from tests.harness.judge import compare_partitions
-from tests.harness.kafka import Clusters, make_record, produce_records, until
+from tests.harness.kafka import Clusters, make_record, until
+from tests.harness.producing import produce_records
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.unit.test_read_up_to import RECORDS
 

@@ -14,7 +14,8 @@ import pytest
 
 from bench import mirrormaker
 from bench.mirrormaker import MirrorMaker
-from tests.harness.kafka import Clusters, make_records, produce_records, until
+from tests.harness.kafka import Clusters, make_records, until
+from tests.harness.producing import produce_records
 
 RECORDS = 20_000
 PARTITIONS = 4

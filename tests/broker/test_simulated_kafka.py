@@ -17,14 +17,22 @@ from demo.broker import Broker
 from simulator.kafka import Cluster, Network, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.conftest import make_topic_name
-from tests.harness import kafka_scripts_groups, kafka_scripts_reading, kafka_scripts_transactions
+from tests.harness import (
+    kafka_scripts_groups,
+    kafka_scripts_reading,
+    kafka_scripts_records,
+    kafka_scripts_topics,
+    kafka_scripts_transactions,
+)
 from tests.harness.kafka import OLDER_JARS, Clusters
 from tests.harness.kafka_scripts import ScriptContext
 
 Script = Callable[[ScriptContext], None]
 SCRIPTS: tuple[Script, ...] = (
     *kafka_scripts_transactions.SCRIPTS,
+    *kafka_scripts_records.SCRIPTS,
     *kafka_scripts_reading.SCRIPTS,
+    *kafka_scripts_topics.SCRIPTS,
     *kafka_scripts_groups.SCRIPTS,
 )
 LONGEST_SCRIPTS = (kafka_scripts_groups.consumer_protocol, kafka_scripts_transactions.time_out)

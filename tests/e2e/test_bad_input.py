@@ -1,8 +1,8 @@
 """What cannot be copied exactly ends the service: one clear error, the documented exit code,
 nothing written after it, nothing lost.
 
-Most tests begin with a finished first copy of 100 records (`copied_before`), made by stage two
-alone from records wrapped by hand: no start of Spark.
+Most tests begin with a finished first copy (`tests.harness.first_copy`);
+`tests/e2e/test_refused_at_start.py` has what is wrong before anything is copied.
 """
 
 from __future__ import annotations
@@ -12,181 +12,11 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from common.origin import Origin, encode
 from tests.conftest import Start
+from tests.harness.first_copy import FIRST, PARTITIONS, copied_before, more_records, numbered
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
-from tests.harness.service import STOP_S, deaf_address, stopped
+from tests.harness.service import STOP_S, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-
-FIRST = 100
-PARTITIONS = 2
-BRIEF = {"connect_timeout_s": "2"}
-
-
-def more_records() -> list[tuple[int, Record]]:
-    """What the source gets after the first copy: in each partition, one with headers, one without,
-    …
-    """
-    return [
-        (partition, record if number // PARTITIONS % 2 else record._replace(headers=()))
-        for number, (partition, record) in enumerate(
-            make_records(range(FIRST, 2 * FIRST), PARTITIONS)
-        )
-    ]
-
-
-def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
-    """(partition, source offset, record): the source has no gaps here."""
-    first = int(records[0][1].value[:10])  # type: ignore[index]
-    return [
-        (partition, (first + number) // PARTITIONS, record)
-        for number, (partition, record) in enumerate(records)
-    ]
-
-
-def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
-    """Make a source with FIRST records and copy them; the service has stopped when this returns."""
-    clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, make_records(range(FIRST), PARTITIONS))
-    service = start(topic, "deduplicator")
-    wait_for_frontiers(service, PARTITIONS)
-    write_intermediate(
-        clusters,
-        topic,
-        topic,
-        wrap_records(clusters, topic, numbered(make_records(range(FIRST), PARTITIONS))),
-    )
-    clusters.wait_for_copy(topic, FIRST, STOP_S)
-    service.stop()
-
-
-# Before anything is copied
-
-
-@pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_wrong_address_is_named(clusters: Clusters, topic: str, start: Start, side: str) -> None:
-    """A cluster that does not answer ends the start within its time-out, with the side and the
-    address in the error.
-    """
-    clusters.source.create(topic, 1)
-    address = deaf_address()
-    stopped(
-        start(topic, **BRIEF, **{f"{side}_bootstrap_servers": address}),
-        10,
-        "ClusterUnreachable",
-        f"the {side} cluster",
-        address,
-    )
-
-
-def test_a_missing_source_topic_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """No source topic: the error names it, and nothing is created on either side."""
-    stopped(start(topic), 11, "TopicMissing", topic)
-    assert (
-        clusters.source.partitions(topic)
-        == clusters.destination.partitions(topic)
-        == clusters.destination.partitions(f"{topic}-proxy")
-        == 0
-    )
-
-
-def test_a_destination_with_fewer_partitions_is_refused(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """Two partitions cannot hold three; the destination is left as it is."""
-    clusters.source.create(topic, 3)
-    clusters.destination.create(topic, 2)
-    stopped(start(topic), 13, "TopicsUnfit", topic, "2 partitions", "3")
-    assert clusters.destination.partitions(topic) == 2
-
-
-def test_a_destination_that_replaces_timestamps_is_refused(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """With LogAppendTime at the destination no timestamp would survive."""
-    clusters.source.create(topic, 1)
-    clusters.destination.create(topic, 1, message_timestamp_type="LogAppendTime")
-    stopped(start(topic), 13, "TopicsUnfit", topic, "LogAppendTime")
-
-
-def test_an_intermediate_topic_that_takes_less_than_the_source_is_refused(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """A batch that the source holds has to fit, origin headers included: a producer would split
-    what is refused without end.
-    """
-    clusters.source.create(topic, 1)
-    clusters.destination.create(f"{topic}-proxy", 1, max_message_bytes="100000")
-    stopped(start(topic), 13, "TopicsUnfit", f"{topic}-proxy", "100000", "1052684")
-
-
-def test_a_cycle_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
-    """The same topic of the same cluster, although the address is written in another way, is not
-    copied into itself.
-    """
-    clusters.source.create(topic, 1)
-    clusters.source.write(topic, make_records(range(10), 1))
-    other_spelling = clusters.source.address.replace("127.0.0.1", "localhost")
-    stopped(start(topic, destination_bootstrap_servers=other_spelling), 14, "Cycle", topic)
-    assert clusters.source.count_offsets(topic) == 10
-
-
-def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: Start) -> None:
-    """Unknown, malformed and contradictory settings are one error that lists each of them; no
-    client is made, so nothing is created.
-    """
-    clusters.source.create(topic, 1)
-    service = start(
-        topic,
-        deduplicator_wokers="3",
-        metrics_port="many",
-        source_start="sometime",
-        producer_acks="1",
-    )
-    assert service.wait_for_exit(STOP_S) == 2
-    for words in (
-        "4 setting(s) are wrong",
-        "REO_DEDUPLICATOR_WOKERS",
-        "did you mean REO_DEDUPLICATOR_WORKERS",
-        "REO_METRICS_PORT",
-        "'many'",
-        "REO_SOURCE_START",
-        "'sometime'",
-        "REO_PRODUCER_ACKS",
-    ):
-        assert words in service.log, service.log
-    assert "Traceback" not in service.log
-    assert clusters.destination.partitions(topic) == 0
-
-
-def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, start: Start) -> None:
-    """Settings that are legal alone and not together are one error that names both."""
-    service = start(
-        topic,
-        intermediate_topic=topic,
-        deduplicator_session_timeout_ms="60000",
-        deduplicator_transaction_timeout_ms="5000",
-    )
-    assert service.wait_for_exit(STOP_S) == 2
-    for words in (
-        "2 setting(s) are wrong",
-        "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC",
-        "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS",
-        "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS",
-    ):
-        assert words in service.log, service.log
-
-
-def test_a_destination_with_records_but_no_frontier_is_refused(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """Somebody's records at the destination and no frontier: nothing is written behind them."""
-    clusters.source.create(topic, 1)
-    clusters.source.write(topic, make_records(range(10), 1))
-    clusters.destination.create(topic, 1)
-    clusters.destination.write(topic, make_records(range(5), 1))
-    stopped(start(topic), 22, "FrontierLost", f"{topic}-0", "append")
-    assert len(clusters.destination.read(topic)[0]) == 5
-
 
 # What changed while nothing ran
 

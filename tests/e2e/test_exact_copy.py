@@ -16,7 +16,8 @@ import pytest
 from common.origin import Origin, encode
 from tests.conftest import Start, make_topic_name
 from tests.harness.judge import Partitions, Record, compare_partitions
-from tests.harness.kafka import Cluster, Clusters, make_record, produce_records
+from tests.harness.kafka import Cluster, Clusters, make_record
+from tests.harness.producing import produce_records
 
 YEAR_2013_MS = 1_357_034_400_000
 YEAR_2100_MS = 4_102_444_800_000

@@ -7,83 +7,56 @@ candidates have is compared with the copy by the judge.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import TopicPartition
 
-from demo.broker import Broker
 from tests.conftest import Start
-from tests.harness.filter_functions import number, passing
+from tests.harness.failover import (
+    FAILOVER_S,
+    assert_switches,
+    begun,
+    begun_with_filters,
+    copied_from_the_first,
+    exact,
+    passing_filters,
+)
 from tests.harness.identical_sources import (
     PARTITIONS,
-    QUICK_FAILOVER,
     Candidates,
     create_identical_topics,
+    delete_all_records,
     freeze_broker,
-    join_addresses,
+    kill_broker,
+    recreate_topic,
+    restore_brokers,
+    started_candidates,
     write_to_all,
+    write_with_another,
 )
-from tests.harness.judge import Record, compare_partitions
-from tests.harness.kafka import COPY_S, ROOT, Cluster, Clusters, make_record, make_records, until
-from tests.harness.merged_topics import build_topics_environment, compare_merged
-from tests.harness.service import Service
-
-FAILOVER_S = 60
+from tests.harness.judge import compare_partitions
+from tests.harness.kafka import COPY_S, Clusters, make_records, until
+from tests.harness.merged_topics import compare_merged
 
 
 @pytest.fixture(scope="module")
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
     """Three single-node clusters."""
-    folder = tmp_path_factory.mktemp("candidates")
-    brokers = [
-        Broker(folder / f"candidate-{number}", ROOT / "jars" / "broker", 384) for number in range(3)
-    ]
-    try:
-        for broker in brokers:
-            broker.start()
-        yield tuple(Cluster(broker.wait()) for broker in brokers)
-    finally:
-        for broker in brokers:
-            broker.kill()
+    with started_candidates(tmp_path_factory.mktemp("candidates"), 3) as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)
 def well(candidates: Candidates) -> Iterator[None]:
     """Every candidate answers at the end of a test."""
     yield
-    for candidate in candidates:
-        assert candidate.broker.process
-        candidate.broker.process.send_signal(signal.SIGCONT)
-    dead = [candidate.broker for candidate in candidates if not candidate.broker.running]
-    for broker in dead:
-        broker.start()
-    for broker in dead:
-        broker.wait()
+    restore_brokers(candidates)
 
 
-def exact(
-    source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S
-) -> None:
-    """Wait until the copy has what this candidate has, which is so many plain records and 10 of a
-    transaction.
-    """
-    Clusters(source, destination).wait_for_copy(topic, records + 10, timeout_s)
-
-
-def kill(candidate: Cluster) -> None:
-    """SIGKILL."""
-    assert candidate.broker.running
-    candidate.broker.kill()
-
-
-def switches(service: Service, to: Cluster) -> float:
-    """How often the service says that it went over to this candidate."""
-    return service.metric("reo_source_switches_total", candidate=to.address)
-
-
-@pytest.mark.parametrize("harm", [kill, pytest.param(freeze_broker, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "harm",
+    [pytest.param(kill_broker, id="kill"), pytest.param(freeze_broker, marks=pytest.mark.long)],
+)
 def test_a_lost_candidate_is_followed_by_the_next(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start, harm: object
 ) -> None:
@@ -91,18 +64,12 @@ def test_a_lost_candidate_is_followed_by_the_next(
     the one after it, and is exact.
     """
     one, two, three = candidates
-    create_identical_topics(candidates, topic)
-    service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
-    exact(one, clusters.destination, topic, 1000, COPY_S)
+    service = copied_from_the_first(clusters, candidates, topic, start)
     jvm = service.find_pid("jvm")
     harm(one)  # type: ignore[operator]
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        1,
-        0,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 1, 0])
     assert (
         service.metric("reo_runs_total", reason="lost")
         + service.metric("reo_runs_total", reason="failed")
@@ -110,17 +77,16 @@ def test_a_lost_candidate_is_followed_by_the_next(
     ), service.read_log_tail()
     assert service.metric("reo_source_errors_total", candidate=one.address) > 0
     until(
-        lambda: harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0,
+        lambda: (
+            harm is not kill_broker
+            or service.metric("reo_client_errors_total", cluster="source") > 0
+        ),
         "a refused connection is an error of the client",
     )
     harm(two)  # type: ignore[operator]
     write_to_all((three,), topic, range(2000, 3000))
     exact(three, clusters.destination, topic, 3000)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        1,
-        1,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 1, 1])
     assert service.metric("reo_source_connections_total", candidate=three.address) >= 1
     assert service.find_pid("jvm") == jvm, "a failover needs no new JVM"
     service.stop()
@@ -134,21 +100,12 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
     When three dies, two is too far behind: it is waited for.
     """
     one, two, three = candidates
-    create_identical_topics(candidates, topic)
-    service = start(
-        topic,
-        source_bootstrap_servers=join_addresses(candidates),
-        source_offset_lag_threshold="500",
-        **QUICK_FAILOVER,
+    service = copied_from_the_first(
+        clusters, candidates, topic, start, source_offset_lag_threshold="500"
     )
-    exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((three,), topic, range(1000, 2000))
     exact(three, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        0,
-        1,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 0, 1])
     assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
     until(
         lambda: (
@@ -158,7 +115,7 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
         "the high watermarks are what was fed",
     )
     before = clusters.destination.count_offsets(topic)
-    kill(three)
+    kill_broker(three)
     service.wait_for_log("behind, was truncated, or was recreated")
     until(
         lambda: service.metric("reo_source_unhealthy_total") > 1,
@@ -168,11 +125,7 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
     assert clusters.destination.count_offsets(topic) == before
     write_to_all((two,), topic, range(1000, 2500))
     exact(two, clusters.destination, topic, 2500)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        1,
-        1,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 1, 1])
     service.stop()
 
 
@@ -183,9 +136,7 @@ def test_stage_two_does_not_say_how_far_candidates_are(
     figure.
     """
     create_identical_topics(candidates, topic, 0)
-    service = start(
-        topic, "deduplicator", source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER
-    )
+    service = begun(start, topic, candidates, "deduplicator")
     until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "stage two is ready")
     assert service.metric("reo_source_high_watermark") == 0
 
@@ -202,14 +153,8 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
     one, two, three = candidates
     create_identical_topics(candidates, topic, 0)
     write_to_all((one, three), topic, range(1000))
-    two.write(
-        topic,
-        [
-            (number % PARTITIONS, make_record(number if number != 501 else 9999))
-            for number in range(1000)
-        ],
-    )
-    service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
+    write_with_another(two, topic, range(1000), {501: 9999})
+    service = begun(start, topic, candidates)
     exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((two,), topic, range(1000, 4000))
     service.wait_for_log(
@@ -217,25 +162,15 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
     )
     write_to_all((one, three), topic, range(1000, 2000))
     exact(one, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        0,
-        0,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 0, 0])
     write_to_all((three,), topic, range(2000, 3000))
-    gone = [
-        TopicPartition(topic, partition, end) for partition, end in three.end_offsets(topic).items()
-    ]
-    for future in three.admin.delete_records(gone).values():
-        future.result()
-    kill(one)
+    delete_all_records(three, topic)
+    kill_broker(one)
     service.wait_for_log(f"source candidate {three.address} is refused: {topic}-0 begins at offset")
     assert service.metric("reo_source_refused_total", candidate=two.address) > 0
     before = clusters.destination.read(topic)
     one.broker.start().wait()
-    one.delete(topic)
-    one.create(topic, PARTITIONS)
-    write_to_all((one,), topic, range(5000, 9000))
+    recreate_topic(one, topic, range(5000, 9000))
     assert service.wait_for_exit() == 34, service.read_log_tail()
     said = [line for line in service.errors if "SourceRefused: every source candidate" in line]
     assert any(all(candidate.address in line for candidate in candidates) for line in said), (
@@ -253,27 +188,14 @@ def test_a_candidate_that_was_made_again_is_left(
     too, the service ends and says so, also when stage one was started again meanwhile.
     """
     one, two, three = candidates
-    create_identical_topics(candidates, topic)
-    service = start(
-        topic,
-        source_bootstrap_servers=join_addresses(candidates),
-        source_max_failovers="1",
-        **QUICK_FAILOVER,
-    )
-    exact(one, clusters.destination, topic, 1000, COPY_S)
-    one.delete(topic)
-    one.create(topic, PARTITIONS)
-    write_to_all((one,), topic, range(10_000, 13_000))
+    service = copied_from_the_first(clusters, candidates, topic, start, source_max_failovers="1")
+    recreate_topic(one, topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [
-        0,
-        1,
-        0,
-    ], service.read_log_tail()
+    assert_switches(service, candidates, [0, 1, 0])
     before = clusters.destination.read(topic)
     service.signal("replicator", "SIGKILL")  # the process that has counted it
-    kill(two)
+    kill_broker(two)
     write_to_all((three,), topic, range(2000, 2100))
     assert service.wait_for_exit() == 34, service.read_log_tail()
     assert any("source.max_failovers=1" in line for line in service.errors), service.read_log_tail()
@@ -289,17 +211,12 @@ def test_a_start_needs_only_one_candidate(
     """
     one, two, three = candidates
     create_identical_topics(candidates, topic)
-    kill(one)
-    service = start(
-        topic,
-        "--stop-at-end",
-        source_bootstrap_servers=join_addresses(candidates),
-        **QUICK_FAILOVER,
-    )
+    kill_broker(one)
+    service = begun(start, topic, candidates, "--stop-at-end")
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert compare_partitions(two.read(topic), clusters.destination.read(topic)) == []
     write_to_all((three,), topic, range(1000, 1500))
-    again = start(topic, "--stop-at-end", source_bootstrap_servers=three.address, **QUICK_FAILOVER)
+    again = begun(start, topic, [three], "--stop-at-end")
     assert again.wait_for_exit() == 0, again.read_log_tail()
     assert compare_partitions(three.read(topic), clusters.destination.read(topic)) == []
 
@@ -318,7 +235,7 @@ def test_other_records_are_a_named_stop_with_one_candidate(
     two.write(topic, [*make_records(range(100, 200 - PARTITIONS), PARTITIONS), *last])
     assert start(topic, "--stop-at-end", source_bootstrap_servers=one.address).wait_for_exit() == 0
     before = clusters.destination.read(topic)
-    other = start(topic, "--stop-at-end", source_bootstrap_servers=two.address, **QUICK_FAILOVER)
+    other = begun(start, topic, [two], "--stop-at-end")
     assert other.wait_for_exit() == 34, other.read_log_tail()
     assert any("is not the one that was copied" in line for line in other.errors), (
         other.read_log_tail()
@@ -342,39 +259,17 @@ def test_failover_with_a_mapping_and_filters(
     for candidate in candidates:
         candidate.create(topic, PARTITIONS)
     write_to_all((one, three), topic, range(1000))
-    two.write(topic, [*make_records(range(999), PARTITIONS), (999 % PARTITIONS, make_record(7777))])
-    rules = {
-        "filter_sql": "substring(cast(value as string), 10, 1) != '5'",
-        "filter_function": "tests.harness.filter_functions:no_thirds",
-    }
-
-    def begin(*sources: Cluster) -> Service:
-        environment = build_topics_environment(
-            Clusters(one, clusters.destination),
-            f"reo-{topic}",
-            f"{topic}={topic}:1",
-            **rules,
-            **QUICK_FAILOVER,
-        )
-        return start(
-            topic,
-            "--stop-at-end",
-            environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(sources)},
-        )
-
-    first = begin(one)
+    write_with_another(two, topic, range(1000), {999: 7777})
+    first = begun_with_filters(start, clusters, topic, [one])
     assert first.wait_for_exit() == 0, first.read_log_tail()
     write_to_all((two, three), topic, range(1000, 2000))
-    second = begin(two, three)
+    second = begun_with_filters(start, clusters, topic, [two, three])
     assert second.wait_for_exit() == 0, second.read_log_tail()
     assert (
         f"source candidate {two.address} is refused: {topic}-1 has another record at offset"
         in second.log
     )
-    passed = {
-        partition: [record for record in passing(records) if number(record.value) % 10 != 5]
-        for partition, records in three.read(topic).items()
-    }
+    passed = passing_filters(three.read(topic))
     assert sum(map(len, passed.values())) > 1000
     assert compare_merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
 
@@ -389,22 +284,6 @@ def test_the_destination_is_no_candidate(
     one.create(topic, PARTITIONS)
     # without a transaction: the copy has markers, so it is the one that is further
     write_to_all((one,), topic, range(1000))
-    service = start(
-        topic,
-        "--stop-at-end",
-        source_bootstrap_servers=join_addresses((one, clusters.destination)),
-        **QUICK_FAILOVER,
-    )
+    service = begun(start, topic, (one, clusters.destination), "--stop-at-end")
     assert service.wait_for_exit() == 14, service.read_log_tail()
     assert compare_partitions(one.read(topic), clusters.destination.read(topic)) == []
-
-
-def test_what_is_fed_has_its_own_timestamp() -> None:
-    """What makes the candidates alike: a record's timestamp is its own, not the clock's."""
-    assert (
-        make_record(7)
-        == make_record(7)
-        == Record(
-            make_record(7).key, make_record(7).value, make_record(7).headers, 1_700_000_000_007
-        )
-    )

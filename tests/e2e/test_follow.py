@@ -11,7 +11,8 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import Start
-from tests.harness.kafka import Cluster, Clusters, make_record, make_records, produce_records, until
+from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
+from tests.harness.producing import produce_records
 from tests.harness.recovery import add_source_offsets
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 

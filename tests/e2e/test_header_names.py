@@ -12,9 +12,9 @@ import pytest
 
 from replicator import wrap
 from tests.conftest import Start
-from tests.e2e.test_bad_input import copied_before
 from tests.harness import java, librdkafka
 from tests.harness.commands import reo
+from tests.harness.first_copy import copied_before
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.service import stopped

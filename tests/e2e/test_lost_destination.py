@@ -25,7 +25,7 @@ from deduplicator.destination import Output, check_delivered_offset
 from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
-from tests.e2e.test_bad_input import FIRST, PARTITIONS, copied_before, more_records, numbered
+from tests.harness.first_copy import FIRST, PARTITIONS, copied_before, more_records, numbered
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import start_and_copy
 from tests.harness.service import build_environment, stopped, wait_for_failpoint

@@ -7,106 +7,25 @@ made: each row of each command is one case.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AclBinding, NewPartitions
+from confluent_kafka.admin import NewPartitions
 
 from common.kafka.needed_acls import PERMISSIONS, STAGES, Command, Permission, list_needed
-from common.settings import load
 from tests.conftest import Start, make_topic_name
-from tests.harness.authorized import Authorized, acl
+from tests.harness.authorized import Authorized
 from tests.harness.group_offsets import commit
-from tests.harness.kafka import ROOT, START_S, Clusters, make_records, until
-from tests.harness.service import build_environment, stopped
+from tests.harness.kafka import make_records, until
+from tests.harness.least_permissions import BOUND_S, COMMANDS, GROUP, PRINCIPALS, Stand, said
+from tests.harness.service import stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.transactional_copy import placed
 
 PARTITIONS = 2
 RECORDS = 200
-BOUND_S = START_S
-"""By then a missing permission has to be said; a start takes about one second."""
-GROUP = "readers"
-"""The consumer group of `reo offsets`."""
-KINDS = {"Topic": "TOPIC", "Group": "GROUP", "TransactionalId": "TRANSACTIONAL_ID"}
-OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS", "AlterConfigs": "ALTER_CONFIGS"}
-COMMANDS = tuple(dict.fromkeys(command for row in PERMISSIONS for command in row.commands))
-PRINCIPALS = {command: re.sub(r"\W+", "-", command) for command in COMMANDS} | {"run": "run"}
 CASES = [(command, row) for command in COMMANDS for row in list_needed([command])]
-
-
-@dataclass
-class Stand:
-    """Both clusters, and what every command is allowed there."""
-
-    source: Authorized
-    destination: Authorized
-
-    @property
-    def clusters(self) -> Clusters:
-        """For the judge, who may do everything."""
-        return Clusters(self.source.cluster, self.destination.cluster)
-
-    def environment(self, topic: str, principal: str) -> dict[str, str]:
-        """Of a command that enters both clusters as this principal."""
-        parks = (
-            {"filter_function": "tests.harness.filter_functions:every", "filter_on_error": "park"}
-            if principal.startswith("run")
-            else {}
-        )
-        found = build_environment(self.clusters, topic, parks)
-        for side, cluster in (("SOURCE", self.source), ("DESTINATION", self.destination)):
-            found |= {
-                f"REO_{side}_{name.upper()}": value
-                for name, value in cluster.access(principal).items()
-            }
-        return found
-
-    def binding(self, topic: str, principal: str, row: Permission) -> tuple[Authorized, AclBinding]:
-        """A row as an ACL, and where it belongs."""
-        loaded = load(self.environment(topic, principal))
-        (name,) = row.names(loaded, loaded.routes(), GROUP)
-        side = self.source if row.side == "source" else self.destination
-        return side, acl(
-            principal,
-            KINDS[row.resource],
-            name,
-            OPERATIONS.get(row.operation, row.operation.upper()),
-            row.resource == "TransactionalId",
-        )
-
-    def allow(self, topic: str, principal: str, rows: Sequence[Permission]) -> None:
-        """Give exactly these."""
-        for side in (self.source, self.destination):
-            side.allow(
-                [
-                    binding
-                    for where, binding in (self.binding(topic, principal, row) for row in rows)
-                    if where is side
-                ]
-            )
-
-    def run(self, topic: str, command: str, principal: str) -> subprocess.CompletedProcess[str]:
-        """A command as a user gives it."""
-        words = [*command.split(), *(["--group", GROUP] if command.startswith("offsets") else [])]
-        done = subprocess.run(
-            [sys.executable, "-m", "reo", *words],
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"]} | self.environment(topic, principal),
-            capture_output=True,
-            text=True,
-            timeout=BOUND_S,
-            check=False,
-        )
-        print(f"--- reo {command}: {done.returncode}\n{done.stdout}{done.stderr}")
-        assert "Traceback" not in done.stderr
-        return done
 
 
 @pytest.fixture(scope="module")
@@ -153,24 +72,6 @@ def topics_of_cases(stand: Stand) -> dict[str, str]:
                 ],
             )
     return names
-
-
-def said(row: Permission, stand: Stand, topic: str, command: str) -> list[str]:
-    """What the message has to have: cluster, operation, resource and its name, and the command that
-    grants it.
-    """
-    _, binding = stand.binding(topic, PRINCIPALS[command], row)
-    flag = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--transactional-id"}[
-        row.resource
-    ]
-    return [
-        (
-            f"the {row.side} cluster does not allow User:{PRINCIPALS[command]}: {row.operation} on"
-            f" {row.resource} {binding.name}"
-        ),
-        f"--operation {row.operation} ",
-        f"{flag} {binding.name}",
-    ]
 
 
 @pytest.mark.parametrize(

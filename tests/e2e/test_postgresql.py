@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_bad_input import BRIEF
 from tests.e2e.test_crash_points import (
     SMALL_TRANSACTIONS,
     STAGE_TWO,
@@ -28,7 +27,6 @@ from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import (
-    deaf_address,
     read_command_line,
     send_signal,
     stopped,
@@ -41,7 +39,9 @@ from tests.harness.stage_one import (
     write_intermediate,
 )
 from tests.harness.to_tables import (
+    COLUMNS,
     PARTITIONS,
+    WRONG,
     arrived,
     assert_exact,
     begun,
@@ -51,11 +51,6 @@ from tests.harness.to_tables import (
 )
 
 RECORDS = 3000
-WRONG = "s3cr3t-but-wrong"
-COLUMNS = (
-    "partition int, source_offset bigint, timestamp_ms bigint, key bytea, value bytea, header_names"
-    " text[], header_values bytea[]"
-)
 
 
 @pytest.fixture
@@ -254,22 +249,6 @@ def test_a_wrong_password_is_one_clear_message(
         service, 12, "AccessRefused", "password authentication failed", "destination.postgresql"
     )
     assert len(service.errors) == 1
-    assert WRONG not in service.log
-
-
-def test_a_server_that_does_not_answer_is_named(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """Exit code 10 within the time-out, and no password."""
-    clusters.source.create(topic, PARTITIONS)
-    port = deaf_address().rpartition(":")[2]
-    service = start(
-        topic,
-        "deduplicator",
-        destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}",
-        **BRIEF,
-    )
-    stopped(service, 10, "ClusterUnreachable", "the database does not answer", port)
     assert WRONG not in service.log
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_postgresql import COLUMNS, WRONG
 from tests.harness.commands import as_json, everything, reo
 from tests.harness.findings import found
 from tests.harness.kafka import Clusters, make_records, until
@@ -19,7 +18,15 @@ from tests.harness.postgresql import DATABASE, PASSWORD, USER, Server
 from tests.harness.recovery import delete_group, wait_for_empty_group
 from tests.harness.service import deaf_address
 from tests.harness.stage_one import wait_for_frontiers
-from tests.harness.to_tables import PARTITIONS, arrived, copied_before, in_database, run
+from tests.harness.to_tables import (
+    COLUMNS,
+    PARTITIONS,
+    WRONG,
+    arrived,
+    copied_before,
+    in_database,
+    run,
+)
 
 GUEST = "guest of the tests"
 Harm = Callable[[Clusters, Server, str], dict[str, str]]

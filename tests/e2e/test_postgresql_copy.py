@@ -1,5 +1,6 @@
 """The whole service into PostgreSQL: everything that is hard to copy, `reo verify`, what is
-refused; and what is written by hand for COPY.
+refused; and what is written by hand for COPY. The settings alone:
+tests/unit/test_postgresql_settings.py.
 """
 
 from __future__ import annotations
@@ -11,31 +12,23 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from common.errors import Fenced, RecordRefused, SettingsInvalid
-from common.frontier import Frontier, RuleState
-from common.kafka import needed_acls
-from common.pulse import Pulse
-from common.routes import Place, Route
-from common.settings import destination_settings, load
-from deduplicator.destination import Output
+from common.errors import Fenced, RecordRefused
+from common.routes import Place
 from deduplicator.tables.postgresql import PostgresqlDestination
-from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore
+from deduplicator.tables.table_frontier_store import FrontierRow
 from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_exact_copy import CASES
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.postgresql import PASSWORD, Server
+from tests.harness.postgresql_destination import FRONTIER, SLOW, again, rows, take_over, transact
 from tests.harness.service import build_environment
-from tests.unit.test_settings import GOOD
-
-TO_TABLES = GOOD | {"REO_DESTINATION_POSTGRESQL": "host=db password=s3cret"}
 
 
 class Copied(NamedTuple):
@@ -157,125 +150,15 @@ def test_what_looks_at_a_destination_topic_is_refused(
     assert "cannot be used with destination.postgresql" in done.stderr
 
 
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        (
-            {"REO_DESTINATION_POSTGRESQL": "s3cret"},
-            "REO_DESTINATION_POSTGRESQL: a connection string of libpq is expected",
-        ),
-        (
-            {
-                "REO_FILTER_FUNCTION": "tests.harness.filter_functions:none",
-                "REO_FILTER_ON_ERROR": "park",
-            },
-            "REO_DESTINATION_POSTGRESQL and REO_FILTER_ON_ERROR=park",
-        ),
-        (
-            {"REO_SOURCE_MODE": "failover"},
-            "REO_DESTINATION_POSTGRESQL and REO_SOURCE_MODE=failover",
-        ),
-        ({"REO_PROVENANCE_HEADER": "via"}, "REO_DESTINATION_POSTGRESQL and REO_PROVENANCE_HEADER"),
-        (
-            {"REO_DESTINATION_ZERO_TIMESTAMP": "one"},
-            "REO_DESTINATION_ZERO_TIMESTAMP would not be used",
-        ),
-        (
-            {"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"},
-            "destination.producer_options would not be used",
-        ),
-        ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
-        ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table with the frontiers"),
-        (
-            {"REO_DESTINATION_POSTGRESQL_SCHEMA": ""},
-            "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes",
-        ),
-        *(
-            (
-                {"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules},
-                "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources",
-            )
-            for rules in ("a=b:key", "a=c,b=c", "^a.*=b")
-        ),
-    ],
-)
-def test_what_does_not_go_with_tables_is_refused(changes: dict[str, str], part: str) -> None:
-    """With the setting's name, and without the password."""
-    with pytest.raises(SettingsInvalid) as wrong:
-        load(TO_TABLES | changes)
-    assert part in str(wrong.value)
-    assert "s3cret" not in str(wrong.value)
-
-
-def test_a_schema_without_a_database_is_refused() -> None:
-    """It would not be used."""
-    with pytest.raises(SettingsInvalid, match=r"REO_DESTINATION_POSTGRESQL is not set"):
-        load(GOOD | {"REO_DESTINATION_POSTGRESQL_SCHEMA": "copies"})
-
-
-def test_permissions_of_topics_are_not_asked_for() -> None:
-    """With tables there is no destination topic, and no transactional id."""
-    assert destination_settings.is_postgresql(load(TO_TABLES))
-    named = [
-        {row.named_by for row in needed_acls.list_needed(needed_acls.STAGES, to_tables)}
-        for to_tables in (False, True)
-    ]
-    assert named[0] - named[1] == {"destination.topic", "application-"}
-
-
 # One transaction, by hand
 
 
 @pytest.fixture
 def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]:
-    """The destination of one route, taken over as a start does it, with a table of its own in a
-    schema of its own.
-    """
-    database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
-    name = topic[-40:]
-    given = load(
-        GOOD
-        | {
-            "REO_DESTINATION_POSTGRESQL": database.connection(),
-            "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema",
-            "REO_SOURCE_TOPIC": name,
-        }
-    )
-    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda *_: {})
-    frontier_store = TableFrontierStore(
-        given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
-    )
-    made = PostgresqlDestination(frontier_store, lambda _: None)
-    frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
-    made.outputs[Place(name, 0)] = Output(-1, 0)
+    """The destination of one route, with a table of its own in a schema of its own."""
+    made = take_over(database, topic[-40:])
     yield made
     made.close()
-
-
-def transact(
-    destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10
-) -> None:
-    """Write and commit."""
-    (place,) = destination.outputs
-    destination.begin()
-    if records:
-        destination.write(place, records, [first + number for number in range(len(records))])
-    destination.prepare_commit(
-        lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None
-    )
-    destination.start_commit()
-
-
-def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
-    """What is there."""
-    (place,) = destination.outputs
-    return database.ask(
-        'SELECT partition, source_offset, key, header_names, header_values FROM "Other'
-        f' schema"."{place.topic}" ORDER BY 2'
-    )
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\0"])
@@ -326,11 +209,6 @@ def test_a_first_frontier_that_is_there_already_is_not_made_again(
         transact(destination, [], "two")
 
 
-FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).encode()
-SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
-    AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
-
-
 def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
     destination: PostgresqlDestination, database: Server
 ) -> None:
@@ -371,11 +249,3 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
                 transact(destination, records[:1], FRONTIER, 15)
     finally:
         database.ask('DROP FUNCTION "Other schema".slow() CASCADE')
-
-
-def again(destination: PostgresqlDestination, known: int) -> None:
-    """As the loop does after a failure: the frontiers are taken over with a new session."""
-    (place,) = destination.outputs
-    destination.resolve_in_doubt()
-    destination.frontier_store.load_frontiers([Place(f"{place.topic}-proxy", 0)])
-    destination.outputs[place] = Output(known, 0)

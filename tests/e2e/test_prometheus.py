@@ -71,6 +71,32 @@ def watched(
     prometheus.end()
 
 
+def copy_with_one_kill(clusters: Clusters, topic: str, service: Service) -> None:
+    """Records flow for some seconds, and stage two is killed once meanwhile."""
+    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
+    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
+    for number in range(0, RECORDS, RECORDS // 6):
+        clusters.source.write(topic, make_records(range(number, number + RECORDS // 6), 2))
+        if number == RECORDS // 2:
+            send_signal(victim)
+        time.sleep(1)
+    clusters.wait_for_copy(topic, RECORDS)
+
+
+def highest_starts(prometheus: Prometheus) -> dict[str, str]:
+    """The highest value of the panel of starts, for each stage that it shows."""
+    (again,) = [
+        plain(target["expr"])
+        for panel in panels()
+        for target in panel.get("targets", ())
+        if target["legendFormat"] == "{{stage}} started again"
+    ]
+    return {
+        sample["metric"]["stage"]: sample["value"][1]
+        for sample in prometheus.value(f"max_over_time(({again})[15m:1s])")
+    }
+
+
 def test_every_panel_has_data(
     clusters: Clusters, topic: str, watched: tuple[Prometheus, Service]
 ) -> None:
@@ -81,14 +107,7 @@ def test_every_panel_has_data(
     """
     prometheus, service = watched
     until(prometheus.scrapes, "Prometheus scrapes the service")
-    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
-    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
-    for number in range(0, RECORDS, RECORDS // 6):
-        clusters.source.write(topic, make_records(range(number, number + RECORDS // 6), 2))
-        if number == RECORDS // 2:
-            send_signal(victim)
-        time.sleep(1)
-    clusters.wait_for_copy(topic, RECORDS)
+    copy_with_one_kill(clusters, topic, service)
     until(
         lambda: (
             [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")]
@@ -113,17 +132,9 @@ def test_every_panel_has_data(
     with contextlib.suppress(AssertionError):
         until(lambda: not empty(), "every panel has data", 20)
     assert empty() == []
-    (again,) = [
-        plain(target["expr"])
-        for panel in panels()
-        for target in panel.get("targets", ())
-        if target["legendFormat"] == "{{stage}} started again"
-    ]
-    highest = {
-        sample["metric"]["stage"]: sample["value"][1]
-        for sample in prometheus.value(f"max_over_time(({again})[15m:1s])")
-    }
-    assert highest == {"deduplicator": "1"}, "the panel of starts shows the one kill as one"
+    assert highest_starts(prometheus) == {"deduplicator": "1"}, (
+        "the panel of starts shows the one kill as one"
+    )
     assert prometheus.value("sum(reo_lag_records)")[0]["value"][1] == "0"
     assert [
         alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"

@@ -1,195 +1,24 @@
-"""What stands around the copy: metrics, health and readiness on one port, settings from a file and
-by kafka-reo's names.
+"""The whole service, told in other ways: settings from a file and by kafka-reo's names, clusters by
+other addresses, both stages as a library.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import prometheus_client.parser
 import pytest
-from prometheus_client.metrics import MetricWrapperBase
 
-from common.settings.destination_settings import FRONTIER_TABLE
 from demo.broker import free_port
-from reference.interfaces import METRIC_MODULES
-from reo.version import VERSION
 from tests.conftest import Start
-from tests.harness.commands import as_json
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
-from tests.harness.promql import at_a_glance
-from tests.harness.service import LIBRARY, build_environment, send_signal, wait_for_failpoint
+from tests.harness.service import LIBRARY, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
 
-NAMED = {
-    "reo_records_in",
-    "reo_records_out",
-    "reo_records_dropped",
-    "reo_transactions",
-    "reo_transaction_seconds",
-    "reo_lag_records",
-    "reo_frontier_offset",
-    "reo_run_epoch",
-    "reo_rebalances",
-    "reo_heartbeat_seconds",
-    "reo_ready",
-    "reo_lag_seconds",
-    "reo_source_end_offset",
-    "reo_copy_seconds",
-    "reo_transaction_records",
-}
 RECORDS = 1000
-
-
-def test_metrics_health_and_readiness_on_one_port(
-    clusters: Clusters, topic: str, start: Start, tmp_path: Path
-) -> None:
-    """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly
-    what was copied, with lag 0 at the end.
-    """
-    clusters.source.create(topic, 2)
-    clusters.source.write(topic, make_records(range(RECORDS), 2))
-    service = start(topic, freeze_at=f"one: started:1:{tmp_path / 'frozen'}")
-    stage_one = wait_for_failpoint(tmp_path / "frozen", "one: started")
-    until(lambda: service.http_get("/livez") == (200, "ok\n"), "the service is alive")
-    status, reason = service.http_get("/readyz")
-    assert status == 503
-    assert "replicator 0 is not working: it waits for" in reason
-    send_signal(stage_one, signal.SIGCONT)
-    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready")
-    assert service.http_get("/nowhere")[0] == 404
-
-    clusters.wait_for_copy(topic, RECORDS)
-    until(
-        lambda: (
-            service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS
-        ),
-        "all records are counted",
-    )
-    until(
-        lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS,
-        "all source offsets are counted",
-    )
-    until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind")
-    until(lambda: service.metric("reo_lag_seconds") == 0, "nothing waits")
-    until(
-        lambda: service.metric("reo_source_end_offset", topic=topic, partition="1") == RECORDS // 2,
-        "the source's end is there",
-    )
-    until(
-        lambda: (
-            service.metric("reo_frontier_offset", topic=topic, partition="1") == RECORDS // 2 - 1
-        ),
-        "the frontier is there",
-    )
-    assert service.metric("reo_transaction_records_sum") == RECORDS
-    assert service.metric("reo_copy_seconds_count", topic=topic) >= 2, (
-        "each partition had a transaction with records"
-    )
-    assert service.metric("reo_copy_seconds_bucket", topic=topic, le="3600.0") == 0, (
-        "the records are of 2023"
-    )
-    assert service.metric("reo_records_dropped_total") == 0
-    assert service.metric("reo_transactions_total", outcome="committed") >= 2
-    assert service.metric("reo_run_epoch") > 0
-    families = {
-        family.name
-        for family in prometheus_client.parser.text_string_to_metric_families(
-            service.http_get("/metrics")[1]
-        )
-    }
-    assert families >= NAMED | at_a_glance(), (
-        "what the dashboard's first row asks for is there from the beginning"
-    )
-
-    (build,) = [
-        line
-        for line in service.http_get("/metrics")[1].splitlines()
-        if line.startswith("reo_build_info")
-    ]
-    assert f'version="{VERSION}"' in build
-    assert 'confluent_kafka="{}"'.format(version("confluent-kafka")) in build
-    assert 'compiled="yes"' in build
-    until(
-        lambda: json.loads(service.http_get("/status")[1])["ready"],
-        "the service says that it is ready",
-    )
-    says_the_same(json.loads(service.http_get("/status")[1]), as_json(clusters, topic, "status"))
-
-    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
-    send_signal(victim)
-    until(lambda: service.http_get("/readyz")[0] == 503, "a killed stage is not ready")
-    until(lambda: service.http_get("/readyz")[0] == 200, "it is ready again")
-    assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, (
-        "what a dead process had counted is not lost"
-    )
-    assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
-    error = json.loads(service.http_get("/status")[1])["last_error"]
-    assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
-    assert re.fullmatch(
-        r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"]
-    )
-    service.stop()
-
-
-def says_the_same(inside: dict[str, Any], outside: dict[str, Any]) -> None:
-    """/status has every key of `reo status --json`, and what the service knows is what the clusters
-    say; the rest is null.
-    """
-    assert set(inside) == {*outside, "ready"}
-    assert (inside["stage_one"], inside["stage_two"], inside["progress"]) == (
-        "works",
-        "works",
-        "all is copied",
-    )
-    assert inside["lag"] == outside["lag"]
-    for ours, theirs in zip(inside["partitions"], outside["partitions"], strict=True):
-        assert set(ours) == set(theirs)
-        known = {key: value for key, value in ours.items() if value is not None and key != "rate"}
-        assert known == {key: theirs[key] for key in known}
-        assert set(known) == {"topic", "partition", "source_end", "frontier", "lag"}
-
-
-def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """Two services cannot share a port: the second ends with the settings' exit code and says which
-    setting.
-    """
-    clusters.source.create(topic, 1)
-    first = start(topic, "deduplicator")
-    until(lambda: first.http_get("/livez")[0] == 200, "the first service has its port")
-    second = start(
-        topic,
-        "deduplicator",
-        metrics_port=first.environment["REO_METRICS_PORT"],
-        application="other",
-    )
-    assert second.wait_for_exit() == 2
-    assert "REO_METRICS_PORT" in second.log
-    first.stop()
-
-
-def test_a_copy_that_ends_needs_no_port_of_its_own(
-    clusters: Clusters, topic: str, start: Start
-) -> None:
-    """With --stop-at-end the metrics go to another port where theirs is taken, which is said, and
-    the copy ends as it should.
-    """
-    clusters.source.create(topic, 1)
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        service = start(topic, "deduplicator", "--stop-at-end", metrics_port=str(port))
-        assert service.wait_for_exit() == 0, service.read_log_tail()
-    assert f"metrics.port {port} is taken" in service.log
-    assert not service.errors
 
 
 @pytest.mark.parametrize("way", ["settings file", "kafka-reo's names"])
@@ -239,21 +68,6 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(
     assert group in groups
     assert not re.search(rf"reo-{topic}", " ".join(groups))
     service.stop()
-
-
-def test_every_metric_that_a_page_names_is_there() -> None:
-    """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {
-        sample
-        for module in METRIC_MODULES
-        for metric in vars(module).values()
-        if isinstance(metric, MetricWrapperBase)
-        for sample in (metric._name, f"{metric._name}_total")
-    }
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
-    assert len(named) > 30
-    assert {name.removesuffix("_bucket") for name in named} <= there | {FRONTIER_TABLE}
 
 
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:

@@ -110,68 +110,83 @@ def test_a_dead_and_a_frozen_executor_are_healed(
             "the copy has begun",
             COPY_S,
         )
-        before = until(lambda: working(cluster), "both workers have an executor")
-        doomed = until(
-            lambda: [number for number in range(2) if cluster.partitions_read(number, topic)],
-            "an executor reads partitions of the source",
-        )[0]
-        victim = cluster.alive[doomed]
-        killed = cluster.kill_worker(victim)
-        died = time.monotonic()
-        assert before[victim.pid] in killed
-        ends = clusters.destination.end_offsets(topic)
-        until(
-            lambda: all(
-                end > ends[partition] + RECORDS_PER_S
-                for partition, end in clusters.destination.end_offsets(topic).items()
-            ),
-            "the other worker copies every partition alone",
-            HEAL_S,
-            [service.read_log_tail()],
-        )
-        repeated = service.metric("reo_records_dropped_total", reason="duplicate") + service.metric(
-            "reo_records_dropped_total", reason="stale"
-        )
-        print(
-            f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went"
-            f" on; runs: {runs_begun(service)}, repeated: {repeated}"
-        )
-        assert cluster.alive[0].pid != victim.pid
-        until(
-            lambda: cluster.partitions_read(1 - doomed, topic) == set(range(PARTITIONS)),
-            "the living worker has taken over what the dead one read",
-        )
-
-        frozen = until(lambda: working(cluster), "it has an executor")[cluster.alive[0].pid]
-        freeze(frozen)
-        stood = time.monotonic()
-        until(lambda: standing(clusters, topic), "nothing is written to the intermediate topic")
-        still = clusters.destination.count_offsets(f"{topic}-proxy")
-        until(
-            lambda: time.monotonic() > stood + FROZEN_S,
-            "the executor has stood still for some seconds",
-        )
-        assert clusters.destination.count_offsets(f"{topic}-proxy") == still, (
-            "the frozen executor was the one that copies"
-        )
-        assert state_of(frozen) == "T"
-        thaw(frozen)
-        moved = time.monotonic()
-        until(
-            lambda: clusters.destination.count_offsets(f"{topic}-proxy") > still,
-            "the copy goes on",
-            COPY_S,
-        )
-        print(
-            f"measured: {time.monotonic() - moved:.1f} s from SIGCONT to the next record, runs:"
-            f" {runs_begun(service)}"
-        )
+        kill_a_worker_at_work(clusters, topic, service, cluster)
+        freeze_the_executor_at_work(clusters, topic, service, cluster)
         load.stop()
         assert load.aborted > 0
     visible = sum(map(len, clusters.source.read(topic).values()))
     clusters.wait_for_copy(topic, visible)
     assert service.process.poll() is None
     service.stop()
+
+
+def kill_a_worker_at_work(
+    clusters: Clusters, topic: str, service: Service, cluster: SparkCluster
+) -> None:
+    """A worker whose executor reads partitions dies with it: the other one takes over all."""
+    before = until(lambda: working(cluster), "both workers have an executor")
+    doomed = until(
+        lambda: [number for number in range(2) if cluster.partitions_read(number, topic)],
+        "an executor reads partitions of the source",
+    )[0]
+    victim = cluster.alive[doomed]
+    killed = cluster.kill_worker(victim)
+    died = time.monotonic()
+    assert before[victim.pid] in killed
+    ends = clusters.destination.end_offsets(topic)
+    until(
+        lambda: all(
+            end > ends[partition] + RECORDS_PER_S
+            for partition, end in clusters.destination.end_offsets(topic).items()
+        ),
+        "the other worker copies every partition alone",
+        HEAL_S,
+        [service.read_log_tail()],
+    )
+    repeated = service.metric("reo_records_dropped_total", reason="duplicate") + service.metric(
+        "reo_records_dropped_total", reason="stale"
+    )
+    print(
+        f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went"
+        f" on; runs: {runs_begun(service)}, repeated: {repeated}"
+    )
+    assert cluster.alive[0].pid != victim.pid
+    until(
+        lambda: cluster.partitions_read(1 - doomed, topic) == set(range(PARTITIONS)),
+        "the living worker has taken over what the dead one read",
+    )
+
+
+def freeze_the_executor_at_work(
+    clusters: Clusters, topic: str, service: Service, cluster: SparkCluster
+) -> None:
+    """The executor of the only living worker stands still: nothing is copied meanwhile, and the
+    copy goes on with it.
+    """
+    frozen = until(lambda: working(cluster), "it has an executor")[cluster.alive[0].pid]
+    freeze(frozen)
+    stood = time.monotonic()
+    until(lambda: standing(clusters, topic), "nothing is written to the intermediate topic")
+    still = clusters.destination.count_offsets(f"{topic}-proxy")
+    until(
+        lambda: time.monotonic() > stood + FROZEN_S,
+        "the executor has stood still for some seconds",
+    )
+    assert clusters.destination.count_offsets(f"{topic}-proxy") == still, (
+        "the frozen executor was the one that copies"
+    )
+    assert state_of(frozen) == "T"
+    thaw(frozen)
+    moved = time.monotonic()
+    until(
+        lambda: clusters.destination.count_offsets(f"{topic}-proxy") > still,
+        "the copy goes on",
+        COPY_S,
+    )
+    print(
+        f"measured: {time.monotonic() - moved:.1f} s from SIGCONT to the next record, runs:"
+        f" {runs_begun(service)}"
+    )
 
 
 def standing(clusters: Clusters, topic: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.harness.judge import Record
-from tests.harness.kafka import Clusters, produce_records
+from tests.harness.kafka import Clusters
+from tests.harness.producing import produce_records
 from tests.harness.transactional_copy import placed as with_offsets
 
 PARTITIONS = 2

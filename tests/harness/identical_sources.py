@@ -1,11 +1,17 @@
-"""Identical sources: several clusters with the same records, and one whose broker is stopped."""
+"""Identical sources: several clusters with the same records, and what can happen to one of them."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
-from tests.harness.kafka import Cluster, make_records, produce_records
+from confluent_kafka import TopicPartition
+
+from demo.broker import Broker
+from tests.harness.kafka import ROOT, Cluster, make_record, make_records
+from tests.harness.producing import produce_records
 
 PARTITIONS = 2
 QUICK_FAILOVER = {
@@ -18,10 +24,36 @@ QUICK_FAILOVER = {
 Candidates = tuple[Cluster, ...]
 
 
+@contextmanager
+def started_candidates(folder: Path, number: int) -> Iterator[Candidates]:
+    """So many single-node clusters, until the end of the block."""
+    brokers = [
+        Broker(folder / f"candidate-{place}", ROOT / "jars" / "broker", 384)
+        for place in range(number)
+    ]
+    try:
+        for broker in brokers:
+            broker.start()
+        yield tuple(Cluster(broker.wait()) for broker in brokers)
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
 def write_to_all(to: Iterable[Cluster], topic: str, numbers: range) -> None:
     """Write the same records, in the same order, to each cluster."""
     for candidate in to:
         candidate.write(topic, make_records(numbers, PARTITIONS))
+
+
+def write_with_another(
+    candidate: Cluster, topic: str, numbers: range, others: Mapping[int, int]
+) -> None:
+    """Write the same records but for some, in whose place there are others."""
+    candidate.write(
+        topic,
+        [(number % PARTITIONS, make_record(others.get(number, number))) for number in numbers],
+    )
 
 
 def create_identical_topics(candidates: Candidates, topic: str, records: int = 1000) -> None:
@@ -49,3 +81,38 @@ def freeze_broker(candidate: Cluster) -> None:
     """SIGSTOP: connections stay open, nothing responds."""
     assert candidate.broker.process
     candidate.broker.process.send_signal(signal.SIGSTOP)
+
+
+def kill_broker(candidate: Cluster) -> None:
+    """SIGKILL."""
+    assert candidate.broker.running
+    candidate.broker.kill()
+
+
+def restore_brokers(candidates: Candidates) -> None:
+    """Every one that stands still goes on, and every one that was killed is started again."""
+    for candidate in candidates:
+        assert candidate.broker.process
+        candidate.broker.process.send_signal(signal.SIGCONT)
+    dead = [candidate.broker for candidate in candidates if not candidate.broker.running]
+    for broker in dead:
+        broker.start()
+    for broker in dead:
+        broker.wait()
+
+
+def delete_all_records(candidate: Cluster, topic: str) -> None:
+    """As retention does."""
+    gone = [
+        TopicPartition(topic, partition, end)
+        for partition, end in candidate.end_offsets(topic).items()
+    ]
+    for future in candidate.admin.delete_records(gone).values():
+        future.result()
+
+
+def recreate_topic(candidate: Cluster, topic: str, numbers: range) -> None:
+    """Another topic of the same name, with these records."""
+    candidate.delete(topic)
+    candidate.create(topic, PARTITIONS)
+    write_to_all((candidate,), topic, numbers)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,75 +17,23 @@ from confluent_kafka import Producer
 
 from demo.broker import Broker, free_port
 from tests.harness import judge, postgresql
+from tests.harness.containers import (
+    IMAGE,
+    container,
+    docker,
+    is_healthy,
+    kill_stage_one,
+    pod,
+    read_exit_code,
+    read_memory_usage,
+    start_container,
+)
+from tests.harness.image_contents import check_contents
 from tests.harness.kafka import ROOT, Cluster
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
 
-IMAGE = os.environ["IMAGE"]
 RECORDS, PARTITIONS = 5000, 3
 COPY_S = 90
-LOCKED = [
-    "--network",
-    "host",
-    "--read-only",
-    "--tmpfs",
-    "/tmp:exec,size=512m",
-    "--cap-drop",
-    "ALL",
-    "--security-opt",
-    "no-new-privileges",
-    "--user",
-    "10001:10001",
-    "--memory",
-    "1536m",
-]
-NAMELESS = "reo-check"
-"""A host name without an address: on the network of the machine Docker gives it none."""
-KILL_STAGE_ONE = """
-import os, pathlib, time
-def processes(): return [path for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()]
-old = [path for path in processes() if b"\\0-m\\0replicator\\0" in (path / "cmdline").read_bytes()]
-for path in old: os.kill(int(path.name), 9)
-time.sleep(3)
-stats = [(path / "stat").read_text().rpartition(")")[2].split() for path in processes()]
-dead = sum(state == "Z" and parent == "1" for state, parent, *_ in stats)
-print(len(old), "killed,", dead, "dead")
-"""
-"""Run in the container: whose parent is dead belongs to process 1, which has to wait for it."""
-PARTS = [
-    "/usr/lib/jvm",
-    "/opt/reo/jars/spark/spark.jsa",
-    "/opt/reo/.venv/lib/python3*/site-packages/pyspark/jars",
-    "/opt/reo/.venv",
-    "/opt/reo",
-    "/usr",
-]
-
-
-def docker(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    """One command of docker's."""
-    return subprocess.run(
-        ["docker", *words], capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-
-
-def container(environment: Mapping[str, object], *words: str) -> list[str]:
-    """The words of `docker run` for this environment."""
-    return [
-        *LOCKED,
-        *(
-            word
-            for name, text in environment.items()
-            if text != ""
-            for word in ("-e", f"{name}={text}")
-        ),
-        IMAGE,
-        *words,
-    ]
-
-
-def pod(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-    """The command of an executor's pod (`tests.harness.kubernetes_api`)."""
-    return ["docker", "run", "--rm", "--name", folder.name, *container(environment, *arguments)]
 
 
 def until(condition: Callable[[], bool], seconds: float) -> bool:
@@ -142,15 +89,7 @@ class Checks:
     def start(self, part: str, *words: str, **changes: object) -> None:
         """A container that runs, and is taken away in the end."""
         self.stack.callback(docker, "rm", "-f", f"{self.name}-{part}")
-        started = docker(
-            "run",
-            "-d",
-            "--hostname",
-            NAMELESS,
-            "--name",
-            f"{self.name}-{part}",
-            *container(self.environment | changes, *words),
-        )
+        started = start_container(f"{self.name}-{part}", self.environment | changes, *words)
         self.check(f"{part} starts", started.returncode == 0, started.stderr.strip())
 
     def stop(self, part: str) -> None:
@@ -158,7 +97,7 @@ class Checks:
         began = time.monotonic()
         docker("stop", "-t", "20", f"{self.name}-{part}")
         took = time.monotonic() - began
-        code = json.loads(docker("inspect", f"{self.name}-{part}").stdout)[0]["State"]["ExitCode"]
+        code = read_exit_code(f"{self.name}-{part}")
         self.check(
             f"SIGTERM ends {part} within 10 s with exit code 0",
             took < 10 and code == 0,
@@ -224,18 +163,10 @@ class Checks:
             self.copied(part)
             self.check(
                 "it is healthy",
-                until(
-                    lambda part=part: (
-                        docker(
-                            "inspect", "-f", "{{.State.Health.Status}}", f"{self.name}-{part}"
-                        ).stdout.strip()
-                        == "healthy"
-                    ),
-                    60,
-                ),
+                until(lambda part=part: is_healthy(f"{self.name}-{part}"), 60),
             )
             if life == 1:
-                done = docker("exec", f"{self.name}-{part}", "python", "-c", KILL_STAGE_ONE)
+                done = kill_stage_one(f"{self.name}-{part}")
                 self.check(
                     "after SIGKILL to stage one no dead process is left over",
                     done.stdout.strip() == "1 killed, 0 dead",
@@ -294,14 +225,7 @@ class Checks:
             )
             self.copied("executors in containers of their own")
             names = [asked.folder.name for asked in api.pods]
-            used = docker(
-                "stats",
-                "--no-stream",
-                "--format",
-                "{{.Name}} {{.MemUsage}}",
-                f"{self.name}-driver",
-                *names,
-            ).stdout.split("\n")
+            used = read_memory_usage(f"{self.name}-driver", *names)
             self.check("there are two of them", len(names) == 2, "; ".join(filter(None, used)))
             self.stop("driver")
             self.check(
@@ -330,41 +254,6 @@ class Checks:
         )
         self.check("the judge says that the rows are exact", not wrong, "; ".join(wrong))
 
-    def what_it_is(self) -> None:
-        """Labels, the list of its parts, and sizes."""
-        image = json.loads(docker("image", "inspect", IMAGE).stdout)[0]
-        labels = {
-            name.rpartition(".")[2]: text
-            for name, text in image["Config"]["Labels"].items()
-            if name.startswith("org.opencontainers.image.")
-        }
-        said = (labels.get("title"), labels.get("version"), len(labels.get("revision", "")))
-        self.check("the labels say what it is", said == ("reo", "check", 40), labels)
-        materials = json.loads(
-            docker("run", "--rm", "--entrypoint", "cat", IMAGE, "/opt/reo/sbom.cdx.json").stdout
-        )["components"]
-        kinds = {
-            kind: sum(part["purl"].startswith(f"pkg:{kind}/") for part in materials)
-            for kind in ("deb", "pypi", "maven", "generic")
-        }
-        self.check(
-            "it says what it is made of, each part by a name that is known to others",
-            kinds.pop("generic") == 0 and all(kinds.values()),
-            kinds,
-        )
-        print(f"     the image has {image['Size'] / 1e6:.0f} MB, of which in MB:")
-        print(
-            docker(
-                "run",
-                "--rm",
-                "--entrypoint",
-                "sh",
-                IMAGE,
-                "-c",
-                f"for part in {' '.join(PARTS)}; do du -smL $part; done",
-            ).stdout
-        )
-
 
 def main() -> int:
     """Everything, in order; the exit code."""
@@ -386,7 +275,7 @@ def main() -> int:
         checks.executors_in_pods()
         checks.ends("`verify` in the image", 0, "verify")
         checks.into_postgresql()
-        checks.what_it_is()
+        check_contents(checks.check)
         return bool(checks.failed)
 
 

@@ -4,18 +4,15 @@ with which every test waits.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
-    KafkaError,
     KafkaException,
     Producer,
     TopicCollection,
@@ -24,36 +21,21 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from demo.broker import Broker
+from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
 from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
+from tests.harness.producing import make_producer, produce_records
 
 ROOT = Path(__file__).parents[2]
 OLDER_JARS = ROOT / "jars" / "older"
 """A broker of Kafka 3.9 (`make older`)."""
 Value = TypeVar("Value")
-Result = TypeVar("Result")
 PAUSE_S = 0.05
-ANSWER_S, ATTEMPTS = 30.0, 3
-CREATION_S = 5.0
 START_S = 60
 """Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test
 sleeps for a fixed time.
 """
 COPY_S = 120
 """Time-out of a copy of everything that the tests write, on a busy machine."""
-RETRIABLE_ERRORS = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._NOENT,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError.REQUEST_TIMED_OUT,
-)
-"""Errors of a partition or broker that is not available yet, or again; the request is repeated
-until a time-out.
-"""
 MARKERS_S = 5
 """Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of
 a transaction in the tests is 12 s.
@@ -88,14 +70,6 @@ def until(
             f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
         )
         time.sleep(PAUSE_S)
-
-
-def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
-    """The result of an admin request; repeat the request when it times out."""
-    for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(TimeoutError):
-            return call().result(ANSWER_S)
-    return call().result(ANSWER_S)
 
 
 @dataclass
@@ -135,25 +109,11 @@ class Cluster:
             config=UNLIMITED_RETENTION
             | {name.replace("_", "."): value for name, value in config.items()},
         )
-        timed_out_topics: list[str] = []
-
-        def is_accepted() -> bool:
-            try:
-                self.admin.create_topics([new_topic], request_timeout=CREATION_S)[topic].result()
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.TOPIC_ALREADY_EXISTS and timed_out_topics:
-                    return True
-                # a client that knows no controller does not retry
-                if code == KafkaError._TIMED_OUT:
-                    timed_out_topics.append(topic)
-                # a broker that was stopped is fenced until its next heartbeat to the controller
-                elif code != KafkaError.INVALID_REPLICATION_FACTOR:
-                    raise
-                return False
-            return True
-
-        until(is_accepted, f"the cluster creates topic {topic}")
+        timed_out_topics: set[str] = set()
+        until(
+            lambda: is_creation_accepted(self.admin, new_topic, timed_out_topics),
+            f"the cluster creates topic {topic}",
+        )
         until(lambda: self.partitions(topic) == partitions, f"topic {topic} exists")
         return topic
 
@@ -209,21 +169,7 @@ class Cluster:
         }
 
         def list_offsets() -> list[tuple[int, int]] | None:
-            try:
-                futures = self.admin.list_offsets(requests, isolation_level=isolation)
-                return [
-                    (partition.partition, future.result(ANSWER_S).offset)
-                    for partition, future in futures.items()
-                ]
-            except TimeoutError:
-                return None
-            except KafkaException as error:
-                if error.args[0].code() in RETRIABLE_ERRORS:
-                    with contextlib.suppress(KafkaException):
-                        # a client does not ask for the new leader by itself
-                        self.admin.list_topics(topic, ANSWER_S)
-                    return None
-                raise
+            return try_to_list_offsets(self.admin, topic, requests, isolation)
 
         return dict(until(list_offsets, f"the offsets of {topic}")) if requests else {}
 
@@ -265,17 +211,7 @@ class Cluster:
 
     def producer(self, **options: Any) -> Producer:
         """An idempotent producer."""
-        return Producer(
-            {
-                "bootstrap.servers": self.address,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.max.bytes": 10_000_000,
-                "queue.buffering.max.messages": 1_000_000,
-                "log_level": 0,
-            }
-            | {name.replace("_", "."): value for name, value in options.items()}
-        )
+        return make_producer(self.address, options)
 
     def read(self, topic: str) -> Partitions:
         """All committed records, as the judge reads them."""
@@ -306,33 +242,6 @@ class Clusters:
             return False
 
         until(is_exact, f"{records} records of {topic} are copied", timeout_s, last_differences)
-
-
-def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
-    """Produce records; a record that cannot be delivered is an error."""
-
-    def on_delivery(error: object, _: object) -> None:
-        assert error is None, error
-
-    for partition, record in records:
-        while True:
-            try:
-                # produce() has two parameters for the callback, and ignores the second one when the
-                # first is passed, even as None
-                producer.produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    partition,
-                    on_delivery,
-                    None,
-                    record.timestamp_ms,
-                    list(record.headers),
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.poll(0)
 
 
 def make_record(number: int, size: int = 100) -> Record:

@@ -1,20 +1,11 @@
-"""Scripts for `tests.broker.test_simulated_kafka`: topics, offsets, groups and those who read."""
+"""Scripts for `tests.broker.test_simulated_kafka`: offsets, groups and those who read."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.harness.kafka_scripts import LONG_S, ScriptContext
 
@@ -83,124 +74,10 @@ def positions(context: ScriptContext) -> None:
     context.note_call("closed", reader.poll, 0.1)
 
 
-def topics(context: ScriptContext) -> None:
-    """Described, created, recreated, extended, deleted."""
-    name, none = context.create(2), f"{context.name}-none"
-    described = context.admin.describe_topics(
-        TopicCollection([name, none]), include_authorized_operations=True
-    )
-    found = described[name].result()
-    context.note(
-        "described",
-        [
-            found.name,
-            found.is_internal,
-            [partition.id for partition in found.partitions],
-            sorted(operation.name for operation in found.authorized_operations),
-        ],
-    )
-    context.note_call("none", lambda: described[none].result().name)
-    context.note_call(
-        "list none",
-        lambda: [
-            context.admin.list_topics(none, LONG_S).topics[none].error,
-            len(context.admin.list_topics(none, LONG_S).brokers),
-        ],
-    )
-    for what, new in (
-        ("existing", NewTopic(name, 1, 1)),
-        ("factor", NewTopic(none, 1, 3)),
-        ("config", NewTopic(none, 1, 1, config={"no.such": "1"})),
-    ):
-        context.note_call(f"create {what}", context.admin.create_topics([new])[new.topic].result)
-        context.note_call(
-            f"may create {what}",
-            context.admin.create_topics([new], validate_only=True)[new.topic].result,
-        )
-    for what, number in ((name, 2), (name, 1), (none, 3)):
-        context.note_call(
-            f"extend {number}",
-            context.admin.create_partitions([NewPartitions(what, number)])[what].result,
-        )
-    context.note_call("offsets of none", context.offsets, OffsetSpec.latest(), 1, name=none)
-    context.note_call("offsets of a partition too many", context.offsets, OffsetSpec.latest(), 3)
-    context.note_call(
-        "offsets of one of two topics",
-        lambda: [
-            answer.exception() and answer.exception().args[0]
-            for answer in context.admin.list_offsets(
-                {
-                    TopicPartition(name, 0): OffsetSpec.latest(),
-                    TopicPartition(none, 0): OffsetSpec.latest(),
-                }
-            ).values()
-        ],
-    )
-    context.note_call("delete none", context.admin.delete_topics([none])[none].result)
-    resource, of_none = (ConfigResource(ResourceType.TOPIC, one) for one in (name, none))
-    context.note_call("config of none", context.admin.describe_configs([of_none])[of_none].result)
-    changed = ConfigResource(
-        ResourceType.TOPIC,
-        name,
-        incremental_configs=[
-            ConfigEntry("max.message.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
-        ],
-    )
-    context.note_call("alter", context.admin.incremental_alter_configs([changed])[changed].result)
-
-    def altered() -> Any:
-        found = context.admin.describe_configs([resource])[resource].result()
-        return found if found["max.message.bytes"].value == "5000" else None
-
-    entries = context.until(altered, "it is altered")
-    context.note(
-        "config",
-        {
-            key: (
-                entry.value,
-                getattr(entry.source, "value", entry.source)
-                == ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
-            )
-            for key, entry in sorted(entries.items())
-        },
-    )
-    before = str(found.topic_id)
-    context.admin.delete_topics([name])[name].result()
-    context.until(
-        lambda: name not in context.admin.list_topics(timeout=LONG_S).topics, "it is gone"
-    )
-    context.create(1)
-    now = str(context.admin.describe_topics(TopicCollection([name]))[name].result().topic_id)
-    context.note("another id", [now != before, len(now)])
-    cluster = context.admin.describe_cluster().result()
-    context.note("cluster", [len(cluster.cluster_id), len(cluster.nodes)])
-
-
 def commits(context: ScriptContext) -> None:
     """With metadata, without a member, pending in a transaction; of a group that is not there."""
     context.create(2)
     reader, first, group = context.reader(), TopicPartition(context.name, 0), context.name
-
-    def listed(stable: bool, name: str = group, places: Any = (first,)) -> Any:
-        asked = ConsumerGroupTopicPartitions(name, list(places) if places is not None else None)
-        return (
-            context.admin.list_consumer_group_offsets(
-                [asked], require_stable=stable, request_timeout=LONG_S
-            )[name]
-            .result()
-            .topic_partitions
-        )
-
-    def alter(offset: int, metadata: str, partition: int = 0) -> Any:
-        asked = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(context.name, partition, offset, metadata)]
-        )
-        return (
-            context.admin.alter_consumer_group_offsets([asked], request_timeout=LONG_S)[group]
-            .result()
-            .topic_partitions
-        )
-
     context.until(
         lambda: context.admin.describe_consumer_groups([group])[group].exception() is None,
         "there is a coordinator",
@@ -208,19 +85,65 @@ def commits(context: ScriptContext) -> None:
     state = context.admin.describe_consumer_groups([group])[group].result()
     context.note("described", [state.state.name, state.members])
     context.note_call("none", reader.committed, [first], LONG_S)
-    context.note_call("listed none", listed, True)
-    context.note_call("alter", alter, 3, "three")
-    context.note_call("alter no partition", alter, 3, "three", 9)
-    context.note_call("too much", alter, 3, "x" * 5000)
+    context.note_call("listed none", list_commits, context, True)
+    note_altered_commits(context, reader)
+    note_commits_of_a_reader(context, reader)
+    context.note(
+        "described", context.admin.describe_consumer_groups([group])[group].result().state.name
+    )
+    note_pending_commits(context, reader)
+    context.note_call("delete", context.admin.delete_consumer_groups([group])[group].result)
+    context.note_call("delete again", context.admin.delete_consumer_groups([group])[group].result)
+    context.note_call("committed", reader.committed, [first], LONG_S)
+    context.note(
+        "described", context.admin.describe_consumer_groups([group])[group].result().state.name
+    )
+    reader.close()
+
+
+def list_commits(context: ScriptContext, stable: bool, is_first_only: bool = True) -> Any:
+    """The group's commits as an admin client lists them: of the first partition, or of all."""
+    places = [TopicPartition(context.name, 0)] if is_first_only else None
+    asked = ConsumerGroupTopicPartitions(context.name, places)
+    return (
+        context.admin.list_consumer_group_offsets(
+            [asked], require_stable=stable, request_timeout=LONG_S
+        )[context.name]
+        .result()
+        .topic_partitions
+    )
+
+
+def alter_commit(context: ScriptContext, offset: int, metadata: str, partition: int = 0) -> Any:
+    """An admin client's commit for the group."""
+    asked = ConsumerGroupTopicPartitions(
+        context.name, [TopicPartition(context.name, partition, offset, metadata)]
+    )
+    return (
+        context.admin.alter_consumer_group_offsets([asked], request_timeout=LONG_S)[context.name]
+        .result()
+        .topic_partitions
+    )
+
+
+def note_altered_commits(context: ScriptContext, reader: Any) -> None:
+    """What an admin client can commit, and what is committed then."""
+    context.note_call("alter", alter_commit, context, 3, "three")
+    context.note_call("alter no partition", alter_commit, context, 3, "three", 9)
+    context.note_call("too much", alter_commit, context, 3, "x" * 5000)
     context.note_call(
         "committed",
         reader.committed,
-        [first, TopicPartition(context.name, 1), TopicPartition(context.name, 9)],
+        [TopicPartition(context.name, partition) for partition in (0, 1, 9)],
         LONG_S,
     )
     for stable in (True, False):
-        context.note_call("listed", listed, stable)
-        context.note_call("listed all", listed, stable, places=None)
+        context.note_call("listed", list_commits, context, stable)
+        context.note_call("listed all", list_commits, context, stable, is_first_only=False)
+
+
+def note_commits_of_a_reader(context: ScriptContext, reader: Any) -> None:
+    """What a consumer without a member can commit."""
     context.note_call(
         "commit",
         reader.commit,
@@ -234,9 +157,11 @@ def commits(context: ScriptContext) -> None:
         asynchronous=False,
     )
     context.note_call("commit nothing", reader.commit, asynchronous=False)
-    context.note(
-        "described", context.admin.describe_consumer_groups([group])[group].result().state.name
-    )
+
+
+def note_pending_commits(context: ScriptContext, reader: Any) -> None:
+    """What is seen of offsets in a transaction: before it is aborted or committed, and after."""
+    first = TopicPartition(context.name, 0)
     producer = context.transactional()
     producer.init_transactions(LONG_S)
     for end in (producer.abort_transaction, producer.commit_transaction):
@@ -249,7 +174,7 @@ def commits(context: ScriptContext) -> None:
             LONG_S,
         )
         for stable in (True, False):
-            context.note_call("listed", listed, stable)
+            context.note_call("listed", list_commits, context, stable)
         context.note_call("committed, undecided", reader.committed, [first], 0.5)
         uncommitted = context.reader(isolation_level="read_uncommitted")
         context.note_call(
@@ -258,45 +183,6 @@ def commits(context: ScriptContext) -> None:
         uncommitted.close()
         context.note_call("end", end, LONG_S)
         context.note_call("committed", reader.committed, [first], LONG_S)
-    context.note_call("delete", context.admin.delete_consumer_groups([group])[group].result)
-    context.note_call("delete again", context.admin.delete_consumer_groups([group])[group].result)
-    context.note_call("committed", reader.committed, [first], LONG_S)
-    context.note(
-        "described", context.admin.describe_consumer_groups([group])[group].result().state.name
-    )
-    reader.close()
 
 
-def a_recreated_topic(context: ScriptContext) -> None:
-    """Under a reader and a producer: what they are told, and what is left."""
-    context.create()
-    producer = context.transactional()
-    producer.init_transactions(LONG_S)
-    producer.begin_transaction()
-    context.write(producer, "abc")
-    producer.commit_transaction(LONG_S)
-    context.wait_until_decided()
-    producer.begin_transaction()
-    context.write(producer, "d")
-    producer.flush(LONG_S)
-    context.admin.delete_topics([context.name])[context.name].result()
-    context.until(
-        lambda: context.name not in context.admin.list_topics(timeout=LONG_S).topics, "it is gone"
-    )
-    context.create()
-    context.note_call("commit", producer.commit_transaction, LONG_S)
-    context.note("offsets", context.offsets(OffsetSpec.earliest()))
-    again = context.transactional()
-    context.note_call("init", again.init_transactions, LONG_S)
-    again.begin_transaction()
-    context.write(again, "e")
-    context.note_call("commit anew", again.commit_transaction, LONG_S)
-    values = context.until(
-        lambda: [record[2] for record in context.read([0])[0] if len(record) > 2],
-        "what was written anew is read",
-    )
-    context.note("has the new record", b"e" in values)
-    context.note("from 9", context.read([9]))
-
-
-SCRIPTS = (deleted_records, positions, topics, commits, a_recreated_topic)
+SCRIPTS = (deleted_records, positions, commits)

@@ -114,45 +114,9 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
     stopping = threading.Event()
     errors: list[BaseException] = []
 
-    def relay() -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": clusters.source.address,
-                "group.id": "relay",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-            }
-        )
-        partitions = clusters.source.partitions(topic)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        sequences = dict.fromkeys(range(partitions), 0)
-        while not stopping.is_set():
-            records = []
-            for message in consumer.consume(1000, 0.1):
-                assert (
-                    message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
-                ), message.error()
-                record = Record(
-                    message.key(),
-                    message.value(),
-                    tuple(message.headers() or ()),
-                    message.timestamp()[1],
-                )
-                records.append((message.partition(), message.offset(), record))
-            if records:
-                write_intermediate(
-                    clusters,
-                    topic,
-                    topic,
-                    wrap_records(clusters, topic, records, epoch, first_sequences=sequences),
-                )
-                for partition, _, _ in records:
-                    sequences[partition] += 1
-        consumer.close()
-
     def work() -> None:
         try:
-            relay()
+            _relay(clusters, topic, epoch, stopping)
         except BaseException as error:
             errors.append(error)
 
@@ -164,6 +128,43 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
         stopping.set()
         thread.join(30)
         assert errors == []
+
+
+def _relay(clusters: Clusters, topic: str, epoch: int, stopping: threading.Event) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.source.address,
+            "group.id": "relay",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = clusters.source.partitions(topic)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    sequences = dict.fromkeys(range(partitions), 0)
+    while not stopping.is_set():
+        records = []
+        for message in consumer.consume(1000, 0.1):
+            assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF, (
+                message.error()
+            )
+            record = Record(
+                message.key(),
+                message.value(),
+                tuple(message.headers() or ()),
+                message.timestamp()[1],
+            )
+            records.append((message.partition(), message.offset(), record))
+        if records:
+            write_intermediate(
+                clusters,
+                topic,
+                topic,
+                wrap_records(clusters, topic, records, epoch, first_sequences=sequences),
+            )
+            for partition, _, _ in records:
+                sequences[partition] += 1
+    consumer.close()
 
 
 if __name__ == "__main__":

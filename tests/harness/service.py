@@ -23,7 +23,8 @@ from pathlib import Path
 
 from common.child_processes import die_with_parent
 from demo.broker import free_port
-from tests.harness.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
+from tests.harness.admin_requests import ANSWER_S
+from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 
 STOP_S = 60
 """Time-out of an end that an error asks for."""

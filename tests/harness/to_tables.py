@@ -18,6 +18,13 @@ from tests.harness.stage_one import (
 )
 
 PARTITIONS = 2
+WRONG = "s3cr3t-but-wrong"
+"""A password that opens nothing, and is looked for in logs."""
+COLUMNS = (
+    "partition int, source_offset bigint, timestamp_ms bigint, key bytea, value bytea, header_names"
+    " text[], header_values bytea[]"
+)
+"""Those of a table that takes a copy, as CREATE TABLE has them."""
 
 
 def begun(

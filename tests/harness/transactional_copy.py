@@ -9,7 +9,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.harness.judge import Record
-from tests.harness.kafka import Cluster, Clusters, make_record, produce_records, until
+from tests.harness.kafka import Cluster, Clusters, make_record, until
+from tests.harness.producing import produce_records
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 

@@ -1,5 +1,5 @@
 """`/status` from gauges alone: what is not reported is null, and what a process waits for is said.
-With a whole service: tests/e2e/test_service.py.
+With a whole service: tests/e2e/test_metrics_port.py.
 """
 
 from __future__ import annotations

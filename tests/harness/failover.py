@@ -1,0 +1,82 @@
+"""A copy from identical sources: begun with all of them, and which of them it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.conftest import Start
+from tests.harness.filter_functions import number, passing
+from tests.harness.identical_sources import (
+    QUICK_FAILOVER,
+    Candidates,
+    create_identical_topics,
+    join_addresses,
+)
+from tests.harness.judge import Partitions
+from tests.harness.kafka import COPY_S, Cluster, Clusters
+from tests.harness.merged_topics import build_topics_environment
+from tests.harness.service import Service
+
+FAILOVER_S = 60
+FILTERS = {
+    "filter_sql": "substring(cast(value as string), 10, 1) != '5'",
+    "filter_function": "tests.harness.filter_functions:no_thirds",
+}
+
+
+def begun(
+    start: Start, topic: str, sources: Iterable[Cluster], *arguments: str, **more: str
+) -> Service:
+    """A service with these candidates, which is quick to leave one."""
+    more = QUICK_FAILOVER | {"source_bootstrap_servers": join_addresses(sources)} | more
+    return start(topic, *arguments, **more)
+
+
+def exact(
+    source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S
+) -> None:
+    """Wait until the copy has what this candidate has, which is so many plain records and 10 of a
+    transaction.
+    """
+    Clusters(source, destination).wait_for_copy(topic, records + 10, timeout_s)
+
+
+def assert_switches(service: Service, candidates: Candidates, expected: list[int]) -> None:
+    """How often the service says that it went over to each of them."""
+    found = [
+        service.metric("reo_source_switches_total", candidate=candidate.address)
+        for candidate in candidates
+    ]
+    assert found == expected, service.read_log_tail()
+
+
+def copied_from_the_first(
+    clusters: Clusters, candidates: Candidates, topic: str, start: Start, **more: str
+) -> Service:
+    """Identical topics, and a service that has copied the first candidate's."""
+    create_identical_topics(candidates, topic)
+    service = begun(start, topic, candidates, **more)
+    exact(candidates[0], clusters.destination, topic, 1000, COPY_S)
+    return service
+
+
+def begun_with_filters(
+    start: Start, clusters: Clusters, topic: str, sources: Iterable[Cluster]
+) -> Service:
+    """A service that ends when all is copied, with filters, and with a mapping to one partition."""
+    environment = build_topics_environment(
+        clusters, f"reo-{topic}", f"{topic}={topic}:1", **FILTERS, **QUICK_FAILOVER
+    )
+    return start(
+        topic,
+        "--stop-at-end",
+        environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(sources)},
+    )
+
+
+def passing_filters(source: Partitions) -> Partitions:
+    """What passes both of them."""
+    return {
+        partition: [record for record in passing(records) if number(record.value) % 10 != 5]
+        for partition, records in source.items()
+    }

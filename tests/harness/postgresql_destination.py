@@ -1,0 +1,77 @@
+"""The destination of one route to a table, taken over as a start does it, and its transactions one
+by one.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from confluent_kafka import TopicPartition
+
+from common.frontier import Frontier, RuleState
+from common.pulse import Pulse
+from common.routes import Place, Route
+from common.settings import load
+from deduplicator.destination import Output
+from deduplicator.tables.postgresql import PostgresqlDestination
+from deduplicator.tables.table_frontier_store import TableFrontierStore
+from tests.harness.postgresql import Server
+
+FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).encode()
+SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
+"""A trigger's function: each row takes its time."""
+
+
+def take_over(database: Server, name: str) -> PostgresqlDestination:
+    """The destination of a source of this name, in a schema that has a blank in its name."""
+    database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
+    given = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+            "REO_DESTINATION_POSTGRESQL": database.connection(),
+            "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema",
+            "REO_SOURCE_TOPIC": name,
+        }
+    )
+    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda *_: {})
+    frontier_store = TableFrontierStore(
+        given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
+    )
+    made = PostgresqlDestination(frontier_store, lambda _: None)
+    frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
+    made.outputs[Place(name, 0)] = Output(-1, 0)
+    return made
+
+
+def transact(
+    destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10
+) -> None:
+    """Write and commit."""
+    (place,) = destination.outputs
+    destination.begin()
+    if records:
+        destination.write(place, records, [first + number for number in range(len(records))])
+    destination.prepare_commit(
+        lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None
+    )
+    destination.start_commit()
+
+
+def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
+    """What is there."""
+    (place,) = destination.outputs
+    return database.ask(
+        'SELECT partition, source_offset, key, header_names, header_values FROM "Other'
+        f' schema"."{place.topic}" ORDER BY 2'
+    )
+
+
+def again(destination: PostgresqlDestination, known: int) -> None:
+    """As the loop does after a failure: the frontiers are taken over with a new session."""
+    (place,) = destination.outputs
+    destination.resolve_in_doubt()
+    destination.frontier_store.load_frontiers([Place(f"{place.topic}-proxy", 0)])
+    destination.outputs[place] = Output(known, 0)

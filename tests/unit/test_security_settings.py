@@ -1,0 +1,113 @@
+"""The settings of TLS and SASL: contradictions are named before any client is made, and a secret
+can be a file. With real clusters: tests/e2e/test_security.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.errors import SettingsInvalid
+from common.settings import load
+from tests.harness.secured import Certificates
+
+REQUIRED = {
+    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+    "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+    "REO_SOURCE_TOPIC": "t",
+}
+Given = dict[str, str]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"SECURITY_PROTOCOL": "SASL_SSL"},
+            ["SASL_MECHANISM is missing", "SASL_USERNAME is missing", "SASL_PASSWORD is missing"],
+        ),
+        (
+            {"SASL_USERNAME": "a"},
+            [
+                "REO_SOURCE_SASL_USERNAME would not be used",
+                "REO_SOURCE_SECURITY_PROTOCOL is PLAINTEXT",
+            ],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}"},
+            ["belong together"],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"},
+            ["REO_SOURCE_SSL_CA_FILE: /nowhere.pem cannot be read: No such file"],
+        ),
+        ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "{key}"}, ["has no CERTIFICATE in PEM form"]),
+        (
+            {
+                "SECURITY_PROTOCOL": "SSL",
+                "SSL_CERTIFICATE_FILE": "{certificate}",
+                "SSL_KEY_FILE": "{certificate}",
+            },
+            ["has no PRIVATE KEY in PEM form", "openssl pkcs8"],
+        ),
+        (
+            {"SECURITY_PROTOCOL": "TLS"},
+            ["one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is expected, not 'TLS'"],
+        ),
+        (
+            {"SASL_PASSWORD": "one\ntwo-of-it"},
+            ["REO_SOURCE_SASL_PASSWORD: printable characters are expected"],
+        ),
+        (
+            {"SASL_PASSWORD_FILE": "/nowhere"},
+            ["REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"],
+        ),
+        (
+            {"SASL_PASSWORD": "one", "SASL_PASSWORD_FILE": "{secret}"},
+            ["name the same setting and contradict each other"],
+        ),
+        (
+            {
+                "SECURITY_PROTOCOL": "SASL_SSL",
+                "SASL_MECHANISM": "PLAIN",
+                "SASL_USERNAME": "a",
+                "SASL_PASSWORD": "b",
+                "SASL_OAUTH_TOKEN_URL": "https://a",
+            },
+            ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"],
+        ),
+    ],
+)
+def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
+    """Before any client is made, all at once, and without the secrets."""
+    certificates = Certificates(tmp_path / "certificates")
+    (tmp_path / "secret").write_text("one-of-file\n")
+    names = {
+        "certificate": str(certificates.certificate),
+        "key": str(certificates.key),
+        "secret": str(tmp_path / "secret"),
+    }
+    with pytest.raises(SettingsInvalid) as found:
+        load(
+            REQUIRED
+            | {f"REO_SOURCE_{name}": value.format(**names) for name, value in given.items()}
+        )
+    assert [word for word in words if word not in str(found.value)] == [], str(found.value)
+    assert "two-of-it" not in str(found.value)
+    assert "one-of-file" not in str(found.value)
+
+
+def test_a_secret_can_be_a_file(tmp_path: Path) -> None:
+    """Its last line's end is not part of it; blanks are. A child process gets the same."""
+    (tmp_path / "secret").write_text(" 1_000 \n")
+    given = REQUIRED | {
+        "REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL",
+        "REO_SOURCE_SASL_MECHANISM": "PLAIN",
+        "REO_SOURCE_SASL_USERNAME": "a",
+        "REO_SOURCE_SASL_PASSWORD_FILE": str(tmp_path / "secret"),
+    }
+    loaded = load(given)
+    assert loaded.source_cluster.security.librdkafka()["sasl.password"] == " 1_000 "
+    assert load(loaded.as_environment()).source_cluster.security == loaded.source_cluster.security
+    assert "1_000" not in repr(loaded.source_cluster)
