@@ -32,7 +32,8 @@ from common.kafka.clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
-from deduplicator.compiled import FetchedMessages, Queue
+from deduplicator.compiled import Queue
+from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.partitions import Partitions
 from deduplicator.transaction import TransactionFailed
 

@@ -40,8 +40,8 @@ from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import Place, Route
 from common.settings import Settings, destination_settings
-from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
+from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.frontier_store import TransactionUndecided
 from deduplicator.intermediate import (
     BATCH_RECORDS,

@@ -14,7 +14,8 @@ from common.frontier import RuleState
 from common.origin import HEADER, Origin, encode
 from common.records import all_headers, content
 from common.routes import Place
-from deduplicator.compiled import FetchedMessages, Queue
+from deduplicator.compiled import Queue
+from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.unwrap import split_by_partition
 from tests.conftest import Start
 from tests.harness.judge import Record
