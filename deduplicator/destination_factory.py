@@ -13,7 +13,8 @@ from common.routes import Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFrontierStore
+from deduplicator.frontier_store import FrontierStore, KafkaFrontierStore
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.transaction import ProducerPair, TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588

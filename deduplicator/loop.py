@@ -42,7 +42,7 @@ from common.routes import Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.fetched_messages import FetchedMessages
-from deduplicator.frontier_store import TransactionUndecided
+from deduplicator.group_commits import TransactionUndecided
 from deduplicator.intermediate import (
     BATCH_RECORDS,
     FEW_RECORDS,

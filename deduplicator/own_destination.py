@@ -36,12 +36,8 @@ from common.records import Headers
 from common.routes import Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Output
-from deduplicator.frontier_store import (
-    CheckedOutputs,
-    ConsumerGroup,
-    LoadedFrontiers,
-    merge_group_commits,
-)
+from deduplicator.frontier_store import CheckedOutputs, LoadedFrontiers, merge_group_commits
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Record
 

@@ -41,7 +41,8 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.frontier_store import ConsumerGroup, FrontierStore, TransactionUndecided
+from deduplicator.frontier_store import FrontierStore
+from deduplicator.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
 

@@ -20,8 +20,8 @@ from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
-from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.gc_control import pause_gc
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop

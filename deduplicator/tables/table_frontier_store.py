@@ -43,12 +43,8 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.settings.destination_settings import describe_name_error
 from deduplicator.destination import Output
-from deduplicator.frontier_store import (
-    CheckedOutputs,
-    ConsumerGroup,
-    LoadedFrontiers,
-    merge_group_commits,
-)
+from deduplicator.frontier_store import CheckedOutputs, LoadedFrontiers, merge_group_commits
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.tables.rows import COLUMNS, PRIMARY_KEY
 
 log = logging.getLogger(__name__)

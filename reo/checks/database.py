@@ -24,7 +24,7 @@ from common.settings.destination_settings import (
     POSTGRESQL_SCHEMA,
     describe_name_error,
 )
-from deduplicator.frontier_store import ConsumerGroup
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
 from reo.checks.findings import Finding, failed, ok, warning

@@ -25,7 +25,8 @@ from common.kafka.topics import Topic, list_intermediate_partitions
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
+from deduplicator.frontier_store import KafkaFrontierStore
+from deduplicator.group_commits import ConsumerGroup
 from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
