@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from common.routes import Place
 from deduplicator.fetched_messages import CompiledBatch
-from deduplicator.intermediate import RecordsMissing
+from deduplicator.missing_positions import RecordsMissing
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, split_by_partition
 from deduplicator.work import Work

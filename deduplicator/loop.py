@@ -43,15 +43,9 @@ from common.settings import Settings, destination_settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.group_commits import TransactionUndecided
-from deduplicator.intermediate import (
-    BATCH_RECORDS,
-    FEW_RECORDS,
-    WAIT_S,
-    Intermediate,
-    PositionGone,
-    RecordsMissing,
-)
+from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
 from deduplicator.leader_change import check_leader_change
+from deduplicator.missing_positions import PositionGone, RecordsMissing
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.start import PartitionStarter, StartedPartitions

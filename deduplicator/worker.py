@@ -22,11 +22,12 @@ from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
 from deduplicator.gc_control import pause_gc
 from deduplicator.group_commits import ConsumerGroup
-from deduplicator.intermediate import Intermediate, Purge
+from deduplicator.intermediate import Intermediate
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
+from deduplicator.purge import Purge
 from deduplicator.start import PartitionStarter
 from deduplicator.topic_discovery import TopicDiscovery
 
