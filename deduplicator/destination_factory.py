@@ -38,7 +38,8 @@ def build_destination(
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
     if settings.destination.class_:
-        from deduplicator.own_destination import OwnDestination, OwnFrontierStore
+        from deduplicator.own_destination_writer import OwnDestination
+        from deduplicator.own_frontier_store import OwnFrontierStore
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store
