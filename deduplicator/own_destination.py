@@ -11,7 +11,7 @@ afterwards, where stage one and the commands read it.
     take_over(partitions)          this worker owns them now; a commit of an earlier owner fails
                                    from here on
     last_source_offset(partition)  of the records that are stored, to see whether somebody else has
-    written or deleted some
+                                   written or deleted some
     commit(records, positions)     all or nothing
 
 reo waits for a slow call; a call that takes longer than the watchdog's limit

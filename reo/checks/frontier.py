@@ -27,7 +27,8 @@ from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.frontier_store import KafkaFrontierStore
 from deduplicator.group_commits import ConsumerGroup
-from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
+from deduplicator.start import PartitionStarter
+from deduplicator.start_offsets import check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 from replicator.candidates import source_selection, tail_comparison
