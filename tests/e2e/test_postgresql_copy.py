@@ -24,8 +24,9 @@ from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import destination_settings, load
 from deduplicator.destination import Output
+from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
-from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore
+from deduplicator.tables.table_frontier_store import TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_exact_copy import CASES
