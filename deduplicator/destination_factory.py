@@ -15,7 +15,8 @@ from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.group_commits import ConsumerGroup
-from deduplicator.transaction import ProducerPair, TransactionalProducer
+from deduplicator.producer_pair import ProducerPair
+from deduplicator.transaction import TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
 """A topic's default max.message.bytes, used while there is no topic."""

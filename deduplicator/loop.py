@@ -47,7 +47,7 @@ from deduplicator.record_filter import RecordFilter
 from deduplicator.round_output import RoundOutput
 from deduplicator.start import PartitionStarter
 from deduplicator.started_commit import StartedCommit
-from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_failures import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, split_by_partition
 from deduplicator.waiting_partitions import WaitingPartitions

@@ -16,7 +16,7 @@ from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
 from deduplicator.own_frontier_store import OwnFrontierStore
-from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
 
 

@@ -18,7 +18,7 @@ from deduplicator.partitions import Partitions
 from deduplicator.round_output import RoundOutput
 from deduplicator.start import PartitionStarter, StartedPartitions
 from deduplicator.started_commit import set_frontier_metric
-from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_failures import TransactionFailed
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.start import StartedPartitions
-from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_failures import TransactionFailed
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.service import build_environment
 
