@@ -17,11 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from common import frontier as frontiers
-from common.errors import (
-    ClusterUnreachable,
-    DestinationTruncated,
-    FrontierUnreadable,
-)
+from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
 from common.frontier import Frontier
 from common.kafka import positions, topics
 from common.kafka.positions import GroupCommit

@@ -30,11 +30,7 @@ from common.records import Consumed
 from common.routes import Place
 from deduplicator.compiled import Queue
 from deduplicator.fetched_messages import FetchedMessages
-from deduplicator.group_membership import (
-    commit_offsets,
-    get_checked_metadata,
-    parse_group_metadata,
-)
+from deduplicator.group_membership import commit_offsets, get_checked_metadata, parse_group_metadata
 from deduplicator.missing_positions import PositionGone, translate_error
 from deduplicator.partitions import Partitions
 

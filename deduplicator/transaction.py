@@ -26,9 +26,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import runtime
-from common.errors import (
-    ClusterUnreachable,
-)
+from common.errors import ClusterUnreachable
 from common.kafka.clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from common.pulse import Pulse

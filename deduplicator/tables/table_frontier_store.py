@@ -29,10 +29,7 @@ import psycopg
 from psycopg import sql
 
 from common import postgresql, runtime
-from common.errors import (
-    ClusterUnreachable,
-    Fenced,
-)
+from common.errors import ClusterUnreachable, Fenced
 from common.frontier import Frontier
 from common.kafka import topics
 from common.postgresql import PAUSE_S, Session
