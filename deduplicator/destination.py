@@ -21,9 +21,9 @@ from common import failpoints
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
-from deduplicator.compiled import CompiledRecords
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.transaction import ProducerPair
+from deduplicator.fetched_messages import CompiledRecords
+from deduplicator.producer_pair import ProducerPair
 from deduplicator.unwrap import Record
 
 

@@ -97,26 +97,13 @@ def check_destination(
     `compacted_topics`, so fewer records than were sent prove nothing there. `beat` is called for
     each record; ClusterUnreachable when none comes for a while.
     """
-    for place, frontier in frontiers.items():
-        if frontier.destination_known >= ends[place]:
-            raise _destination_truncated(
-                place,
-                f"record {frontier.destination_known} was written, the partition ends at"
-                f" {ends[place]}",
-            )
+    _check_ends(frontiers, ends)
     may_lack_records = {
         place
         for place, frontier in frontiers.items()
         if place.topic in compacted_topics or beginnings[place] > frontier.destination_known + 1
     }
-    at_known = {
-        place
-        for place, frontier in frontiers.items()
-        if frontier.last_written is not None
-        and frontier.sent == 0
-        and place not in may_lack_records
-        and beginnings[place] <= frontier.destination_known
-    }
+    at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
     start_offsets = {
         place: max(frontier.destination_known + (place not in at_known), beginnings[place])
         for place, frontier in frontiers.items()
@@ -132,11 +119,7 @@ def check_destination(
         if place in at_known:
             at_known.remove(place)
             if offset != frontiers[place].destination_known:
-                raise _destination_truncated(
-                    place,
-                    f"a record at offset {frontiers[place].destination_known}, where no record"
-                    " is now",
-                )
+                raise _known_record_missing(place, frontiers[place])
             _check_checksum(place, message, frontiers[place])
             continue
         if counted[place] < frontiers[place].sent:
@@ -147,12 +130,37 @@ def check_destination(
         else:
             _add(surplus.setdefault(place, Surplus(place, outputs[place].known_offset)), message)
     for place in at_known:
-        raise _destination_truncated(
-            place,
-            f"a record at offset {frontiers[place].destination_known}, where no record is now",
-        )
+        raise _known_record_missing(place, frontiers[place])
     _check_counts(frontiers, counted, may_lack_records)
     return outputs, surplus
+
+
+def _check_ends(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> None:
+    for place, frontier in frontiers.items():
+        if frontier.destination_known >= ends[place]:
+            raise _destination_truncated(
+                place,
+                f"record {frontier.destination_known} was written, the partition ends at"
+                f" {ends[place]}",
+            )
+
+
+def _list_checked_at_known(
+    frontiers: Mapping[Place, Frontier],
+    beginnings: Mapping[Place, int],
+    may_lack_records: AbstractSet[Place],
+) -> set[Place]:
+    """The partitions of which nothing was sent after the known record: this record itself is
+    compared.
+    """
+    return {
+        place
+        for place, frontier in frontiers.items()
+        if frontier.last_written is not None
+        and frontier.sent == 0
+        and place not in may_lack_records
+        and beginnings[place] <= frontier.destination_known
+    }
 
 
 def _add(surplus: Surplus, message: Consumed) -> None:
@@ -199,6 +207,12 @@ def _check_counts(
             frontier.sent - counted[place],
             frontier.sent,
         )
+
+
+def _known_record_missing(place: Place, frontier: Frontier) -> DestinationTruncated:
+    return _destination_truncated(
+        place, f"a record at offset {frontier.destination_known}, where no record is now"
+    )
 
 
 def _destination_truncated(place: Place, evidence: str) -> DestinationTruncated:

@@ -17,41 +17,18 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from common import frontier as frontiers
-from common import runtime
-from common.errors import (
-    ClusterUnreachable,
-    DestinationTruncated,
-    FrontierUnreadable,
-    HangingTransaction,
-)
+from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
 from common.frontier import Frontier
 from common.kafka import positions, topics
-from common.kafka.clients import admin, reader
-from common.kafka.consumer_group import Group, commit_reader
 from common.kafka.positions import GroupCommit
-from common.pulse import Pulse
 from common.routes import Place, Route
-from common.settings import Settings
 from deduplicator.destination import Output
 from deduplicator.destination_check import Surplus, check_destination
+from deduplicator.group_commits import ConsumerGroup
 
 log = logging.getLogger(__name__)
-BEYOND_TIMEOUT_S = 20
-"""How long offsets may stay undecided after the transaction time-out: the coordinator looks for
-expired transactions every 10 s.
-"""
-UNSEEN_S = 15
-"""A worker that has not looked for so long stood still: what it finds now can be another
-transaction, also of a worker that has its partitions now.
-"""
 CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
-
-
-class TransactionUndecided(Exception):
-    """A start has met another producer's transaction. It is tried again after a poll: the worker
-    may have lost these partitions to who writes it.
-    """
 
 
 class LoadedFrontiers(NamedTuple):
@@ -86,90 +63,6 @@ class FrontierStore(Protocol):
 
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """Compare the frontiers of destination partitions with their records."""
-
-
-class ConsumerGroup:
-    """The frontiers in the group's commits, and the clients of the destination cluster."""
-
-    def __init__(self, settings: Settings, pulse: Pulse) -> None:
-        self.settings = settings
-        self.pulse = pulse
-        self.reader = reader(settings.destination_cluster, settings)
-        self.commit_reader = commit_reader(settings.destination_cluster, settings)
-        self.admin = admin(settings.destination_cluster, settings)
-        self.group = Group(settings, self.admin)
-        self.undecided_since: float | None = None
-        """When the starts that wait for a transaction began, on the monotonic clock."""
-        self.undecided_at = 0.0
-        """When the last one found it undecided."""
-        self.undecided_s = settings.deduplicator.transaction_timeout_ms / 1000 + BEYOND_TIMEOUT_S
-
-    def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
-        """Those of these topics that exist on the destination cluster."""
-        return topics.look_up(self.settings.destination_cluster, self.admin, names)
-
-    def list_partitions(self, names: Collection[str]) -> list[Place]:
-        """The partitions of these topics."""
-        return [
-            Place(name, partition)
-            for name, topic in self.describe_topics(names).items()
-            for partition in range(topic.partitions)
-        ]
-
-    def list_started_topics(self) -> set[str]:
-        """The topics of which the group has a frontier for any partition."""
-        while True:
-            self.pulse.beat()
-            try:
-                return {place.topic for place in self.group.frontiers()}
-            except ClusterUnreachable as unreachable:
-                self.pulse.wait("destination")
-                log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
-                runtime.sleep(0.2)
-
-    def load_commits(
-        self, names: Collection[str], own: Collection[Place] = ()
-    ) -> dict[Place, GroupCommit]:
-        """Every commit of the group on these intermediate topics.
-
-        TransactionUndecided while a transaction with a commit for one of its `own` partitions is
-        open, which this worker takes over. The commits of other partitions are those before any
-        open transaction: their workers always have one open under load.
-        """
-        while True:
-            self.pulse.beat()
-            try:
-                places = self.list_partitions(names)
-                try:
-                    return positions.read_commits(
-                        self.commit_reader, places
-                    ) | positions.read_commits(self.reader, own)
-                except (ClusterUnreachable, HangingTransaction):
-                    # a consumer cannot tell undecided offsets from a cluster that does not answer:
-                    # both time out
-                    self.group.commits(own)
-                    self.undecided_since = None
-                    raise
-            except HangingTransaction as hanging:
-                raise self.on_undecided(str(hanging)) from None
-            except ClusterUnreachable as unreachable:
-                self.undecided_since = None
-                log.warning("the frontier cannot be read yet: %s", unreachable)
-                self.pulse.wait("destination")
-            runtime.sleep(0.2)
-
-    def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
-        """The error to raise: HangingTransaction when that is so for longer than any transaction of
-        this service lasts.
-        """
-        now = runtime.monotonic()
-        if self.undecided_since is None or now > self.undecided_at + UNSEEN_S:
-            self.undecided_since = now
-        self.undecided_at = now
-        if now > self.undecided_since + self.undecided_s:
-            return HangingTransaction(f"{what} (undecided for {self.undecided_s:.0f} s)")
-        self.pulse.wait("transaction")
-        return TransactionUndecided(what)
 
 
 class KafkaFrontierStore:

@@ -1,5 +1,5 @@
 """`hot_path.c` for Python: its structures, and the library that is built from it.
-`deduplicator.compiled` uses them.
+`deduplicator.compiled` and `deduplicator.fetched_messages` use them.
 
 ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of
 librdkafka), it works with every version of Python, and each call releases the GIL.
@@ -91,75 +91,53 @@ class RawRule(ctypes.Structure):
     )
 
 
+TYPES: dict[str, Any] = {
+    "void": None,
+    "int": ctypes.c_int,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "text": ctypes.c_char_p,
+    "pointer": ctypes.c_void_p,
+}
+OF_HOT_PATH = """
+    text   reo_bind        text
+    int64  reo_batch_size
+    int64  reo_take        pointer int int64 pointer
+    void   reo_free        pointer
+    int    reo_header      pointer int64 pointer pointer pointer
+    int64  reo_scan        pointer int64 int64 text pointer pointer
+    int64  reo_forward     pointer text int32 pointer pointer int64 pointer
+"""
+"""The functions of hot_path.c: result, name, parameters."""
+OF_RD_KAFKA = """
+    pointer  rd_kafka_queue_new             pointer
+    void     rd_kafka_queue_destroy         pointer
+    pointer  rd_kafka_queue_get_partition   pointer text int32
+    void     rd_kafka_queue_forward         pointer pointer
+    text     rd_kafka_topic_name            pointer
+    int32    rd_kafka_message_leader_epoch  pointer
+    int64    rd_kafka_message_timestamp     pointer pointer
+"""
+"""The functions of librdkafka that Python calls, likewise."""
+
+
+def _declare_functions(library: ctypes.CDLL, signatures: str) -> None:
+    """Have ctypes convert the parameters and results of these functions."""
+    for signature in signatures.strip().splitlines():
+        result, name, *parameters = signature.split()
+        function = getattr(library, name)
+        function.restype = TYPES[result]
+        function.argtypes = tuple(TYPES[parameter] for parameter in parameters)
+
+
 class Library:
     """The built `hot_path.c`, and the functions of librdkafka that Python calls."""
 
     def __init__(self, file: Path) -> None:
         self.path = ctypes.CDLL(str(file))
         self.rd_kafka = ctypes.CDLL(cimpl.__file__)
-        functions: tuple[tuple[Any, Any, tuple[Any, ...]], ...] = (
-            (self.path.reo_bind, ctypes.c_char_p, (ctypes.c_char_p,)),
-            (self.path.reo_batch_size, ctypes.c_int64, ()),
-            (
-                self.path.reo_take,
-                ctypes.c_int64,
-                (ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p),
-            ),
-            (self.path.reo_free, None, (ctypes.c_void_p,)),
-            (
-                self.path.reo_header,
-                ctypes.c_int,
-                (
-                    ctypes.c_void_p,
-                    ctypes.c_int64,
-                    ctypes.c_void_p,
-                    ctypes.c_void_p,
-                    ctypes.c_void_p,
-                ),
-            ),
-            (
-                self.path.reo_scan,
-                ctypes.c_int64,
-                (
-                    ctypes.c_void_p,
-                    ctypes.c_int64,
-                    ctypes.c_int64,
-                    ctypes.c_char_p,
-                    ctypes.c_void_p,
-                    ctypes.c_void_p,
-                ),
-            ),
-            (
-                self.path.reo_forward,
-                ctypes.c_int64,
-                (
-                    ctypes.c_void_p,
-                    ctypes.c_char_p,
-                    ctypes.c_int32,
-                    ctypes.c_void_p,
-                    ctypes.c_void_p,
-                    ctypes.c_int64,
-                    ctypes.c_void_p,
-                ),
-            ),
-            (self.rd_kafka.rd_kafka_queue_new, ctypes.c_void_p, (ctypes.c_void_p,)),
-            (self.rd_kafka.rd_kafka_queue_destroy, None, (ctypes.c_void_p,)),
-            (
-                self.rd_kafka.rd_kafka_queue_get_partition,
-                ctypes.c_void_p,
-                (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32),
-            ),
-            (self.rd_kafka.rd_kafka_queue_forward, None, (ctypes.c_void_p, ctypes.c_void_p)),
-            (self.rd_kafka.rd_kafka_topic_name, ctypes.c_char_p, (ctypes.c_void_p,)),
-            (self.rd_kafka.rd_kafka_message_leader_epoch, ctypes.c_int32, (ctypes.c_void_p,)),
-            (
-                self.rd_kafka.rd_kafka_message_timestamp,
-                ctypes.c_int64,
-                (ctypes.c_void_p, ctypes.c_void_p),
-            ),
-        )
-        for function, result, arguments in functions:
-            function.restype, function.argtypes = result, arguments
+        _declare_functions(self.path, OF_HOT_PATH)
+        _declare_functions(self.rd_kafka, OF_RD_KAFKA)
         missing = self.path.reo_bind(cimpl.__file__.encode())
         if missing is not None:
             raise Unavailable(

@@ -1,7 +1,7 @@
 """The seam, stage two's side: the group's member on the intermediate topics.
 
-It returns batches, records which partitions were assigned and revoked (`deduplicator.partitions`),
-and deletes committed records. The group's callbacks run inside `poll`, and no transaction is ever
+It returns batches, and records which partitions were assigned and revoked
+(`deduplicator.partitions`). The group's callbacks run inside `poll`, and no transaction is ever
 open across a poll (`deduplicator.loop`). So to give partitions up it is enough to forget them, and
 losing them cannot leave anything half done.
 
@@ -19,22 +19,20 @@ were assigned may be unassigned.
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
 
 from common import failpoints, runtime
-from common.errors import AccessRefused, Fenced, StageFailed
-from common.kafka.client_errors import translate
-from common.metrics import PURGED, REBALANCES
+from common.metrics import REBALANCES
 from common.records import Consumed
 from common.routes import Place
-from deduplicator.compiled import FetchedMessages, Queue
+from deduplicator.compiled import Queue
+from deduplicator.fetched_messages import FetchedMessages
+from deduplicator.group_membership import commit_offsets, get_checked_metadata, parse_group_metadata
+from deduplicator.missing_positions import PositionGone, translate_error
 from deduplicator.partitions import Partitions
-from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
@@ -49,25 +47,6 @@ BATCH_RECORDS = 1000
 """So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long
 (measured).
 """
-PURGE_INTERVAL_S = 10.0
-METADATA_MAGIC = b"CGMDv2:"
-REBALANCING = frozenset(
-    {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID}
-)
-
-
-class PositionGone(Exception):
-    """A partition's position is no longer in its intermediate topic."""
-
-
-class RecordsMissing(PositionGone):
-    """Records from the position of a partition on are, or may be, missing: its copy goes on at the
-    end of the partition, in a new run of stage one.
-    """
-
-    def __init__(self, place: Place, text: str) -> None:
-        super().__init__(text)
-        self.place = place
 
 
 class Intermediate:
@@ -129,7 +108,7 @@ class Intermediate:
             for message in batch:
                 error = message.error()
                 if error is not None:
-                    raise self._translate_error(error)
+                    raise translate_error(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
             # the first condition: no more records are there
@@ -151,7 +130,7 @@ class Intermediate:
         event = self.consumer.poll(0)  # runs the group's callbacks; returns no fetched message
         error = event.error() if event is not None else None
         if error is not None:
-            raise self._translate_error(error)
+            raise translate_error(error)
         if event is not None:
             raise PositionGone(
                 f"a message of {event.topic()}-{event.partition()} came from the consumer, and not"
@@ -161,7 +140,7 @@ class Intermediate:
         requested = min(records_max, batch_max)
         while fetched_messages := queue.consume(requested, wait_s):
             if fetched_messages.error is not None:
-                raise self._translate_error(fetched_messages.error)
+                raise translate_error(fetched_messages.error)
             yield fetched_messages
             records_max -= len(fetched_messages)
             # the first condition: no more are there
@@ -173,16 +152,6 @@ class Intermediate:
                 return
             requested, wait_s = min(records_max, batch_max), 0
 
-    def _translate_error(self, error: KafkaError) -> Exception:
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            return PositionGone(error.str())
-        translated = translate(error, "consuming an intermediate topic")
-        return (
-            translated
-            if isinstance(translated, Fenced | AccessRefused)
-            else StageFailed(str(translated))
-        )
-
     def get_group_metadata(self) -> Any:
         """The group metadata that fences this member's offsets.
 
@@ -190,14 +159,7 @@ class Intermediate:
         commit without any check (it is how simple consumers commit), so a worker that was believed
         dead could overwrite its successor's frontier.
         """
-        metadata = self.consumer.consumer_group_metadata()
-        generation, member_id = parse_group_metadata(metadata)
-        if generation < 0 or not member_id:
-            raise StageFailed(
-                f"this worker is not a member of the group now (generation {generation}): the"
-                " transaction is not committed"
-            )
-        return metadata
+        return get_checked_metadata(self.consumer)
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         """Commit for the group outside a transaction, as this member; TransactionFailed when it is
@@ -206,19 +168,7 @@ class Intermediate:
         A group that is rebalancing accepts no commits. That is ignored: the next owner of these
         partitions commits the offsets again.
         """
-        try:
-            answers = self.consumer.commit(offsets=list(offsets), asynchronous=False) or []
-            error = next((answer.error for answer in answers if answer.error is not None), None)
-        except KafkaException as failed:
-            error = failed.args[0]
-        if error is None or error.code() in REBALANCING:
-            return
-        translated = translate(error, "committing the offsets")
-        raise (
-            translated
-            if isinstance(translated, Fenced | AccessRefused)
-            else TransactionFailed(str(translated))
-        )
+        commit_offsets(self.consumer, offsets)
 
     @property
     def is_member(self) -> bool:
@@ -304,62 +254,3 @@ class Intermediate:
         else:
             consumer.unassign()
             self.fetched_partitions.clear()
-
-
-def parse_group_metadata(metadata: bytes) -> tuple[int, str]:
-    """Generation and member id in librdkafka's serialised group metadata
-    (rd_kafka_consumer_group_metadata_write).
-
-    The format is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag
-    with the instance id.
-    """
-    if not metadata.startswith(METADATA_MAGIC):
-        raise StageFailed(
-            "the client's group metadata has an unknown format: this version of confluent-kafka is"
-            " not supported"
-        )
-    start = len(METADATA_MAGIC)
-    generation = int.from_bytes(metadata[start : start + 4], sys.byteorder, signed=True)
-    _, member_id, _ = metadata[start + 4 :].split(b"\0", 2)
-    return generation, member_id.decode()
-
-
-class Purge:
-    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with
-    its repartition topics.
-    """
-
-    def __init__(self, client: AdminClient) -> None:
-        self.client = client
-        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
-        self.purged_offsets: dict[Place, int] = {}
-        self.pending: dict[TopicPartition, Any] = {}
-
-    def delete_committed(self, committed: Mapping[Place, int]) -> None:
-        """Request the deletion of the records below the committed offsets, if it is time; does not
-        block.
-        """
-        if runtime.monotonic() < self.next_request_at:
-            return
-        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
-        self._collect_answers()
-        before_offsets = [
-            TopicPartition(*place, offset)
-            for place, offset in committed.items()
-            if offset > self.purged_offsets.get(place, 0)
-        ]
-        if before_offsets and not self.pending:
-            self.pending = self.client.delete_records(before_offsets)
-
-    def _collect_answers(self) -> None:
-        for before_offset, future in list(self.pending.items()):
-            if not future.done():
-                continue
-            del self.pending[before_offset]
-            place = Place(before_offset.topic, before_offset.partition)
-            try:
-                future.result()
-                self.purged_offsets[place] = before_offset.offset
-                PURGED.labels(place.topic, str(place.partition)).set(before_offset.offset)
-            except KafkaException as failed:
-                log.warning("%s cannot be purged, it will grow: %s", place, failed.args[0].str())

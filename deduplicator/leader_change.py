@@ -12,8 +12,8 @@ KIP-101, KIP-320).
 from __future__ import annotations
 
 from common.routes import Place
-from deduplicator.compiled import CompiledBatch
-from deduplicator.intermediate import RecordsMissing
+from deduplicator.fetched_messages import CompiledBatch
+from deduplicator.missing_positions import RecordsMissing
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, split_by_partition
 from deduplicator.work import Work

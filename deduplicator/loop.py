@@ -17,21 +17,18 @@ or as soon as no more records are there (`Loop.finish_commit`). What makes that 
 design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
 transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads
 the committed frontier again, checks it and continues from it: the same path as after an assignment
-(`Loop.start_waiting`), which uses a transaction of its own to commit a first frontier. In a poll no
-transaction is open, except one whose EndTxn is sent; and none is begun inside a poll. Steps 1 and 2
-alternate until their time is over, no more records are there, or the transaction is full. A batch
-is small, so that its objects fit into a processor's cache. The decisions are kept in `Work`, which
-is forgotten together with its partition.
+(`deduplicator.waiting_partitions`), which uses a transaction of its own to commit a first frontier.
+In a poll no transaction is open, except one whose EndTxn is sent; and none is begun inside a poll.
+Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is
+full. A batch is small, so that its objects fit into a processor's cache. The decisions are kept in
+`Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-
-from confluent_kafka import TopicPartition
 
 from common import failpoints, partition_mapping, runtime
 from common.errors import RecordRefused
@@ -40,25 +37,20 @@ from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import Place, Route
 from common.settings import Settings, destination_settings
-from deduplicator.compiled import FetchedMessages
-from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
-from deduplicator.frontier_store import TransactionUndecided
-from deduplicator.intermediate import (
-    BATCH_RECORDS,
-    FEW_RECORDS,
-    WAIT_S,
-    Intermediate,
-    PositionGone,
-    RecordsMissing,
-)
+from deduplicator.destination import Destination
+from deduplicator.fetched_messages import FetchedMessages
+from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
 from deduplicator.leader_change import check_leader_change
+from deduplicator.missing_positions import PositionGone, RecordsMissing
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
-from deduplicator.start import PartitionStarter, StartedPartitions
-from deduplicator.started_commit import StartedCommit, set_frontier_metric
-from deduplicator.transaction import TransactionFailed
+from deduplicator.round_output import RoundOutput
+from deduplicator.start import PartitionStarter
+from deduplicator.started_commit import StartedCommit
+from deduplicator.transaction_failures import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
-from deduplicator.unwrap import Batch, checksum_of, split_by_partition
+from deduplicator.unwrap import Batch, split_by_partition
+from deduplicator.waiting_partitions import WaitingPartitions
 from deduplicator.work import Work, describe_largest_record
 
 log = logging.getLogger(__name__)
@@ -90,10 +82,10 @@ class Loop:
         self.starter = starter
         self.destination = destination
         self.pulse = pulse
-        self.starting = StartedPartitions()
-        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be
-        committed yet.
-        """
+        self.round_output = RoundOutput(routes, partitions, destination)
+        self.waiting = WaitingPartitions(
+            routes, partitions, intermediate, starter, destination, self.round_output, pulse
+        )
         self.work: dict[Place, Work] = {}
         """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[Place, int] = {}
@@ -136,8 +128,9 @@ class Loop:
         except (TransactionFailed, PositionGone) as failed:
             self._recover(failed)
         self._forget_revoked()
-        if self.partitions.waiting:
-            self.start_waiting()
+        if self.partitions.waiting and not self.waiting.start():
+            self.has_failed = True
+            self.destination.resolve_in_doubt()
 
     def _recover(self, failed: Exception) -> None:
         """End what is open or unfinished; then every partition waits for its committed frontier."""
@@ -216,13 +209,14 @@ class Loop:
         failpoints.hit("two: begun")
         try:
             written = {
-                place: self._write_partition(place, work) for place, work in self.work.items()
+                place: self.round_output.write(place, work) for place, work in self.work.items()
             }
             failpoints.hit("two: written")
             next_states = {
-                place: self._build_next_state(place, work) for place, work in self.work.items()
+                place: self.round_output.build_next_state(place, work)
+                for place, work in self.work.items()
             }
-            self._prepare_commit(next_states, member)
+            self.round_output.prepare_commit(next_states, member)
             self.finish_commit()
             self.destination.start_commit()
             # one transaction at a time until one is committed, so that an error belongs to the
@@ -265,51 +259,6 @@ class Loop:
         started.report(self.routes, self.partitions.assigned)
         self.last_timestamp_ms.update(started.last_timestamps_ms(self.partitions.assigned))
 
-    def start_waiting(self) -> None:
-        """For partitions that wait: load and check their frontiers, commit first frontiers, then
-        fetch from there.
-
-        If that commit fails, they go on waiting, and the next round polls first: partitions that
-        are revoked by then are not tried again. What is to be committed is kept, since nobody else
-        moves these frontiers, and frontiers that are loaded again would not say that their epochs
-        were just raised (`PartitionStarter.raise_epochs_again`).
-        """
-        while self.partitions.waiting:
-            if not self.starting.assigned:
-                try:
-                    self.starting = self.starter.start_partitions(self.partitions.waiting)
-                except TransactionUndecided as undecided:
-                    log.info("waiting for a transaction: %s", undecided)
-                    return
-                failpoints.hit("two: frontier read")
-                self.destination.outputs.update(self.starting.outputs)
-            try:
-                self._commit_first_frontiers(self.starting)
-            except TransactionFailed as failed:
-                log.warning("committing first frontiers again after: %s", failed)
-                self.has_failed = True
-                self.destination.resolve_in_doubt()
-                return
-            started, self.starting = self.starting.assigned, StartedPartitions()
-            self.partitions.start(started)
-            # only now: partitions that are lost together with their cluster keep reporting lag
-            self.pulse.lag.keep(self.partitions.assigned)
-            for place, state in started.items():
-                set_frontier_metric(self.routes, place, state.frontier.rule.frontier)
-            self.intermediate.start_fetching(started)
-
-    def _commit_first_frontiers(self, start: StartedPartitions) -> None:
-        while start.to_commit:
-            member = self.intermediate.get_group_metadata()
-            self.destination.begin()
-            self._prepare_commit(
-                {place: start.assigned[place] for place in start.to_commit}, member
-            )
-            self.destination.start_commit()
-            self.destination.finish_commit()
-            failpoints.hit("two: first frontier made")
-            start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
-
     def _forget_revoked(self) -> None:
         """Forget all state of revoked partitions: none of their records may be written."""
         revoked = self.partitions.pop_revoked()
@@ -318,79 +267,5 @@ class Loop:
         for place in revoked:
             self.work.pop(place, None)
             self.last_timestamp_ms.pop(place, None)
-            self.starting.forget(place)
-            self.destination.outputs.pop(self._output(place), None)
-
-    def _output(self, place: Place) -> Place:
-        """The destination partition of an intermediate partition."""
-        return self.routes[place.topic].destination(place.partition)
-
-    def _write_partition(self, place: Place, work: Work) -> int:
-        """Step 4 for one partition; returns how many records were written. Records that a torn
-        transaction has written are not written again.
-        """
-        state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
-        if state.surplus is not None:
-            records = work.records
-            covered = state.surplus.skip_matching(records)
-            parts = (
-                [(records[covered:], work.source_offsets[covered:])]
-                if len(records) > covered
-                else []
-            )
-            self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
-            if not state.surplus.records:
-                state.surplus = None
-        if state.partitioner:
-            for destination_partition, group in work.partitioned_records:
-                if group:
-                    self.destination.write(destination_partition, group, ())
-        else:
-            for part, source_offsets in parts:
-                self.destination.write(output, part, source_offsets)
-        if work.parked:
-            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
-        return sum(len(part) for part, _ in parts)
-
-    def _build_next_state(self, place: Place, work: Work) -> AssignedPartition:
-        state = self.partitions.assigned[place]
-        last_record = (
-            work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
-        )
-        if last_record and work.left_out:
-            last_record = last_record._replace(left_out=True)
-        frontier = replace(
-            state.frontier,
-            rule=work.rule,
-            last_record=last_record,
-            last_written=self._last_written(state, work),
-            leader_epoch=work.leader_epoch,
-        )
-        return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
-
-    @staticmethod
-    def _last_written(state: AssignedPartition, work: Work) -> str | None:
-        if state.partitioner is not None:
-            return None
-        return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
-
-    def _prepare_commit(
-        self, next_states: Mapping[Place, AssignedPartition], member: object
-    ) -> None:
-        """Step 5: the frontier is encoded last, when the number of sent records is known."""
-
-        def offsets() -> list[TopicPartition]:
-            positions = {}
-            for place, state in next_states.items():
-                output = (
-                    self.destination.outputs[self._output(place)]
-                    if state.partitioner is None
-                    else UNCOUNTED
-                )
-                state.frontier = replace(
-                    state.frontier, destination_known=output.known_offset, sent=output.sent
-                )
-                positions[place] = (state.next_offset, state.frontier.encode())
-            return offsets_with_metadata(positions)
-
-        self.destination.prepare_commit(offsets, member)
+            self.waiting.forget(place)
+            self.destination.outputs.pop(self.round_output.get_destination_partition(place), None)

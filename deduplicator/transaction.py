@@ -1,14 +1,7 @@
-"""Two transactional producers, used in turn, and what is certain about a transaction after each
-failure.
+"""A transactional producer, and what is certain about its transaction after each failure.
 
-Why two: right after a commit is answered, the coordinator still writes the markers; a producer that
-then begins its next transaction is refused and waits 20-100 ms. The other one begins at once, also
-while the first one's commit is not answered yet. A commit starts only after the one before it is
-**known** to be done, so commits stay in order, and what was written on top of a transaction that
-failed is aborted.
-
-The lifecycle of one producer is the table `NEXT`. An event that is not in the table is a defect of
-reo and raises. After a failure there are only two cases:
+Its lifecycle is a table (`deduplicator.transaction_states`). After a failure there are only two
+cases:
 
 - the client says that the transaction must be aborted, and the abort is answered: none of its
   records became visible;
@@ -28,23 +21,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import runtime
-from common.errors import (
-    AccessRefused,
-    ClusterUnreachable,
-    HangingTransaction,
-    ReoError,
-    StageFailed,
-    Stop,
-)
+from common.errors import ClusterUnreachable
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from common.pulse import Pulse
+from deduplicator.transaction_failures import (
+    TransactionFailed,
+    classify_fatal,
+    classify_undone,
+    find_client_failure,
+    is_unfinished,
+)
+from deduplicator.transaction_states import Event, State, after
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0
@@ -57,48 +51,8 @@ TIMEOUT_SHARE = 0.9
 coordinator fences the producer, which ends this process; and the next one would begin with as large
 a transaction, since `deduplicator.transaction_size` starts anew.
 """
-
 START_S = 0.002
 """For how long `start_commit` calls the client, which has to take the request over only."""
-State = Literal["new", "ready", "open", "prepared", "committing"]
-Event = Literal[
-    "initialised", "begun", "offsets sent", "commit sent", "committed", "aborted", "in doubt"
-]
-NEXT: dict[tuple[State, Event], State] = {
-    ("new", "initialised"): "ready",
-    ("ready", "begun"): "open",
-    ("open", "offsets sent"): "prepared",
-    ("prepared", "commit sent"): "committing",
-    ("committing", "committed"): "ready",
-    ("open", "aborted"): "ready",
-    ("prepared", "aborted"): "ready",
-    ("committing", "aborted"): "ready",
-    ("new", "in doubt"): "new",
-    ("ready", "in doubt"): "new",
-    ("open", "in doubt"): "new",
-    ("prepared", "in doubt"): "new",
-    ("committing", "in doubt"): "new",
-}
-
-
-def after(state: State, event: Event) -> State:
-    """The next state; StageFailed when the table does not have the event in this state."""
-    if (state, event) not in NEXT:
-        raise StageFailed(
-            f"a producer that is {state!r} cannot take {event!r}: a defect in the loop"
-        )
-    return NEXT[state, event]
-
-
-def is_unfinished(error: KafkaError) -> bool:
-    """Whether the only error of a call is that its time was over: the client goes on with it, and
-    takes the same call again.
-    """
-    return error.code() == KafkaError._TIMED_OUT and error.retriable()
-
-
-class TransactionFailed(Exception):
-    """The transaction may be committed or aborted, so read the frontier again."""
 
 
 class TransactionalProducer:
@@ -187,12 +141,8 @@ class TransactionalProducer:
         try:
             return self.client.flush(seconds)
         except (KafkaException, SystemError) as raised:
-            failed = (
-                raised
-                if isinstance(raised, KafkaException)
-                else raised.__cause__ or raised.__context__
-            )
-            if not isinstance(failed, KafkaException):
+            failed = find_client_failure(raised)
+            if failed is None:
                 raise
             raise self.handle_failure(failed, "writing the records") from None
 
@@ -288,24 +238,10 @@ class TransactionalProducer:
         )
         if error.fatal():
             self.discard()
-            return (
-                translated
-                if isinstance(translated, AccessRefused) or not isinstance(translated, Stop)
-                else StageFailed(str(translated))
-            )
+            return classify_fatal(translated)
         if not (error.txn_requires_abort() and self.abort()):
             self.discard()
-        # the client does not know yet that the topic has more partitions; a new client reads its
-        # metadata
-        if error.code() == KafkaError._UNKNOWN_PARTITION:
-            return TransactionFailed(str(translated))
-        if (
-            isinstance(translated, ReoError)
-            and isinstance(translated, Stop)
-            and not isinstance(translated, ClusterUnreachable | HangingTransaction)
-        ):
-            return translated
-        return TransactionFailed(str(translated))
+        return classify_undone(error, translated)
 
     def abort(self) -> bool:
         """Abort an open transaction; True when the coordinator has confirmed it, or nothing was
@@ -344,57 +280,3 @@ class TransactionalProducer:
         if self.client is not None:
             self.client.purge()
             self.client = None
-
-
-class ProducerPair:
-    """The two producers, used in turn; `current` has the open transaction, or had the last one."""
-
-    def __init__(self, first: TransactionalProducer, second: TransactionalProducer) -> None:
-        self.producers = (first, second)
-        self.turn = 0
-
-    @property
-    def current(self) -> TransactionalProducer:
-        """The producer of the current transaction."""
-        return self.producers[self.turn]
-
-    def initialise(self) -> None:
-        """Initialise both: only then are all transactions of a predecessor ended."""
-        for producer in self.producers:
-            producer.initialise()
-
-    def begin(self) -> Producer:
-        """Begin the next transaction; the one before it must be committed, aborted or discarded, or
-        its commit must have started.
-        """
-        if self.current.state in ("open", "prepared"):
-            raise StageFailed("a transaction was begun while another is open: a defect in the loop")
-        self.turn = 1 - self.turn
-        return self.current.begin()
-
-    def start_commit(self) -> None:
-        """Start the current transaction's commit; the one before it must be known to be done."""
-        if any(producer.state == "committing" for producer in self.producers):
-            raise StageFailed(
-                "a commit was started before the last one was known to be done: a defect in the"
-                " loop"
-            )
-        self.current.start_commit()
-
-    def finish_commit(self) -> None:
-        """Wait for the commit that was started, if there is one."""
-        for producer in self.producers:
-            producer.finish_commit()
-
-    def close(self) -> None:
-        """Leave no transaction open: a commit that was started is waited for, any other transaction
-        is aborted.
-        """
-        try:
-            self.finish_commit()
-        # the outcome is in doubt; the next process initialises this producer, which ends its
-        # transaction
-        except Exception as failed:
-            log.warning("a commit is not known to be done: %s", failed)
-        for producer in self.producers:
-            producer.abort()

@@ -14,7 +14,7 @@ from itertools import chain
 from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import Place
-from deduplicator.compiled import CompiledBatch
+from deduplicator.fetched_messages import CompiledBatch
 from deduplicator.frontier_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
@@ -35,7 +35,8 @@ class Work:
     """As in the frontier."""
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
     """The accepted records, unwrapped, in order, with their source offsets; no part is empty.
-    Records that Python has decided are in lists, the others are in C (`deduplicator.compiled`).
+    Records that Python has decided are in lists, the others are in C
+    (`deduplicator.fetched_messages`).
     """
     partitioned_records: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
     """The same by destination partition, unless the route is one to one: partitioned before the

@@ -20,13 +20,14 @@ from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
-from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.gc_control import pause_gc
-from deduplicator.intermediate import Intermediate, Purge
+from deduplicator.group_commits import ConsumerGroup
+from deduplicator.intermediate import Intermediate
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
+from deduplicator.purge import Purge
 from deduplicator.start import PartitionStarter
 from deduplicator.topic_discovery import TopicDiscovery
 
@@ -150,7 +151,7 @@ class Worker:
         log.info("new: %s", ", ".join(map(str, new_routes)))
         for route in new_routes:
             self.routes[route.intermediate_topic] = route
-            self.starter.new_topics.add(route.intermediate_topic)
+            self.starter.first_frontiers.new_topics.add(route.intermediate_topic)
         self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:

@@ -116,7 +116,7 @@ def records(data: bytes) -> None:
         _assert_matches_rule(
             work, [message for message in batch if message.of_partition == place.partition]
         )
-        after = loop._build_next_state(place, work).frontier
+        after = loop.round_output.build_next_state(place, work).frontier
         assert frontiers.decode(after.encode()) == after, (
             "stage two would commit what nobody can read"
         )

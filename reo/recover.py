@@ -51,7 +51,8 @@ from common.kafka.consumer_group import Commit, Group
 from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_settings
-from deduplicator.start import find_first_source_offset, raise_epoch
+from deduplicator.start import raise_epoch
+from deduplicator.start_offsets import find_first_source_offset
 from reo import recovery_report
 from reo.compare import alignment
 from reo.compare.alignment import AlignmentInput

@@ -25,28 +25,23 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import permissions, positions, topic_creation, visible_records
+from common.kafka import permissions, positions, topic_creation
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
 from common.pulse import Pulse
-from common.routes import Place
 from common.settings import Settings
 from replicator import run
 from replicator.candidates.candidate_health import Health
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
+from replicator.completion import Completion
 from replicator.plan import Planner, wait_unless_stopping
-from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.spark import session, spark_master
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
-WRITTEN_DOWN_S = 10.0
-"""How long to wait for stage two at the end. What it has not committed by then, the next start
-checks again.
-"""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
@@ -71,15 +66,8 @@ class Stage:
         self.selection = SourceSelection(settings, runtime.chance(), self.pulse.beat, state_file)
         self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
         self.health = Health(settings, self.selection)
-        self.end_offsets: dict[Place, int] = {}
-        """By intermediate partition, the source's end when the process started."""
         self.has_filter = bool(settings.filter.sql)
-        self.last_run_wrote_nothing = False
-        """With a filter: whether the last run began at the frontier, read to the end, and wrote
-        nothing.
-        """
-        self.last_read_up_to: dict[Place, int] = {}
-        """By intermediate partition, how far the last run that finished by itself has read."""
+        self.completion = Completion(settings, self.clients, self.planner, self.pulse, stopping)
         self.state: State = "planned"
         self.failures = 0
 
@@ -94,8 +82,8 @@ class Stage:
             failpoints.hit("one: planned")
             if plan is None:
                 self._apply("stopped")
-            elif self.settings.stop_at_end and self._is_complete(plan):
-                self._write_read_up_to(plan)
+            elif self.settings.stop_at_end and self.completion.is_complete(plan):
+                self.completion.write_read_up_to(plan)
                 self._apply("complete")
             else:
                 self._run(plan)
@@ -144,12 +132,7 @@ class Stage:
         failpoints.hit("one: run ended")
         self._apply(event)
         if event == "finished":
-            self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
-            self.last_read_up_to = {
-                place: offsets[source_place]
-                for place, source_place in watch.source_partitions.items()
-                if source_place in offsets
-            }
+            self.completion.note_finished_run(watch, offsets)
             self._apply(self._drain(watch))
         if event == "failed":
             log.warning("the query failed: %s", run.describe_failure(failure))
@@ -232,58 +215,6 @@ class Stage:
                 return "behind"
             runtime.sleep(0.1)
         return "stopped"
-
-    def _is_complete(self, plan: Plan) -> bool:
-        """Whether everything that the source had when the process started is below the frontier,
-        except what the filter leaves out.
-        """
-        if self.last_run_wrote_nothing:
-            return True
-        source_partitions = plan.source_partitions()
-        if not self.end_offsets:
-            ends = positions.list_end_offsets(
-                self.clients.source_admin, source_partitions.values(), committed_only=True
-            )
-            self.end_offsets = {
-                place: ends[source_place] for place, source_place in source_partitions.items()
-            }
-        return all(
-            visible_records.find_first_visible(
-                self.clients.source_reader, source_partitions[place], plan.starts[place], end
-            )
-            is None
-            for place, end in self.end_offsets.items()
-        )
-
-    def _write_read_up_to(self, plan: Plan) -> None:
-        """Everything is copied, so between the frontiers and the ends is nothing to copy: have
-        stage two commit that.
-        """
-        ends, source_partitions = (
-            self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
-            plan.source_partitions(),
-        )
-        begins = positions.list_beginning_offsets(
-            self.clients.source_admin, source_partitions.values()
-        )
-        empty_ranges = {
-            place: EmptyRange(start - 1, ends[place])
-            for place, start in plan.starts.items()
-            if ends.get(place, 0) > start
-            and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)
-        }
-        self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
-        self.clients.read_up_to_writer.flush()
-        deadline = runtime.monotonic() + WRITTEN_DOWN_S
-        while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
-            self.pulse.beat()
-            commits = self.planner.try_read_commits(empty_ranges)
-            empty_ranges = {
-                place: gap
-                for place, gap in empty_ranges.items()
-                if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1
-            }
-            runtime.sleep(0.05)
 
     def _wait_for_slots(self) -> bool:
         """Wait until the engine has a slot for each partition; False when asked to stop before. On

@@ -5,12 +5,6 @@ progress is used only with `filter.sql`, where nothing else tells what was left 
 the newest record on the intermediate topic tells how far stage one is; the group's frontier tells
 how far stage two is. From both, and from the source's own offsets, `find_event` detects what only a
 new run repairs.
-
-A source that loses records ends before what was read from it. If it has grown again between two
-samples, its offsets show nothing. But records are lost only when the leader changes or while a
-broker is away. After either, the last copied records are compared with the source
-(`replicator.source_history`), as of the previous sample and as of now, until everything is copied
-that was written before that event.
 """
 
 from __future__ import annotations
@@ -21,55 +15,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime
-from common.kafka import intermediate_records, positions, topics, visible_records
+from common.kafka import positions, topics, visible_records
 from common.kafka.positions import GroupCommit
 from common.lag import Lag
-from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
+from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
-from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
-from common.source_candidates import request_timeout_s
-from replicator import source_history
-from replicator.candidates import tail_comparison
 from replicator.clients import Clients
+from replicator.open_holes import OpenHoles
+from replicator.open_transactions import OpenTransactions
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan
+from replicator.sample import Sample, describe_sources, take_sample
+from replicator.source_losses import SourceLosses
 
 log = logging.getLogger(__name__)
-OPEN_S = 60.0
-"""After this time an open transaction of the source is logged; it is Kafka's default transaction
-time-out.
-"""
-HOLE_S = 5.0
-"""How long a hole may stay unchanged: a retry inside Spark would have begun to fill it by then."""
-OUTAGE_S = 2.0
-"""A sample that ends this long after the previous one may have waited for a broker; no broker
-restarts faster.
-"""
 STALL_S = 45.0
 """How long a partition may have visible records without progress. Real-Time Mode retries an
 out-of-range read at offset 0 for ever.
 """
 SLOW_S = 15.0
 """After this time without progress, such a partition makes stage one not ready."""
-
-
-@dataclass(slots=True)
-class Sample:
-    """What both clusters answered at one moment. The `source_…` fields are by source partition, the
-    others by intermediate partition.
-    """
-
-    sources: dict[Route, topics.Topic]
-    source_beginnings: dict[Place, int]
-    source_ends: dict[Place, positions.EndOffset]
-    """The last stable offsets: up to these the source can be read."""
-    source_high_watermarks: dict[Place, int]
-    """Between the last stable offset and this one are records of open transactions."""
-    intermediate_ends: dict[Place, positions.EndOffset]
-    newest: dict[Place, Origin | ReadUpTo]
-    commits: dict[Place, GroupCommit]
 
 
 @dataclass(slots=True)
@@ -86,10 +53,6 @@ class Watch:
     positions: dict[Place, int] = field(init=False)
     """The source offset that is written next, as of the last sample."""
     progressed_at: dict[Place, float] = field(init=False)
-    hole_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
-    """Partitions with an open hole of this run: its first source offset, and since when it is
-    open.
-    """
     has_filter: bool = field(init=False)
     stall_s: float = field(init=False)
     """How long a partition may have visible records without progress."""
@@ -112,27 +75,21 @@ class Watch:
     intermediate_leader_epochs: dict[Place, int | None] = field(init=False)
     written_timestamp_ms: dict[Place, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as of the last sample."""
-    stable_end_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
-    """The last stable offset, and since when it has not changed."""
-    warned_open: set[Place] = field(default_factory=set)
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     initial_ends: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
-    copied: dict[Place, source_history.LastCopied] = field(init=False)
-    """By source partition, what was copied last, as of the previous sample."""
-    unverified_up_to: dict[Place, int] = field(default_factory=dict)
-    """After an event that can lose records: the source offset up to which records were written
-    before it. Stage two may have copied them since.
-    """
-    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
-    """By source partition, as of the previous sample."""
-    sampled_at: float = field(default_factory=runtime.monotonic)
+    holes: OpenHoles = field(init=False)
+    source_losses: SourceLosses = field(init=False)
+    open_transactions: OpenTransactions = field(default_factory=OpenTransactions)
 
     def __post_init__(self) -> None:
+        self.holes = OpenHoles(self.plan.epoch)
+        self.source_losses = SourceLosses(
+            self.settings, self.clients, self.plan, dict(self.plan.copied)
+        )
         self.positions = dict(self.plan.starts)
         self.progressed_at = dict.fromkeys(self.plan.starts, runtime.monotonic())
         self.source_partitions = self.plan.source_partitions()
-        self.copied = dict(self.plan.copied)
         ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
         self.initial_ends = {place: end.offset for place, end in ends.items()}
         self.intermediate_leader_epochs = {place: end.leader_epoch for place, end in ends.items()}
@@ -166,55 +123,19 @@ class Watch:
             == self.initial_ends
         )
 
-    def describe_sources(self) -> dict[Route, topics.Topic]:
-        """Every route with its source topic as it is now; TopicMissing when a source topic of this
-        run is gone.
-        """
-        sources = topics.describe_sources(
-            self.settings, self.clients.source_admin, request_timeout_s(self.settings)
-        )
-        topics.check_none_deleted(self.plan.sources, sources)
-        return sources
-
     def check_sources(self) -> None:
         """TopicMissing or SourceRecreated when a source topic was deleted or recreated."""
-        self._check_identities(self.describe_sources())
+        self._check_identities(describe_sources(self.settings, self.clients, self.plan))
 
     def take_sample(self, commits: dict[Place, GroupCommit]) -> Sample:
-        """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a
-        source topic is gone.
-        """
-        client, at_source, timeout_s = (
-            self.clients.source_admin,
-            self.source_partitions.values(),
-            request_timeout_s(self.settings),
-        )
-        sources = self.describe_sources()
-        beginnings = positions.list_beginning_offsets(
-            self.clients.destination_admin, self.plan.starts
-        )
-        ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
-        newest = intermediate_records.read_last_origins(
-            self.clients.frontier_reader,
-            {place: (beginnings[place], end.offset) for place, end in ends.items()},
-        )
-        # before the stable ends: records written in between are no open transaction
-        high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)
-        return Sample(
-            sources,
-            positions.list_beginning_offsets(client, at_source, timeout_s),
-            positions.list_stable_ends(client, at_source, timeout_s),
-            high_watermarks,
-            ends,
-            newest,
-            commits,
-        )
+        """A sample with these commits (`replicator.sample.take_sample`)."""
+        return take_sample(self.settings, self.clients, self.plan, commits)
 
     def find_event(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source topic was recreated."""
         self._check_identities(sample.sources)
         self._check_trust(sample)
-        if self._has_lost_records(sample):
+        if self.source_losses.has_lost_records(sample, self.positions):
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
@@ -222,8 +143,9 @@ class Watch:
         for place in self.plan.starts:
             self._update_position(place, sample, now)
         for place, commit in sample.commits.items():
-            self._note_hole(place, commit, sample.intermediate_ends[place].offset, now)
-        if any(now - since > HOLE_S for _, since in self.hole_since.values()):
+            end = sample.intermediate_ends[place].offset
+            self.holes.note_hole(place, commit, end, self.written_up_to.get(place, -1), now)
+        if self.holes.has_unfilled(now):
             return "hole"
         # before `_count_lag` looks for visible records
         unread = {place for place in self.plan.starts if self._is_deleted_unread(place, sample)}
@@ -233,14 +155,13 @@ class Watch:
         self._write_read_up_to(sample)
         lags = {place: self._count_lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
+            source_place = self.source_partitions[place]
             self.lag.report(
-                self.source_partitions[place],
-                lag + self._count_open(place, sample, now),
+                source_place,
+                lag + self.open_transactions.count_waiting(source_place, sample, now),
                 self.written_timestamp_ms.get(place),
             )
-            SOURCE_END.labels(*map(str, self.source_partitions[place])).set(
-                sample.source_ends[self.source_partitions[place]].offset
-            )
+            SOURCE_END.labels(*map(str, source_place)).set(sample.source_ends[source_place].offset)
             if lag == 0 and place not in unread:
                 self.progressed_at[place] = now
         if any(now - since > self.stall_s for since in self.progressed_at.values()):
@@ -261,64 +182,6 @@ class Watch:
     def _check_identities(self, now: Mapping[Route, topics.Topic]) -> None:
         for route, source in self.plan.sources.items():
             topics.check_identity(source.identity, now[route])
-
-    def _has_lost_records(self, sample: Sample) -> bool:
-        """Whether a partition ends before what was read from it; SourceTruncated when its last
-        copied record is gone.
-        """
-        leader_epochs = {
-            source_place: end.leader_epoch for source_place, end in sample.source_ends.items()
-        }
-        truncated = {
-            source_place
-            for place, source_place in self.source_partitions.items()
-            if sample.source_ends[source_place].offset < self.positions[place]
-        }
-        # while a transaction is open, the last stable offset may be below a first frontier
-        if truncated:
-            ends = positions.list_end_offsets(
-                self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings)
-            )
-            truncated = {
-                source_place
-                for place, source_place in self.source_partitions.items()
-                if source_place in truncated and ends[source_place] < self.positions[place]
-            }
-        frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
-        copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
-        if (
-            truncated
-            or leader_epochs != self.leader_epochs
-            or runtime.monotonic() > self.sampled_at + OUTAGE_S
-        ):
-            self._check_history(self.copied)
-            written = {
-                place: newest.source_offset + 1
-                for place, newest in sample.newest.items()
-                if newest.epoch == self.plan.epoch
-            }
-            self.unverified_up_to = {
-                place: max(position, written.get(place, 0))
-                for place, position in self.positions.items()
-            }
-        if self.unverified_up_to:
-            # the others are compared
-            self._check_history(
-                {place: last for place, last in copied.items() if last != self.copied.get(place)}
-            )
-            self.unverified_up_to = {
-                place: end
-                for place, end in self.unverified_up_to.items()
-                if place not in frontiers or frontiers[place].rule.frontier + 1 < end
-            }
-        self.copied |= copied
-        self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
-        return bool(truncated)
-
-    def _check_history(self, copied: dict[Place, source_history.LastCopied]) -> None:
-        source_history.check_history(
-            self.settings, self.clients.source_admin, self.clients.source_reader, copied
-        )
 
     def _update_position(self, place: Place, sample: Sample, now: float) -> None:
         """Update how far this run has written: from the newest record or, when all records are
@@ -347,25 +210,6 @@ class Watch:
             )
             self.positions[place] = position
             self.progressed_at[place] = now
-
-    def _note_hole(self, place: Place, commit: GroupCommit, end: int, now: float) -> None:
-        """Note since when a hole is open. Stage two's commit says so, whatever is still to be read
-        after the hole; the first offset of one being filled moves.
-
-        A hole is also open when stage two has read everything and its frontier is below what was
-        written: the intermediate topic lost its newest records.
-        """
-        rule, first = commit.frontier.rule, -1
-        if rule.hole is not None and rule.epoch == self.plan.epoch:
-            first = rule.hole.first
-        elif commit.intermediate_offset >= end and rule.frontier < self.written_up_to.get(
-            place, -1
-        ):
-            first = rule.frontier + 1
-        if first < 0:
-            self.hole_since.pop(place, None)
-        elif place not in self.hole_since or self.hole_since[place][0] != first:
-            self.hole_since[place] = first, now
 
     def _is_deleted_unread(self, place: Place, sample: Sample) -> bool:
         """Whether the source has deleted offsets that this run has neither written nor found empty.
@@ -410,30 +254,6 @@ class Watch:
             ):
                 ranges[place] = EmptyRange(frontier, end)
         return ranges
-
-    def _count_open(self, place: Place, sample: Sample, now: float) -> int:
-        """The number of offsets after the last stable offset: stage one cannot read them before an
-        open transaction of the source ends.
-        """
-        source_place = self.source_partitions[place]
-        stable = sample.source_ends[source_place].offset
-        waiting = sample.source_high_watermarks[source_place] - stable
-        if waiting <= 0 or self.stable_end_since.get(place, (-1, now))[0] != stable:
-            self.stable_end_since[place] = (stable, now)
-        open_s = now - self.stable_end_since[place][1] if waiting > 0 else 0.0
-        SOURCE_OPEN.labels(*map(str, source_place)).set(open_s)
-        if open_s > OPEN_S and place not in self.warned_open:
-            self.warned_open.add(place)
-            log.warning(
-                "an open transaction of the source blocks %s at offset %d: the %d offsets from"
-                " there on cannot be copied before it ends",
-                source_place,
-                stable,
-                waiting,
-            )
-        elif waiting <= 0:
-            self.warned_open.discard(place)
-        return max(0, waiting)
 
     def _count_lag(self, place: Place, sample: Sample) -> int:
         """The number of source offsets still to be written; 0 when only markers and aborted records

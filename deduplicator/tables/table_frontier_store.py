@@ -23,33 +23,24 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg import sql
 
 from common import postgresql, runtime
-from common.errors import (
-    ClusterUnreachable,
-    DestinationTruncated,
-    Fenced,
-    ForeignWriter,
-    TopicsUnfit,
-)
+from common.errors import ClusterUnreachable, Fenced
 from common.frontier import Frontier
 from common.kafka import topics
 from common.postgresql import PAUSE_S, Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.settings.destination_settings import describe_name_error
 from deduplicator.destination import Output
-from deduplicator.frontier_store import (
-    CheckedOutputs,
-    ConsumerGroup,
-    LoadedFrontiers,
-    merge_group_commits,
-)
-from deduplicator.tables.rows import COLUMNS, PRIMARY_KEY
+from deduplicator.frontier_store import CheckedOutputs, LoadedFrontiers, merge_group_commits
+from deduplicator.group_commits import ConsumerGroup
+from deduplicator.tables.frontier_rows import FrontierRow, FrontierTable
+from deduplicator.tables.last_rows import check_last_row, select_last_offsets
+from deduplicator.tables.table_creation import create_tables
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -58,54 +49,9 @@ WAITS_S = 5.0
 LATE = "the transaction is not over within deduplicator.transaction_timeout_ms"
 IDENTITY = "postgresql"
 """Stands for the destination's topic id in a frontier: its rows are deleted together with their
-table (`_create_tables`).
+table (`deduplicator.tables.table_creation`).
 """
-CREATE_LOCK = 0x72656F
-"""The key of the advisory lock under which tables are created: without it, two workers that create
-one at once would fail.
-"""
-CREATE_FRONTIERS = """CREATE TABLE {} (application text, intermediate_topic text,
-    partition integer, next_offset bigint NOT NULL, frontier text NOT NULL, fence bigint NOT NULL,
-    PRIMARY KEY (application, intermediate_topic, partition))"""
-END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f
-    JOIN unnest(%s::text[], %s::int[]) AS w (topic, partition)
-    ON f.intermediate_topic = w.topic AND f.partition = w.partition
-    JOIN pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = f.xmax
-    WHERE f.application = %s AND l.pid <> pg_backend_pid()"""
-RAISE_FENCES = """UPDATE {} f SET fence = f.fence + 1
-    FROM unnest(%s::text[], %s::int[]) AS w (topic, partition)
-    WHERE f.application = %s AND f.intermediate_topic = w.topic AND f.partition = w.partition"""
-READ = (
-    "SELECT intermediate_topic, partition, next_offset, frontier, fence FROM {} WHERE application ="
-    " %s AND intermediate_topic = ANY(%s)"
-)
-MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
-    FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
-        AS n (topic, partition, next_offset, frontier, fence, was)
-    WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition
-        AND f.fence = n.fence AND f.frontier = n.was"""
-ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
-CREATE_TABLE = (
-    f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY"
-    f" KEY ({', '.join(PRIMARY_KEY)}))"
-)
 STARTED = "SELECT DISTINCT intermediate_topic FROM {} WHERE application = %s"
-FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
-LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
-SHAPE = """SELECT relpersistence::text,
-    (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
-        WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
-    EXISTS (SELECT FROM pg_index i WHERE indrelid = c.oid AND indisunique AND indpred IS NULL AND
-        (SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute
-            WHERE attrelid = c.oid AND attnum = ANY(i.indkey)) = %s::text[])
-    FROM pg_class c WHERE oid = to_regclass(%s)"""
-
-
-class FrontierRow(NamedTuple):
-    """A row as this worker has read or written it."""
-
-    fence: int
-    frontier: str
 
 
 class TableFrontierStore:
@@ -124,6 +70,7 @@ class TableFrontierStore:
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
         self.frontiers = postgresql.frontiers(settings)
+        self.table = FrontierTable(self.frontiers, settings.application)
         self.rows: dict[Place, FrontierRow] = {}
         self._session: Session | None = None
         self.deadline = math.inf
@@ -222,7 +169,7 @@ class TableFrontierStore:
         be torn, but somebody else can insert or delete rows.
         """
         for place, last in self._load_last_offsets(frontiers).items():
-            _check_last_row(place, frontiers[place].destination_known, last)
+            check_last_row(place, frontiers[place].destination_known, last)
         return {
             place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
         }, {}
@@ -231,24 +178,7 @@ class TableFrontierStore:
         """In the open transaction; Fenced when one of the rows is not as this worker has read or
         written it. The rows are locked from then on.
         """
-        known_rows = {place: self.rows[place] for place in positions if place in self.rows}
-        columns = [(*place, *positions[place], *row) for place, row in sorted(known_rows.items())]
-        moved = (
-            session.execute(
-                sql.SQL(MOVE).format(self.frontiers),
-                [
-                    *(list(column) for column in zip(*columns, strict=True)),
-                    self.settings.application,
-                ],
-            ).rowcount
-            if columns
-            else 0
-        )
-        for place in sorted(positions.keys() - known_rows.keys()):
-            moved += session.execute(
-                sql.SQL(ADD).format(self.frontiers),
-                [self.settings.application, *place, *positions[place]],
-            ).rowcount
+        moved = self.table.move_rows(session, self.rows, positions)
         if moved < len(positions):
             raise Fenced(
                 f"another worker has taken {', '.join(map(str, sorted(positions)))} over: their"
@@ -257,8 +187,8 @@ class TableFrontierStore:
 
     def check_last_rows(self, session: Session, known_offsets: Mapping[Place, int]) -> None:
         """In the open transaction: as `check_outputs`, for the partitions that are written now."""
-        for place, last in self._select_last_offsets(session, known_offsets).items():
-            _check_last_row(place, known_offsets[place], last)
+        for place, last in select_last_offsets(session, self.settings, known_offsets).items():
+            check_last_row(place, known_offsets[place], last)
 
     def on_committed(self, positions: Mapping[Place, tuple[int, str]]) -> None:
         """The transaction of `move_frontiers` is committed."""
@@ -288,115 +218,12 @@ class TableFrontierStore:
         their topics, with its next offset.
         """
         names = sorted({place.topic for place in partitions})
-        self._create_tables(session, [self.routes[name] for name in names])
-        keys = [
-            [place.topic for place in partitions],
-            [place.partition for place in partitions],
-            self.settings.application,
-        ]
-        ended = session.execute(sql.SQL(END_HOLDERS).format(self.frontiers), keys).rowcount
-        if ended:
-            log.warning(
-                "ended %d sessions that were in the middle of a transaction on the frontiers of %s",
-                ended,
-                partitions,
-            )
-        with session.transaction():
-            session.execute(sql.SQL(RAISE_FENCES).format(self.frontiers), keys)
-            return self.read_rows(session, names)
-
-    def read_rows(self, session: Session, names: list[str]) -> dict[Place, tuple[int, FrontierRow]]:
-        """Every row of these intermediate topics, with its next offset."""
-        rows = session.execute(
-            sql.SQL(READ).format(self.frontiers), [self.settings.application, names]
-        )
-        return {
-            Place(topic, partition): (next_offset, FrontierRow(fence, frontier))
-            for topic, partition, next_offset, frontier, fence in rows
-        }
-
-    def _create_tables(self, session: Session, routes: Collection[Route]) -> None:
-        """Create the missing tables; delete frontiers of a missing table, since they belong to a
-        deleted one.
-        """
-        names = [
-            (route, postgresql.table(self.settings, route.destination_topic)) for route in routes
-        ]
-        for route, _ in names:
-            if describe_name_error(route.destination_topic):
-                raise TopicsUnfit(describe_name_error(route.destination_topic))
-        if not all(
-            postgresql.is_there(session, name)
-            for name in (self.frontiers, *(name for _, name in names))
-        ):
-            with session.transaction():
-                session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
-                if not postgresql.is_there(session, self.frontiers):
-                    session.execute(sql.SQL(CREATE_FRONTIERS).format(self.frontiers))
-                for route, name in names:
-                    if not postgresql.is_there(session, name):
-                        log.info("creating the table %s", route.destination_topic)
-                        session.execute(sql.SQL(CREATE_TABLE).format(name))
-                        session.execute(
-                            sql.SQL(FORGET).format(self.frontiers),
-                            [self.settings.application, route.intermediate_topic],
-                        )
-        for _, name in names:
-            check_columns(session, name)
+        create_tables(session, self.settings, self.frontiers, [self.routes[name] for name in names])
+        return self.table.take_over_rows(session, partitions)
 
     def _load_last_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
         """The greatest source offset of each partition's rows; -1 without rows."""
         return self._ask(
-            "reading the last rows", lambda session: self._select_last_offsets(session, places)
+            "reading the last rows",
+            lambda session: select_last_offsets(session, self.settings, places),
         )
-
-    def _select_last_offsets(self, session: Session, places: Iterable[Place]) -> dict[Place, int]:
-        rows = {
-            place: (
-                session.execute(
-                    sql.SQL(LAST).format(postgresql.table(self.settings, place.topic)),
-                    [place.partition],
-                ).fetchone()
-            )
-            for place in places
-        }
-        return {place: row[0] if row else -1 for place, row in rows.items()}
-
-
-def check_columns(session: Session, name: sql.Identifier) -> None:
-    """TopicsUnfit for a table that somebody has created with other columns."""
-    quoted_name = name.as_string(session)
-    row = session.execute(SHAPE, [sorted(PRIMARY_KEY), quoted_name]).fetchone()
-    persistence, columns, unique = row or ("", [], False)
-    missing = [
-        f"{column} {kind}" for column, kind in COLUMNS.items() if f"{column} {kind}" not in columns
-    ]
-    if missing:
-        raise TopicsUnfit(
-            f"the table {quoted_name} lacks {', '.join(missing)}: change it, or name another"
-            " destination.topic"
-        )
-    if not unique or persistence != "p":
-        raise TopicsUnfit(
-            f"the table {quoted_name} has to be logged, and to have the primary key"
-            f" ({', '.join(PRIMARY_KEY)}): change it, or name another destination.topic"
-        )
-
-
-def _check_last_row(place: Place, known: int, last: int) -> None:
-    """ForeignWriter or DestinationTruncated when the last row is not the one that was written last;
-    deleting all rows is the owner's decision.
-    """
-    if last > known:
-        raise ForeignWriter(
-            f"the table of {place} has a row with source_offset {last}, which this copy did not"
-            f" write: its own last row has {known}. Stop the other writer; then copy to a new"
-            " destination.topic, or delete that row"
-        )
-    if 0 <= last < known:
-        raise DestinationTruncated(
-            f"the table of {place} lacks rows that were committed: the last one had source_offset"
-            f" {known}, now it is {last}. Copy to a new destination.topic, or restore this one"
-        )
-    if last < known:
-        log.warning("%s: all rows were deleted; what was copied is not copied again", place)

@@ -24,9 +24,11 @@ from common.settings.destination_settings import (
     POSTGRESQL_SCHEMA,
     describe_name_error,
 )
-from deduplicator.frontier_store import ConsumerGroup
+from deduplicator.group_commits import ConsumerGroup
+from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.rows import COLUMNS
-from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
+from deduplicator.tables.table_creation import check_columns
+from deduplicator.tables.table_frontier_store import TableFrontierStore
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 
@@ -191,7 +193,7 @@ class ReadOnlyTables(TableFrontierStore):
     ) -> dict[Place, tuple[int, FrontierRow]]:
         """Take nothing over: return the rows as they are."""
         return (
-            self.read_rows(session, sorted({place.topic for place in wanted}))
+            self.table.read_rows(session, sorted({place.topic for place in wanted}))
             if postgresql.is_there(session, self.frontiers)
             else {}
         )

@@ -6,7 +6,7 @@ While the service does not run, the check calls stage two's own start
 last records, and tells where a copy without a frontier would begin. What it would commit is only
 printed. While the service runs, the last records change, and its start has checked them: then only
 the frontiers are read. In both cases stage one's check follows: does the source still have the next
-records (`replicator.candidates.source_selection`).
+records (`replicator.candidates.source_checks`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from common.kafka.topics import Topic, list_intermediate_partitions
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
-from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
+from deduplicator.frontier_store import KafkaFrontierStore
+from deduplicator.group_commits import ConsumerGroup
+from deduplicator.start import PartitionStarter
+from deduplicator.start_offsets import check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from replicator.candidates import source_selection, tail_comparison
+from replicator.candidates import source_checks, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -163,7 +165,7 @@ def _check_source(
     about = "source after the frontier"
     if not settings.failover:
         try:
-            source_selection.inspect_single_source(settings, dict(sources), frontiers)
+            source_checks.inspect_single_source(settings, dict(sources), frontiers)
             yield ok(
                 about,
                 "it is the topic that was copied, and has all records that are not copied yet",
@@ -179,8 +181,8 @@ def _check_source(
         try:
             if isinstance(candidate, ReoError):
                 raise candidate
-            source_selection.check_offsets(candidate, frontiers)
-            same_last = source_selection.check_history(candidate, frontiers)
+            source_checks.check_offsets(candidate, frontiers)
+            same_last = source_checks.check_history(candidate, frontiers)
             yield ok(
                 about,
                 "has the copy's last records"

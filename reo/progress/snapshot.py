@@ -34,7 +34,7 @@ from common.kafka.topics import Topic
 from common.records import Consumed
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.start import find_first_source_offset
+from deduplicator.start_offsets import find_first_source_offset
 from replicator.clients import Clients
 
 

@@ -5,7 +5,7 @@ Two snapshots (`reo.progress.snapshot`) a second apart give the rates; with `--w
 snapshot is compared with the one before. The clusters show only the service's consumer group. Stage
 one is not a member of it: what it writes shows that it runs, and nothing shows that it does not.
 The clusters do not know the error that ended a process; they tell whether a start would continue
-(`replicator.candidates.source_selection`). What is not known is printed as unknown.
+(`replicator.candidates.source_checks`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reo import interrupt, output
 from reo.output import align_columns
 from reo.progress import lag
 from reo.progress.snapshot import Inspector, Lag, Snapshot
-from replicator.candidates import source_selection
+from replicator.candidates import source_checks
 
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
@@ -169,7 +169,7 @@ class Watcher:
         """
         try:
             if now.frontiers and not self.failover:
-                source_selection.inspect_single_source(self.settings, now.sources, now.frontiers)
+                source_checks.inspect_single_source(self.settings, now.sources, now.frontiers)
         except ReoError as error:
             return error
         return None

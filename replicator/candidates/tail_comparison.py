@@ -89,8 +89,8 @@ def compare_tails(
     when a cluster does not answer now.
 
     `same_last`: the source partitions whose last copied record is the candidate's
-    (`replicator.source_history`). Where the destination's partition is not the
-    copy of     one source partition, or lacks records as intended, that record alone is the proof.
+    (`replicator.source_history`). Where the destination's partition is not the copy of one source
+    partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
     is_whole = not filters.list_given(settings)
@@ -121,11 +121,7 @@ def compare_tails(
                 if frontier.last_record
                 else frontier.rule.frontier
             )
-            if stable_ends[output] <= frontier.destination_known:
-                raise ClusterUnreachable(
-                    f"{output} is visible up to offset {stable_ends[output]} only: the transaction"
-                    f" of offset {frontier.destination_known} has not ended there yet"
-                )
+            _check_visible(output, stable_ends[output], frontier)
             copied = _read_copy_tail(ours, output, frontier, beginnings[output])
             begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
@@ -138,13 +134,26 @@ def compare_tails(
     finally:
         ours.close()
         theirs.close()
+    _check_proven(written, compared)
+    return compared.total()
+
+
+def _check_visible(output: Place, stable_end: int, frontier: Frontier) -> None:
+    if stable_end <= frontier.destination_known:
+        raise ClusterUnreachable(
+            f"{output} is visible up to offset {stable_end} only: the transaction"
+            f" of offset {frontier.destination_known} has not ended there yet"
+        )
+
+
+def _check_proven(written: Iterable[Route], compared: Counter[Route]) -> None:
+    """SourceRefused when nothing was compared of a topic of which records were written."""
     for route in written:
         if not compared[route]:
             raise SourceRefused(
                 f"none of the last copied records of {route} is left to compare: nothing shows that"
                 f" {route.source_topic} there is the topic that was copied"
             )
-    return compared.total()
 
 
 def compare_tail(

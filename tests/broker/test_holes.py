@@ -16,8 +16,10 @@ from common.kafka import positions
 from common.kafka.positions import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Place, Route
+from replicator.open_holes import HOLE_S
 from replicator.run import Plan
-from replicator.watch import HOLE_S, Sample, Watch
+from replicator.sample import Sample
+from replicator.watch import Watch
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits

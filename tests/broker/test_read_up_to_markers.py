@@ -68,8 +68,8 @@ def test_markers_that_retention_deletes_are_no_loss(
     assert plan is not None
     assert set(plan.starts.values()) == {RECORDS}
     if stop_at_end:
-        assert stage._is_complete(plan)
-        stage._write_read_up_to(plan)
+        assert stage.completion.is_complete(plan)
+        stage.completion.write_read_up_to(plan)
     else:
         watch = Watch(settings, stage.clients, plan)
         until(

@@ -19,9 +19,9 @@ from confluent_kafka import TopicPartition
 
 from common.errors import Fenced, RecordRefused
 from common.routes import Place
+from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
-from deduplicator.tables.table_frontier_store import FrontierRow
-from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_failures import TransactionFailed
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_exact_copy import CASES
 from tests.harness.judge import Partitions, Record, compare_partitions

@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from common.origin import HEADER, Origin, encode
 from common.routes import Place
-from deduplicator.compiled import FetchedMessages, Queue
+from deduplicator.compiled import Queue
+from deduplicator.fetched_messages import FetchedMessages
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.task_attempts import IDENTITY

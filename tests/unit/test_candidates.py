@@ -21,13 +21,8 @@ from common.routes import Place
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.candidates.candidate_health import Health, evaluate
-from replicator.candidates.source_selection import (
-    Behind,
-    SourceSelection,
-    check_offsets,
-    first_within_threshold,
-    inspect_single_source,
-)
+from replicator.candidates.source_checks import Behind, check_offsets, inspect_single_source
+from replicator.candidates.source_selection import SourceSelection, first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
 
 PLACE = Place("t", 0)

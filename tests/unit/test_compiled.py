@@ -18,7 +18,7 @@ from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
 from deduplicator import compiled, hot_path
-from deduplicator.compiled import CompiledBatch, FetchedMessages
+from deduplicator.fetched_messages import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.harness.task_attempts import IDENTITY, StageOne
 from tests.unit.test_rule import ANY_STATE, written

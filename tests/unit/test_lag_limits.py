@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from common.errors import LagsBehind
-from reo.progress.lag import Lag, check_limits
+from common.lag import Lag
+from reo.progress.lag import check_limits
 
 
 def test_how_far_behind_is_too_far() -> None:

@@ -12,8 +12,8 @@ import pytest
 from common.frontier import Link, RuleState
 from common.origin import Origin
 from common.routes import Place
-from deduplicator.intermediate import RecordsMissing
 from deduplicator.leader_change import check_leader_change
+from deduplicator.missing_positions import RecordsMissing
 from deduplicator.unwrap import Batch
 from deduplicator.work import Work
 

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from common.errors import StageFailed
-from deduplicator.intermediate import Intermediate, parse_group_metadata
+from deduplicator.group_membership import parse_group_metadata
+from deduplicator.intermediate import Intermediate
 from deduplicator.partitions import Partitions
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0}

@@ -11,11 +11,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import Fenced, StageFailed
 from common.pulse import Pulse
-from deduplicator import transaction
-from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
+from deduplicator import transaction_states
+from deduplicator.producer_pair import ProducerPair
+from deduplicator.transaction import TransactionalProducer
+from deduplicator.transaction_failures import TransactionFailed
 from replicator import run
 
-TABLES: list[tuple[str, Any]] = [("transaction", transaction), ("run", run)]
+TABLES: list[tuple[str, Any]] = [("transaction", transaction_states), ("run", run)]
 PAIRS = [
     pytest.param(module, state, event, id=f"{name}: {state}, {event}")
     for name, module in TABLES
@@ -70,10 +72,12 @@ def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:
     """A lost connection can happen in every state; the only way on is a producer that has to be
     initialised.
     """
-    for state in get_args(transaction.State):
-        assert transaction.after(state, "in doubt") == "new"
+    for state in get_args(transaction_states.State):
+        assert transaction_states.after(state, "in doubt") == "new"
     assert [
-        event for (state, event) in transaction.NEXT if state == "new" and event != "in doubt"
+        event
+        for (state, event) in transaction_states.NEXT
+        if state == "new" and event != "in doubt"
     ] == ["initialised"]
 
 

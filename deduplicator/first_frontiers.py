@@ -1,0 +1,242 @@
+"""First frontiers: where the copy of a partition begins that has no frontier yet.
+
+One is created only where it is certain that nothing of the partition was copied before, or where
+the settings say that this does not matter; otherwise the frontier was lost. What is found and what
+follows is a list in `deduplicator.start`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from common import filters, partition_mapping, source_candidates
+from common.errors import FrontierLost
+from common.frontier import Frontier, RuleState
+from common.kafka import positions, topics
+from common.kafka.clients import admin
+from common.kafka.positions import GroupCommit
+from common.routes import SAME, Place, Route
+from common.settings import Settings, destination_settings
+from deduplicator.destination import UNCOUNTED, Output
+from deduplicator.frontier_store import FrontierStore
+from deduplicator.group_commits import ConsumerGroup, TransactionUndecided
+from deduplicator.partitions import AssignedPartition
+from deduplicator.start_offsets import check_start_offsets, find_first_source_offset
+
+log = logging.getLogger(__name__)
+
+
+class ClusterState(NamedTuple):
+    """What both clusters answered, once for all first frontiers of a start."""
+
+    commits: Mapping[Place, GroupCommit]
+    destinations: Mapping[str, topics.Topic]
+    """By intermediate topic."""
+    ends: Mapping[Place, int]
+    """By destination partition."""
+    source_admin: AdminClient
+    sources: Mapping[Route, topics.Topic]
+
+
+class FirstFrontiers:
+    """Creates them; `routes` is by intermediate topic."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        consumer_group: ConsumerGroup,
+        frontier_store: FrontierStore,
+    ) -> None:
+        self.settings = settings
+        self.routes = routes
+        self.consumer_group = consumer_group
+        self.frontier_store = frontier_store
+        self.new_topics: set[str] = set()
+        """Intermediate topics of sources that did not exist when the process started: with
+        `source.start=latest` they are copied from the beginning.
+        """
+        self.started_topics = frontier_store.list_started_topics()
+        """Read before this worker joins the group: later, other workers can have created frontiers
+        in the same first start.
+        """
+        self.is_recoverable = not (
+            filters.list_given(settings) or destination_settings.is_outside_kafka(settings)
+        )
+
+    def create(
+        self,
+        missing: Sequence[Place],
+        commits: Mapping[Place, GroupCommit],
+        destinations: Mapping[str, topics.Topic],
+    ) -> tuple[dict[Place, AssignedPartition], dict[Place, Output]]:
+        """The first frontiers of these intermediate partitions, to be committed, and the outputs
+        that they count, by destination partition. FrontierLost when one was there before.
+        """
+        assigned: dict[Place, AssignedPartition] = {}
+        outputs: dict[Place, Output] = {}
+        if not missing:
+            return assigned, outputs
+        ends = self.frontier_store.get_end_offsets(
+            {output for place in missing for output in self._list_outputs(place, destinations)}
+        )
+        settings = source_candidates.select_answering(self.settings)
+        source_admin = admin(settings.source_cluster, settings)
+        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
+        check_start_offsets(self.settings, source_admin, sources, commits)
+        state = ClusterState(commits, destinations, ends, source_admin, sources)
+        for place in missing:
+            route = self.routes[place.topic]
+            output = route.destination(place.partition)
+            filled = [other for other in self._list_outputs(place, destinations) if ends[other] > 0]
+            if filled:
+                self._check_may_append(place, filled[0], state)
+            first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            frontier = self._build_frontier(place, bool(filled), first_output, state)
+            log.info(
+                "%(place)s: first frontier, the copy begins at source offset %(offset)d",
+                {"place": route.source(place.partition), "offset": frontier.rule.frontier + 1},
+            )
+            assigned[place] = AssignedPartition(-1, frontier)
+            if route.is_one_to_one:
+                outputs[output] = first_output
+        return assigned, outputs
+
+    def _check_may_append(self, place: Place, filled: Place, state: ClusterState) -> None:
+        """FrontierLost when the records of a destination partition can be this partition's."""
+        route = self.routes[place.topic]
+        if self.settings.deduplicator.without_frontier != "refuse" or self._is_from_other_sources(
+            place, state.sources[route], state.destinations
+        ):
+            return
+        self._check_still_missing(place, state.destinations[place.topic])
+        can_recover = route.is_one_to_one and self.is_recoverable
+        recovery = "`reo recover` finds the frontier from the data. Otherwise copy"
+        raise FrontierLost(
+            f"{filled} has records (it ends at {state.ends[filled]}), but group"
+            f" {self.settings.application} has no frontier for {place}: its offsets expired"
+            " or were deleted, or something else wrote to the topic."
+            f" {recovery if can_recover else 'Copy'} to a new topic, or set"
+            " deduplicator.without_frontier=append to append to the existing records from"
+            " source.start on"
+        )
+
+    def _build_frontier(
+        self, place: Place, filled: bool, output: Output, state: ClusterState
+    ) -> Frontier:
+        source = state.sources[self.routes[place.topic]]
+        destination = state.destinations[place.topic]
+        topic_frontiers = [
+            commit.frontier for other, commit in state.commits.items() if other.topic == place.topic
+        ]
+        counts = [frontier.source_partitions for frontier in topic_frontiers]
+        source_partitions = max(counts, default=source.partitions)
+        added = (
+            place.partition >= source_partitions
+            or place in state.commits
+            or self._is_new_partition(place, filled, has_others=bool(counts))
+        )
+        offset = find_first_source_offset(
+            self.settings,
+            state.source_admin,
+            self.routes[place.topic].source(place.partition),
+            added,
+        )
+        same_destination = [
+            frontier
+            for frontier in topic_frontiers
+            if frontier.destination_topic_id == destination.topic_id
+        ]
+        return Frontier(
+            RuleState(offset - 1, 0, None),
+            source_candidates.find_copied_identity(self.settings, source, same_destination),
+            source_partitions,
+            destination.topic_id,
+            output.known_offset,
+            output.sent,
+        )
+
+    def _check_still_missing(self, place: Place, destination: topics.Topic) -> None:
+        """TransactionUndecided when another worker has created the first frontier since this one
+        looked for it, and has copied records.
+
+        That happens when this process stood still in between, and lost the partition. A first
+        frontier is committed before any record is written.
+        """
+        commit = self.frontier_store.load_frontiers([place]).commits.get(place)
+        if commit is not None and commit.frontier.destination_topic_id == destination.topic_id:
+            output = self.routes[place.topic].destination(place.partition)
+            raise TransactionUndecided(f"another worker has begun to copy to {output}")
+
+    def _is_new_partition(self, place: Place, filled: bool, has_others: bool) -> bool:
+        """Whether a partition without a frontier was added after the copy had begun: `latest` would
+        leave out its records from before it was discovered.
+
+        It was added later if the service had frontiers of other topics, or if records of its topic
+        were copied before (then the frontiers were lost). If only other partitions of its topic
+        have frontiers (`has_others`), it existed when these were created: then the first start is
+        not over, unless stage one has written to the topic, which it does when every partition has
+        a frontier. With deduplicator.without_frontier=append, after records that somebody else has
+        copied, `source.start` applies as it is.
+        """
+        if place.topic in self.new_topics or self.settings.start.kind != "latest":
+            return place.topic in self.new_topics
+        partitions = self.consumer_group.list_partitions([place.topic])
+        is_written = any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
+        is_later = bool(self.started_topics - {place.topic}) or (
+            is_written if has_others else bool(self.started_topics)
+        )
+        if self.settings.deduplicator.without_frontier == "append":
+            return is_later and not filled
+        return is_later or is_written or self._has_copies(self.routes[place.topic], partitions)
+
+    def _has_copies(self, route: Route, partitions: Iterable[Place]) -> bool:
+        """Whether the destination has records of these intermediate partitions; False where they
+        cannot be told from those of other routes.
+        """
+        outputs = (route.destination(place.partition) for place in partitions)
+        return route.is_one_to_one and any(self.frontier_store.get_end_offsets(outputs).values())
+
+    def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
+        """Every destination partition that the records of an intermediate partition can go to."""
+        route, fixed = (
+            self.routes[place.topic],
+            partition_mapping.parse_fixed_partition(self.routes[place.topic].mapping),
+        )
+        if route.mapping == SAME or fixed is not None:
+            return [route.destination(place.partition if fixed is None else fixed)]
+        return [
+            route.destination(partition)
+            for partition in range(destinations[place.topic].partitions)
+        ]
+
+    def _is_from_other_sources(
+        self, place: Place, source: topics.Topic, destinations: Mapping[str, topics.Topic]
+    ) -> bool:
+        """Whether the records at a destination that is not one to one are certainly not this
+        partition's: it is new, and others were copied there before.
+
+        Nothing was ever written to its intermediate partition, the group has frontiers for this
+        destination, and none of them is of the same source under another intermediate topic. An
+        intermediate topic that somebody deleted looks the same as a new one.
+        """
+        if (
+            self.routes[place.topic].is_one_to_one
+            or positions.list_end_offsets(self.consumer_group.admin, [place])[place] > 0
+        ):
+            return False
+        topic_id = destinations[place.topic].topic_id
+        frontiers = {
+            other: frontier
+            for other, frontier in self.consumer_group.group.frontiers().items()
+            if frontier.destination_topic_id == topic_id
+        }
+        same_source = any(
+            frontier.source_identity == source.identity and other.topic != place.topic
+            for other, frontier in frontiers.items()
+        )
+        return bool(frontiers) and not same_source

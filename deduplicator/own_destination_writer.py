@@ -1,0 +1,104 @@
+"""The records of a round for a user's own destination (`deduplicator.own_destination`): kept until
+its store commits them together with the positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from common import failpoints
+from common.errors import Fenced
+from common.metrics import TRANSACTIONS
+from common.routes import Place, Route
+from deduplicator.destination import Output
+from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
+from deduplicator.own_frontier_store import OwnFrontierStore
+from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.unwrap import Record
+
+
+class OwnDestination:
+    """Keeps the records of a round until the user's store commits them."""
+
+    def __init__(
+        self,
+        frontier_store: OwnFrontierStore,
+        commit_for_group: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        self.frontier_store = frontier_store
+        self.commit_for_group = commit_for_group
+        self.outputs: dict[Place, Output] = {}
+        """`known_offset` is the source offset of the last record; `sent` is always 0."""
+        self._records: list[StoredRecord] = []
+        self._offsets: Sequence[TopicPartition] = ()
+
+    def begin(self) -> None:
+        """Nothing is open while records are decided."""
+        self._records = []
+
+    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+        """Keep the records for the commit."""
+        self._records += [
+            StoredRecord(*place, offset, key, value, list(headers or []), timestamp_ms)
+            for (key, value, headers, timestamp_ms), offset in zip(
+                records, source_offsets, strict=True
+            )
+        ]
+        self.outputs[place].known_offset = source_offsets[-1]
+
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the store knows who owns a partition)
+        """Keep the offsets for the commit."""
+        self._offsets = offsets()
+
+    def finish_commit(self) -> None:
+        """Nothing to do: `start_commit` has waited."""
+
+    def start_commit(self) -> None:
+        """One step of the store; then the group's commits. Fenced, or TransactionFailed when the
+        outcome is unknown.
+        """
+        positions = {
+            Place(place.topic, place.partition): Position(place.offset, str(place.metadata))
+            for place in self._offsets
+        }
+        failpoints.hit("two: offsets sent")
+        try:
+            self.frontier_store.store.commit(self._records, positions)
+        except NotOwner as error:
+            TRANSACTIONS.labels("aborted").inc()
+            raise Fenced(
+                f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}"
+            ) from None
+        except Unavailable as error:
+            TRANSACTIONS.labels("unknown").inc()
+            self.frontier_store.answers = False
+            raise TransactionFailed(
+                f"committing to {self.frontier_store.identity}: {error}"
+            ) from None
+        failpoints.hit("two: committed")  # the group does not know it yet
+        TRANSACTIONS.labels("committed").inc()
+        self.commit_for_group(self._offsets)
+
+    def abort(self) -> None:
+        """Nothing is open outside `commit`."""
+        self._records = []
+
+    def resolve_in_doubt(self) -> None:
+        """Nothing to do: the next `take_over` returns the outcome of a commit in doubt."""
+
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+        """Nothing to do: each start checks it."""
+
+    def is_answering(self) -> bool:
+        """Whether the last call was answered."""
+        return self.frontier_store.answers
+
+    def add_routes(self, routes: Collection[Route]) -> None:
+        """The store learns of them with their first partition."""
+
+    def close(self) -> None:
+        """Close the store."""
+        self.frontier_store.store.close()

@@ -1,0 +1,125 @@
+"""The positions in a user's own destination (`deduplicator.own_destination`), as the frontiers of a
+start: taken over, compared with the group's commits, and with the last records that are stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from common import runtime
+from common.errors import DestinationTruncated, ForeignWriter
+from common.frontier import Frontier
+from common.kafka import topics
+from common.routes import Place, Route
+from common.settings import Settings
+from deduplicator.destination import Output
+from deduplicator.frontier_store import CheckedOutputs, LoadedFrontiers, merge_group_commits
+from deduplicator.group_commits import ConsumerGroup
+from deduplicator.own_destination import Unavailable, load_store
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+RETRY_INTERVAL_S = 0.5
+
+
+class OwnFrontierStore:
+    """The positions in the user's store, and who owns them."""
+
+    def __init__(
+        self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup
+    ) -> None:
+        self.settings = settings
+        self.routes = routes
+        """By intermediate topic; routes are added while the worker runs."""
+        self.consumer_group = consumer_group
+        self.identity = settings.destination.class_
+        """Stands for the destination's topic id in a frontier."""
+        self.answers = True
+        self.store = self.call_with_retries("opening it", lambda: load_store(settings))
+
+    def call_with_retries(self, operation: str, call: Callable[[], Answer]) -> Answer:
+        """Call the store again until it answers."""
+        while True:
+            self.consumer_group.pulse.beat()
+            try:
+                answer = call()
+            except Unavailable as error:
+                self.answers = False
+                log.warning("%s of %s: it does not answer: %s", operation, self.identity, error)
+                self.consumer_group.pulse.wait("database")
+                runtime.sleep(RETRY_INTERVAL_S)
+            else:
+                self.answers = True
+                return answer
+
+    def list_started_topics(self) -> set[str]:
+        """From the group's commits, which repeat the store's positions."""
+        return self.consumer_group.list_started_topics()
+
+    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+        """Take these partitions over, and return their positions, compared with the group's
+        commits.
+        """
+        group_commits = self.consumer_group.load_commits(
+            {place.topic for place in partitions}, partitions
+        )
+        positions = self.call_with_retries(
+            "taking partitions over", lambda: self.store.take_over(sorted(partitions))
+        )
+        return merge_group_commits(
+            group_commits,
+            {
+                place: (position.next_offset, position.frontier)
+                for place, position in positions.items()
+            },
+            partitions,
+            self.identity,
+        )
+
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+        """The destination topics; they have as many partitions as the intermediate topics."""
+        described = self.consumer_group.describe_topics(
+            {route.intermediate_topic for route in routes}
+        )
+        if len(described) < len(routes):
+            return None
+        return {
+            route.intermediate_topic: topics.Topic(
+                route.destination_topic,
+                self.identity,
+                described[route.intermediate_topic].partitions,
+                "",
+            )
+            for route in routes
+        }
+
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+        """One more than the last source offset of each partition."""
+        return {place: self._get_last_source_offset(place) + 1 for place in outputs}
+
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+        """The last record of a partition has to be the one that the frontier names."""
+        for place, frontier in frontiers.items():
+            known, last = frontier.destination_known, self._get_last_source_offset(place)
+            if last > known:
+                raise ForeignWriter(
+                    f"{self.identity} has a record of {place} with source offset {last}, which this"
+                    f" copy did not write: its own last one has {known}. Stop the other writer;"
+                    " then copy to a new destination.topic, or delete that record"
+                )
+            if last < known:
+                raise DestinationTruncated(
+                    f"{self.identity} lacks records of {place} that were committed: the last one"
+                    f" had source offset {known}, now it is {last}. Copy to a new"
+                    " destination.topic, or restore this one"
+                )
+        return {
+            place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
+        }, {}
+
+    def _get_last_source_offset(self, place: Place) -> int:
+        return self.call_with_retries(
+            "reading the last record", lambda: self.store.last_source_offset(place)
+        )

@@ -1,0 +1,62 @@
+"""Deletes what is committed from the intermediate topics, so that they stay small.
+
+A request is sent at intervals, and its answer is collected before the next one: a cluster that does
+not answer delays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from common import runtime
+from common.metrics import PURGED
+from common.routes import Place
+
+log = logging.getLogger(__name__)
+PURGE_INTERVAL_S = 10.0
+
+
+class Purge:
+    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with
+    its repartition topics.
+    """
+
+    def __init__(self, client: AdminClient) -> None:
+        self.client = client
+        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
+        self.purged_offsets: dict[Place, int] = {}
+        self.pending: dict[TopicPartition, Any] = {}
+
+    def delete_committed(self, committed: Mapping[Place, int]) -> None:
+        """Request the deletion of the records below the committed offsets, if it is time; does not
+        block.
+        """
+        if runtime.monotonic() < self.next_request_at:
+            return
+        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
+        self._collect_answers()
+        before_offsets = [
+            TopicPartition(*place, offset)
+            for place, offset in committed.items()
+            if offset > self.purged_offsets.get(place, 0)
+        ]
+        if before_offsets and not self.pending:
+            self.pending = self.client.delete_records(before_offsets)
+
+    def _collect_answers(self) -> None:
+        for before_offset, future in list(self.pending.items()):
+            if not future.done():
+                continue
+            del self.pending[before_offset]
+            place = Place(before_offset.topic, before_offset.partition)
+            try:
+                future.result()
+                self.purged_offsets[place] = before_offset.offset
+                PURGED.labels(place.topic, str(place.partition)).set(before_offset.offset)
+            except KafkaException as failed:
+                log.warning("%s cannot be purged, it will grow: %s", place, failed.args[0].str())

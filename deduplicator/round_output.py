@@ -1,0 +1,109 @@
+"""What a round writes to the destination: the accepted records of each partition, and with them the
+next frontier.
+
+It goes into the transaction that `deduplicator.loop` has begun; nothing of it counts before the
+commit, so the state of a partition changes only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from confluent_kafka import TopicPartition
+
+from common.routes import Place, Route
+from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.unwrap import checksum_of
+from deduplicator.work import Work
+
+
+class RoundOutput:
+    """Writes the work of rounds; `routes` is by intermediate topic."""
+
+    def __init__(
+        self, routes: Mapping[str, Route], partitions: Partitions, destination: Destination
+    ) -> None:
+        self.routes = routes
+        self.partitions = partitions
+        self.destination = destination
+
+    def get_destination_partition(self, place: Place) -> Place:
+        """The destination partition of an intermediate partition."""
+        return self.routes[place.topic].destination(place.partition)
+
+    def write(self, place: Place, work: Work) -> int:
+        """Step 4 for one partition; returns how many records were written. Records that a torn
+        transaction has written are not written again.
+        """
+        state, output, parts = (
+            self.partitions.assigned[place],
+            self.get_destination_partition(place),
+            work.parts,
+        )
+        if state.surplus is not None:
+            records = work.records
+            covered = state.surplus.skip_matching(records)
+            parts = (
+                [(records[covered:], work.source_offsets[covered:])]
+                if len(records) > covered
+                else []
+            )
+            self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
+            if not state.surplus.records:
+                state.surplus = None
+        if state.partitioner:
+            for destination_partition, group in work.partitioned_records:
+                if group:
+                    self.destination.write(destination_partition, group, ())
+        else:
+            for part, source_offsets in parts:
+                self.destination.write(output, part, source_offsets)
+        if work.parked:
+            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
+        return sum(len(part) for part, _ in parts)
+
+    def build_next_state(self, place: Place, work: Work) -> AssignedPartition:
+        """The partition's state when the round is committed."""
+        state = self.partitions.assigned[place]
+        last_record = (
+            work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        )
+        if last_record and work.left_out:
+            last_record = last_record._replace(left_out=True)
+        frontier = replace(
+            state.frontier,
+            rule=work.rule,
+            last_record=last_record,
+            last_written=self._last_written(state, work),
+            leader_epoch=work.leader_epoch,
+        )
+        return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
+
+    @staticmethod
+    def _last_written(state: AssignedPartition, work: Work) -> str | None:
+        if state.partitioner is not None:
+            return None
+        return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
+
+    def prepare_commit(
+        self, next_states: Mapping[Place, AssignedPartition], member: object
+    ) -> None:
+        """Step 5: the frontier is encoded last, when the number of sent records is known."""
+
+        def offsets() -> list[TopicPartition]:
+            positions = {}
+            for place, state in next_states.items():
+                output = (
+                    self.destination.outputs[self.get_destination_partition(place)]
+                    if state.partitioner is None
+                    else UNCOUNTED
+                )
+                state.frontier = replace(
+                    state.frontier, destination_known=output.known_offset, sent=output.sent
+                )
+                positions[place] = (state.next_offset, state.frontier.encode())
+            return offsets_with_metadata(positions)
+
+        self.destination.prepare_commit(offsets, member)

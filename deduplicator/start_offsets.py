@@ -1,0 +1,81 @@
+"""The source offsets where `source.start` lets a copy begin: found for each partition, and checked
+for all of them before the first one is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from common.errors import SettingsInvalid
+from common.kafka import positions, topics
+from common.routes import Place, Route
+from common.settings import Settings
+
+
+def find_first_source_offset(
+    settings: Settings, source_admin: AdminClient, place: Place, added: bool
+) -> int:
+    """The source offset where `source.start` lets a partition begin; `added`: the partition was
+    added later, or its copy was deleted.
+    """
+    start = settings.start
+    if start.from_beginning(place.partition, added):
+        return positions.list_beginning_offsets(source_admin, [place])[place]
+    if start.kind == "offsets":
+        return start.offsets[place.partition]
+    # requested first: a record that is written between the two requests is not left out
+    end = positions.list_end_offsets(source_admin, [place])[place]
+    if start.kind == "timestamp":
+        offset = positions.list_offsets(
+            source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms)
+        )[place]
+        return offset if offset >= 0 else end  # no record has so late a timestamp yet
+    return end
+
+
+def check_start_offsets(
+    settings: Settings,
+    source_admin: AdminClient,
+    sources: Mapping[Route, topics.Topic],
+    started: Container[Place],
+) -> None:
+    """SettingsInvalid when `source.start` names a partition or an offset that the source does not
+    have.
+
+    All of them are checked before the first one is used: a frontier that was created stays, even
+    when the setting is corrected. Partitions in `started` have a frontier.
+    """
+    if not settings.start.offsets:
+        return
+    if len(sources) > 1:
+        raise SettingsInvalid(
+            "source.start names partitions, and several topics are copied: start each topic with a"
+            " service of its own, or with a timestamp"
+        )
+    ((route, source),) = sources.items()
+    offsets = {
+        route.source(partition): offset
+        for partition, offset in sorted(settings.start.offsets.items())
+        if route.intermediate(partition) not in started
+    }
+    unknown = [place.partition for place in offsets if place.partition >= source.partitions]
+    if unknown:
+        raise SettingsInvalid(
+            f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to"
+            f" {source.partitions - 1}"
+        )
+    beginnings, ends = (
+        list_offsets(source_admin, offsets)
+        for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets)
+    )
+    out_of_range = [
+        f"offset {offset} of {place}, which has {beginnings[place]} to {ends[place]}"
+        for place, offset in offsets.items()
+        if not beginnings[place] <= offset <= ends[place]
+    ]
+    if out_of_range:
+        raise SettingsInvalid(
+            f"source.start asks for {'; '.join(out_of_range)} (the last one is the next record's)"
+        )

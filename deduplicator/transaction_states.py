@@ -1,0 +1,39 @@
+"""The lifecycle of a transactional producer: a table of states and events.
+
+An event that is not in the table is a defect of reo and raises.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from common.errors import StageFailed
+
+State = Literal["new", "ready", "open", "prepared", "committing"]
+Event = Literal[
+    "initialised", "begun", "offsets sent", "commit sent", "committed", "aborted", "in doubt"
+]
+NEXT: dict[tuple[State, Event], State] = {
+    ("new", "initialised"): "ready",
+    ("ready", "begun"): "open",
+    ("open", "offsets sent"): "prepared",
+    ("prepared", "commit sent"): "committing",
+    ("committing", "committed"): "ready",
+    ("open", "aborted"): "ready",
+    ("prepared", "aborted"): "ready",
+    ("committing", "aborted"): "ready",
+    ("new", "in doubt"): "new",
+    ("ready", "in doubt"): "new",
+    ("open", "in doubt"): "new",
+    ("prepared", "in doubt"): "new",
+    ("committing", "in doubt"): "new",
+}
+
+
+def after(state: State, event: Event) -> State:
+    """The next state; StageFailed when the table does not have the event in this state."""
+    if (state, event) not in NEXT:
+        raise StageFailed(
+            f"a producer that is {state!r} cannot take {event!r}: a defect in the loop"
+        )
+    return NEXT[state, event]

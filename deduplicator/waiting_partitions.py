@@ -1,0 +1,97 @@
+"""The start of partitions that wait for their frontiers, between two polls of the loop.
+
+Frontiers that are new are committed before any record is fetched, in a transaction of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from common import failpoints
+from common.pulse import Pulse
+from common.routes import Place, Route
+from deduplicator.destination import Destination
+from deduplicator.group_commits import TransactionUndecided
+from deduplicator.intermediate import Intermediate
+from deduplicator.partitions import Partitions
+from deduplicator.round_output import RoundOutput
+from deduplicator.start import PartitionStarter, StartedPartitions
+from deduplicator.started_commit import set_frontier_metric
+from deduplicator.transaction_failures import TransactionFailed
+
+log = logging.getLogger(__name__)
+
+
+class WaitingPartitions:
+    """Starts those that wait in `partitions`; `routes` is by intermediate topic."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        partitions: Partitions,
+        intermediate: Intermediate,
+        starter: PartitionStarter,
+        destination: Destination,
+        round_output: RoundOutput,
+        pulse: Pulse,
+    ) -> None:
+        self.routes = routes
+        self.partitions = partitions
+        self.intermediate = intermediate
+        self.starter = starter
+        self.destination = destination
+        self.round_output = round_output
+        self.pulse = pulse
+        self.starting = StartedPartitions()
+        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be
+        committed yet.
+        """
+
+    def start(self) -> bool:
+        """For partitions that wait: load and check their frontiers, commit first frontiers, then
+        fetch from there; False when such a commit has failed.
+
+        If that commit fails, they go on waiting, and the next round polls first: partitions that
+        are revoked by then are not tried again. What is to be committed is kept, since nobody else
+        moves these frontiers, and frontiers that are loaded again would not say that their epochs
+        were just raised (`PartitionStarter.raise_epochs_again`).
+        """
+        while self.partitions.waiting:
+            if not self.starting.assigned:
+                try:
+                    self.starting = self.starter.start_partitions(self.partitions.waiting)
+                except TransactionUndecided as undecided:
+                    log.info("waiting for a transaction: %s", undecided)
+                    return True
+                failpoints.hit("two: frontier read")
+                self.destination.outputs.update(self.starting.outputs)
+            try:
+                self._commit_first_frontiers(self.starting)
+            except TransactionFailed as failed:
+                log.warning("committing first frontiers again after: %s", failed)
+                return False
+            started, self.starting = self.starting.assigned, StartedPartitions()
+            self.partitions.start(started)
+            # only now: partitions that are lost together with their cluster keep reporting lag
+            self.pulse.lag.keep(self.partitions.assigned)
+            for place, state in started.items():
+                set_frontier_metric(self.routes, place, state.frontier.rule.frontier)
+            self.intermediate.start_fetching(started)
+        return True
+
+    def forget(self, place: Place) -> None:
+        """The partition is revoked, or its frontier has to be loaded again."""
+        self.starting.forget(place)
+
+    def _commit_first_frontiers(self, start: StartedPartitions) -> None:
+        while start.to_commit:
+            member = self.intermediate.get_group_metadata()
+            self.destination.begin()
+            self.round_output.prepare_commit(
+                {place: start.assigned[place] for place in start.to_commit}, member
+            )
+            self.destination.start_commit()
+            self.destination.finish_commit()
+            failpoints.hit("two: first frontier made")
+            start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []

@@ -1,0 +1,158 @@
+"""Whether a source can be copied from: its topic is the one that was copied, has the last copied
+records, and has everything that follows them.
+
+The conditions are those that `replicator.candidates.source_selection` numbers. In single mode a
+condition that is not met ends the service; a candidate that does not meet one is not selected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from common import source_candidates
+from common.errors import ReoError, SourceTruncated
+from common.frontier import Frontier
+from common.kafka import permissions, topic_creation, topics
+from common.kafka.clients import admin, reader
+from common.metrics import SOURCE_HIGH_WATERMARK
+from common.routes import Place
+from common.settings import Settings
+from common.source_candidates import SourceSnapshot, SourceTopics
+from replicator import source_history
+from replicator.candidates import tail_comparison
+from replicator.clients import SINGLE_RECORD_FETCH
+
+log = logging.getLogger(__name__)
+Frontiers = Mapping[Place, Frontier]
+"""By intermediate partition."""
+
+
+class Behind(ReoError):
+    """The candidate does not have yet what was already copied; it may catch up."""
+
+
+def inspect_single_source(
+    settings: Settings, prepared: SourceTopics, frontiers: Frontiers
+) -> SourceSnapshot:
+    """Single mode: a snapshot of the source if it can be copied from, else a Stop. The identity is
+    checked first: another topic's offsets mean nothing.
+    """
+    _check_identities(prepared, frontiers)
+    snapshot = source_candidates.take_snapshot(settings, prepared)
+    if isinstance(snapshot, ReoError):
+        raise snapshot
+    report_stable_ends(snapshot)
+    try:
+        _check_single_source(snapshot, frontiers)
+    except SourceTruncated:
+        # the topic may have been recreated between two requests
+        new_snapshot = source_candidates.take_snapshot(settings)
+        if isinstance(new_snapshot, SourceSnapshot):
+            _check_identities(new_snapshot.sources, frontiers)
+        raise
+    return snapshot
+
+
+def _check_identities(sources: SourceTopics, frontiers: Frontiers) -> None:
+    for route, _, frontier in tail_comparison.match_routes(sources, frontiers):
+        topics.check_identity(frontier.source_identity, sources[route])
+
+
+def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
+    for _, place, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
+        _check_beginning(snapshot, place, frontier)
+        if snapshot.ends[place] <= frontier.rule.frontier:
+            raise SourceTruncated(
+                f"{place} ends at offset {snapshot.ends[place]}, but records up to"
+                f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
+                " copy has records that the source no longer has; copy to a new destination.topic"
+            )
+    check_history(snapshot, frontiers)
+
+
+def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
+    """The source partitions that have their last copied record; SourceTruncated when this cluster
+    has lost one.
+    """
+    copied = tail_comparison.list_last_copied(snapshot.sources, frontiers)
+    if not copied:
+        return set()
+    consumer = reader(snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH)
+    try:
+        return source_history.check_history(
+            snapshot.settings,
+            admin(snapshot.settings.source_cluster, snapshot.settings),
+            consumer,
+            copied,
+        )
+    finally:
+        consumer.close()
+
+
+def report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
+    """Set the metric. Only stage one does: what stage two saw at its start would pass for the
+    newest value while stage one restarts.
+    """
+    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source_cluster.bootstrap_servers).set(
+        snapshot.stable_end_sum
+    )
+    return snapshot
+
+
+def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier) -> None:
+    next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[place]
+    if begin > next_offset:
+        filter_note = (
+            ", and nothing tells whether filter.sql would have let them pass"
+            if snapshot.settings.filter.sql
+            else ""
+        )
+        raise SourceTruncated(
+            f"{place} begins at offset {begin} now, but the copy continues at {next_offset}:"
+            f" {begin - next_offset} offsets were deleted at the source before they were copied"
+            f" (retention, or kafka-delete-records){filter_note}. These records cannot be copied;"
+            " for an exact copy of what is left, copy to a new destination.topic"
+        )
+
+
+def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
+    """Check conditions 1 and 2 for a candidate that answers."""
+    for _, place, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
+        if place not in snapshot.ends:
+            raise Behind(f"{place} does not exist there")
+        _check_beginning(snapshot, place, frontier)
+        if snapshot.ends[place] <= frontier.rule.frontier:
+            raise Behind(
+                f"{place} ends there at offset {snapshot.ends[place]}, and records up to"
+                f" {frontier.rule.frontier} were copied: it is behind, was truncated, or was"
+                " recreated"
+            )
+        if (
+            frontier.last_record
+            and snapshot.stable_ends[place] <= frontier.last_record.source_offset
+        ):
+            raise Behind(
+                f"{place} has an open transaction there at offset {snapshot.stable_ends[place]},"
+                f" and the record at offset {frontier.last_record.source_offset} was copied: it is"
+                " behind, or it lost the end of that transaction"
+            )
+
+
+def check_copyable(
+    snapshot: SourceSnapshot,
+    prepared: SourceTopics,
+    frontiers: Frontiers,
+    on_progress: Callable[[], None],
+) -> None:
+    """Check conditions 4 and 5 for a candidate that is at least as far as the copy."""
+    if snapshot.sources != prepared:
+        permissions.check_permissions(snapshot.settings, "run replicator")
+        topic_creation.prepare(snapshot.settings)
+    same_last = check_history(snapshot, frontiers)
+    compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
+    log.info(
+        "source candidate %s has the copy's last records (%d compared)",
+        snapshot.settings.source_cluster.bootstrap_servers,
+        compared,
+    )

@@ -1,0 +1,113 @@
+"""Whether everything is copied that the source had when the process started (`--stop-at-end`), and
+what is written down then.
+
+What the source has after the frontier need not be a record to copy: transaction markers, aborted
+records, and what the filter leaves out. Stage two commits how far that goes, so that a later start
+does not read it again.
+"""
+
+from __future__ import annotations
+
+from common import runtime
+from common.kafka import positions, visible_records
+from common.process import Stopping
+from common.pulse import Pulse
+from common.routes import Place
+from common.settings import Settings
+from replicator.clients import Clients
+from replicator.plan import Planner
+from replicator.read_up_to_writer import EmptyRange
+from replicator.run import Plan
+from replicator.watch import Watch
+
+WRITTEN_DOWN_S = 10.0
+"""How long to wait for stage two at the end. What it has not committed by then, the next start
+checks again.
+"""
+
+
+class Completion:
+    """What the runs of one process have left to copy."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        planner: Planner,
+        pulse: Pulse,
+        stopping: Stopping,
+    ) -> None:
+        self.clients = clients
+        self.planner = planner
+        self.pulse = pulse
+        self.stopping = stopping
+        self.has_filter = bool(settings.filter.sql)
+        self.end_offsets: dict[Place, int] = {}
+        """By intermediate partition, the source's end when the process started."""
+        self.last_run_wrote_nothing = False
+        """With a filter: whether the last run began at the frontier, read to the end, and wrote
+        nothing.
+        """
+        self.last_read_up_to: dict[Place, int] = {}
+        """By intermediate partition, how far the last run that finished by itself has read."""
+
+    def note_finished_run(self, watch: Watch, offsets: dict[Place, int]) -> None:
+        """A run has ended by itself; `offsets`: how far it has read, by source partition."""
+        self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
+        self.last_read_up_to = {
+            place: offsets[source_place]
+            for place, source_place in watch.source_partitions.items()
+            if source_place in offsets
+        }
+
+    def is_complete(self, plan: Plan) -> bool:
+        """Whether everything that the source had when the process started is below the frontier,
+        except what the filter leaves out.
+        """
+        if self.last_run_wrote_nothing:
+            return True
+        source_partitions = plan.source_partitions()
+        if not self.end_offsets:
+            ends = positions.list_end_offsets(
+                self.clients.source_admin, source_partitions.values(), committed_only=True
+            )
+            self.end_offsets = {
+                place: ends[source_place] for place, source_place in source_partitions.items()
+            }
+        return all(
+            visible_records.find_first_visible(
+                self.clients.source_reader, source_partitions[place], plan.starts[place], end
+            )
+            is None
+            for place, end in self.end_offsets.items()
+        )
+
+    def write_read_up_to(self, plan: Plan) -> None:
+        """Everything is copied, so between the frontiers and the ends is nothing to copy: have
+        stage two commit that.
+        """
+        ends, source_partitions = (
+            self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
+            plan.source_partitions(),
+        )
+        begins = positions.list_beginning_offsets(
+            self.clients.source_admin, source_partitions.values()
+        )
+        empty_ranges = {
+            place: EmptyRange(start - 1, ends[place])
+            for place, start in plan.starts.items()
+            if ends.get(place, 0) > start
+            and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)
+        }
+        self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
+        self.clients.read_up_to_writer.flush()
+        deadline = runtime.monotonic() + WRITTEN_DOWN_S
+        while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
+            self.pulse.beat()
+            commits = self.planner.try_read_commits(empty_ranges)
+            empty_ranges = {
+                place: gap
+                for place, gap in empty_ranges.items()
+                if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1
+            }
+            runtime.sleep(0.05)

@@ -1,0 +1,52 @@
+"""Open transactions of the source: what they keep stage one from reading, and for how long.
+
+A partition is read up to its last stable offset, which stays where it is until the first open
+transaction ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from common.metrics import SOURCE_OPEN
+from common.routes import Place
+from replicator.sample import Sample
+
+log = logging.getLogger(__name__)
+OPEN_S = 60.0
+"""After this time an open transaction of the source is logged; it is Kafka's default transaction
+time-out.
+"""
+
+
+@dataclass(slots=True)
+class OpenTransactions:
+    """Of the samples of one run; everything is by source partition."""
+
+    stable_end_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    """The last stable offset, and since when it has not changed."""
+    warned_open: set[Place] = field(default_factory=set)
+
+    def count_waiting(self, source_place: Place, sample: Sample, now: float) -> int:
+        """The number of offsets after the last stable offset: stage one cannot read them before an
+        open transaction of the source ends.
+        """
+        stable = sample.source_ends[source_place].offset
+        waiting = sample.source_high_watermarks[source_place] - stable
+        if waiting <= 0 or self.stable_end_since.get(source_place, (-1, now))[0] != stable:
+            self.stable_end_since[source_place] = (stable, now)
+        open_s = now - self.stable_end_since[source_place][1] if waiting > 0 else 0.0
+        SOURCE_OPEN.labels(*map(str, source_place)).set(open_s)
+        if open_s > OPEN_S and source_place not in self.warned_open:
+            self.warned_open.add(source_place)
+            log.warning(
+                "an open transaction of the source blocks %s at offset %d: the %d offsets from"
+                " there on cannot be copied before it ends",
+                source_place,
+                stable,
+                waiting,
+            )
+        elif waiting <= 0:
+            self.warned_open.discard(source_place)
+        return max(0, waiting)

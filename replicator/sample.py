@@ -1,0 +1,74 @@
+"""A sample of a run: what both clusters answered at one moment about its source topics, its
+intermediate topics and the group's frontiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.kafka import intermediate_records, positions, topics
+from common.kafka.positions import GroupCommit
+from common.origin import Origin
+from common.read_up_to import ReadUpTo
+from common.routes import Place, Route
+from common.settings import Settings
+from common.source_candidates import request_timeout_s
+from replicator.clients import Clients
+from replicator.run import Plan
+
+
+@dataclass(slots=True)
+class Sample:
+    """What both clusters answered at one moment. The `source_…` fields are by source partition, the
+    others by intermediate partition.
+    """
+
+    sources: dict[Route, topics.Topic]
+    source_beginnings: dict[Place, int]
+    source_ends: dict[Place, positions.EndOffset]
+    """The last stable offsets: up to these the source can be read."""
+    source_high_watermarks: dict[Place, int]
+    """Between the last stable offset and this one are records of open transactions."""
+    intermediate_ends: dict[Place, positions.EndOffset]
+    newest: dict[Place, Origin | ReadUpTo]
+    commits: dict[Place, GroupCommit]
+
+
+def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[Route, topics.Topic]:
+    """Every route with its source topic as it is now; TopicMissing when a source topic of this
+    run is gone.
+    """
+    sources = topics.describe_sources(settings, clients.source_admin, request_timeout_s(settings))
+    topics.check_none_deleted(plan.sources, sources)
+    return sources
+
+
+def take_sample(
+    settings: Settings, clients: Clients, plan: Plan, commits: dict[Place, GroupCommit]
+) -> Sample:
+    """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a
+    source topic is gone.
+    """
+    client, at_source, timeout_s = (
+        clients.source_admin,
+        plan.source_partitions().values(),
+        request_timeout_s(settings),
+    )
+    sources = describe_sources(settings, clients, plan)
+    beginnings = positions.list_beginning_offsets(clients.destination_admin, plan.starts)
+    ends = positions.list_stable_ends(clients.destination_admin, plan.starts)
+    newest = intermediate_records.read_last_origins(
+        clients.frontier_reader,
+        {place: (beginnings[place], end.offset) for place, end in ends.items()},
+    )
+    # before the stable ends: records written in between are no open transaction
+    high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)
+    return Sample(
+        sources,
+        positions.list_beginning_offsets(client, at_source, timeout_s),
+        positions.list_stable_ends(client, at_source, timeout_s),
+        high_watermarks,
+        ends,
+        newest,
+        commits,
+    )

@@ -1,0 +1,107 @@
+"""Records that the source has lost while a run lives.
+
+A source that loses records ends before what was read from it. If it has grown again between two
+samples, its offsets show nothing. But records are lost only when the leader changes or while a
+broker is away. After either, the last copied records are compared with the source
+(`replicator.source_history`), as of the previous sample and as of now, until everything is copied
+that was written before that event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common import runtime
+from common.kafka import positions
+from common.routes import Place
+from common.settings import Settings
+from common.source_candidates import request_timeout_s
+from replicator import source_history
+from replicator.candidates import tail_comparison
+from replicator.clients import Clients
+from replicator.run import Plan
+from replicator.sample import Sample
+
+OUTAGE_S = 2.0
+"""A sample that ends this long after the previous one may have waited for a broker; no broker
+restarts faster.
+"""
+
+
+@dataclass(slots=True)
+class SourceLosses:
+    """Looks for them in the samples of one run."""
+
+    settings: Settings
+    clients: Clients
+    plan: Plan
+    copied: dict[Place, source_history.LastCopied]
+    """By source partition, what was copied last, as of the previous sample."""
+    unverified_up_to: dict[Place, int] = field(default_factory=dict)
+    """After an event that can lose records: the source offset up to which records were written
+    before it. Stage two may have copied them since.
+    """
+    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
+    """By source partition, as of the previous sample."""
+    sampled_at: float = field(default_factory=runtime.monotonic)
+
+    def has_lost_records(self, sample: Sample, next_offsets: Mapping[Place, int]) -> bool:
+        """Whether a partition ends before what was read from it; SourceTruncated when its last
+        copied record is gone. `next_offsets`: by intermediate partition, the source offset that
+        is written next.
+        """
+        source_partitions = self.plan.source_partitions()
+        leader_epochs = {
+            source_place: end.leader_epoch for source_place, end in sample.source_ends.items()
+        }
+        truncated = {
+            source_place
+            for place, source_place in source_partitions.items()
+            if sample.source_ends[source_place].offset < next_offsets[place]
+        }
+        # while a transaction is open, the last stable offset may be below a first frontier
+        if truncated:
+            ends = positions.list_end_offsets(
+                self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings)
+            )
+            truncated = {
+                source_place
+                for place, source_place in source_partitions.items()
+                if source_place in truncated and ends[source_place] < next_offsets[place]
+            }
+        frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
+        copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
+        if (
+            truncated
+            or leader_epochs != self.leader_epochs
+            or runtime.monotonic() > self.sampled_at + OUTAGE_S
+        ):
+            self._check_history(self.copied)
+            written = {
+                place: newest.source_offset + 1
+                for place, newest in sample.newest.items()
+                if newest.epoch == self.plan.epoch
+            }
+            self.unverified_up_to = {
+                place: max(position, written.get(place, 0))
+                for place, position in next_offsets.items()
+            }
+        if self.unverified_up_to:
+            # the others are compared
+            self._check_history(
+                {place: last for place, last in copied.items() if last != self.copied.get(place)}
+            )
+            self.unverified_up_to = {
+                place: end
+                for place, end in self.unverified_up_to.items()
+                if place not in frontiers or frontiers[place].rule.frontier + 1 < end
+            }
+        self.copied |= copied
+        self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
+        return bool(truncated)
+
+    def _check_history(self, copied: dict[Place, source_history.LastCopied]) -> None:
+        source_history.check_history(
+            self.settings, self.clients.source_admin, self.clients.source_reader, copied
+        )
