@@ -23,7 +23,7 @@ from common.errors import (
 from common.routes import Place, Route
 from simulator import logs, operator
 from simulator.kafka import Cluster
-from simulator.kafka.log import DATA, Record
+from simulator.kafka.log_records import DATA, Record
 from simulator.plan import FRONTIERS_DELETED, TOPIC_ADDED
 from simulator.system import Child
 
