@@ -21,10 +21,7 @@ from common.routes import Place
 from simulator import logs
 
 if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
     from simulator.query import Query
-
 
 POLL_S = 0.05
 FAIL_DELAY_S = (0.01, 3.0)
