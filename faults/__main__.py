@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from faults.run import Result, Story, run_story
+from faults.judged_run import Result, run_story
+from faults.run import Story
 from faults.stories import ALL
 from faults.testbed import start_clusters
 from tests.harness.kafka import ROOT, Clusters, speed_up_jvms

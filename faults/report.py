@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
-from statistics import median
-from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
+from faults.campaign_tables import (
+    Row,
+    format_failures,
+    format_runs,
+    format_stories,
+    format_summary,
+    group_by_story,
+)
+from faults.timeline_picture import draw_picture
 from tests.harness.kafka import ROOT
 
 DOCS = ROOT / "docs"
-Row = dict[str, Any]
-LABELS_APART_S = 2.0
 RIVAL = "MirrorMaker 2, Kafka 4.3.1, exactly-once"
 """As `faults.rivals` calls it."""
 HEAD = """# Faults: what was done to reo, and what came of it
@@ -40,158 +40,6 @@ that knows nothing of the service's code reads both topics `read_committed` and 
 record: missing, duplicated, reordered, changed, phantom, aborted-but-visible. It also asks for open
 transactions, and compares the service's own counters with what it counted.
 """
-
-
-def get_figure(row: Row, name: str) -> int:
-    """A figure of a run."""
-    return int(row[name])
-
-
-def group_by_story(rows: list[Row]) -> dict[str, list[Row]]:
-    """The runs of each story, in the order of the first."""
-    rows_by_story: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        rows_by_story[row["story"]].append(row)
-    return rows_by_story
-
-
-def is_good(row: Row) -> bool:
-    """Whether it came out as it has to."""
-    return not row["verdict"].startswith("FAILED")
-
-
-def format_summary(rows: list[Row], how: str) -> list[str]:
-    """Totals."""
-    hits = sum(
-        sum(
-            count
-            for what, count in row["hits"].items()
-            if "records" not in what and "requests" not in what
-        )
-        for row in rows
-    )
-    stopped = sum("stopped as it has to" in row["verdict"] for row in rows)
-    exact = sum(row["verdict"] == "exact" for row in rows)
-    outcome = (
-        f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact,"
-        f" {stopped} ended with the named stop that the harm asks for,"
-        f" {len(rows) - exact - stopped} wrong."
-    )
-    names = {
-        "records": "records compared",
-        "aborted": "aborted at the source",
-        "duplicates": "duplicates dropped",
-        "holes": "records behind holes dropped",
-        "stale": "stale records dropped",
-        "torn": "torn records healed",
-    }
-    figures = {"faults": hits} | {
-        text: sum(get_figure(row, name) for row in rows) for name, text in names.items()
-    }
-    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    replay = (
-        f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`."
-        f" Commits: {commits}; what a run found was fixed, and stays in the table as it came out."
-    )
-    return [
-        outcome,
-        "",
-        *(f"- {name}: {figure:,}" for name, figure in figures.items()),
-        "",
-        replay,
-        "",
-    ]
-
-
-def format_failures(rows: list[Row]) -> list[str]:
-    """Each run that did not come out as it has to, and what the same seed does with later code."""
-    lines = [
-        "## What came out wrong",
-        "",
-        "| story | seed | commit | verdict | replayed |",
-        "|---|---:|---|---|---|",
-    ]
-    for row in rows:
-        if not is_good(row):
-            later = [
-                f"{other['commit']}: {format_verdict(other)}"
-                for other in rows
-                if (other["story"], other["seed"]) == (row["story"], row["seed"])
-                and other["commit"] != row["commit"]
-            ]
-            lines.append(
-                f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} |"
-                f" {'; '.join(later) or 'no'} |"
-            )
-    return [*lines, ""] if not all(map(is_good, rows)) else []
-
-
-def format_verdict(row: Row) -> str:
-    """The verdict, for a cell of a table."""
-    return str(row["verdict"]).split("\n", 1)[0].replace("|", "/")[:160]
-
-
-def format_stories(rows: list[Row]) -> list[str]:
-    """One line for each story."""
-    lines = [
-        "## By story",
-        "",
-        (
-            "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s"
-            " (median / most) |"
-        ),
-        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
-    ]
-    for story, story_rows in group_by_story(rows).items():
-        hits: dict[str, int] = defaultdict(int)
-        for row in story_rows:
-            for what, count in row["hits"].items():
-                hits[strip_figures(what)] += count
-        heal_times_s = [row["heal_s"] for row in story_rows if row["verdict"] == "exact"]
-        times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
-        figures = " | ".join(
-            f"{sum(get_figure(row, name) for row in story_rows):,}"
-            for name in ("duplicates", "holes", "stale", "torn")
-        )
-        harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
-        lines.append(
-            f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures}"
-            f" | {times} |"
-        )
-    return [*lines, ""]
-
-
-def strip_figures(what: str) -> str:
-    """A hit without the figures of its run."""
-    return (
-        " ".join(word for word in what.split() if not word.replace(".", "").isdigit())
-        .replace("for s,", "")
-        .replace("for s of at most", "")
-    )
-
-
-def format_runs(rows: list[Row]) -> list[str]:
-    """Every run."""
-    lines = [
-        "## Every run",
-        "",
-        (
-            "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s |"
-            " verdict |"
-        ),
-        "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|",
-    ]
-    for number, row in enumerate(rows, 1):
-        harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
-        figures = " | ".join(
-            f"{get_figure(row, name):,}"
-            for name in ("records", "duplicates", "holes", "stale", "torn")
-        )
-        lines.append(
-            f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} |"
-            f" {row['seconds']:.0f} | {format_verdict(row)} |"
-        )
-    return [*lines, ""]
 
 
 def format_rivals(results: Row, rows: list[Row]) -> list[str]:
@@ -321,63 +169,6 @@ def keep_section(page: str, title: str) -> list[str]:
     note = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
     body = rest.split("\n## ", 1)[0].strip().removeprefix(note).strip()
     return [f"## {title}", "", note, "", body, ""] if heading else []
-
-
-def merge_labels(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """What happened at nearly the same time has one label."""
-    labels: list[tuple[float, str]] = []
-    for moment, what in marks:
-        if labels and moment - labels[-1][0] < LABELS_APART_S:
-            labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {what}")
-        else:
-            labels.append((moment, what))
-    return labels
-
-
-def draw_picture(rows: list[Row], to: Path) -> str:
-    """Rate and lag of one run over time, with what was done to it."""
-    timeline_rows = [row for row in rows if row.get("timeline")]
-    if not timeline_rows:
-        return ""
-    row = max(timeline_rows, key=lambda candidate: len(candidate["timeline"]))
-    times, source, copy = zip(*row["timeline"], strict=True)
-    figure, (rate, lag) = plt.subplots(2, 1, sharex=True, figsize=(11, 6), layout="constrained")
-    for offsets, name in ((source, "source"), (copy, "destination")):
-        speeds = [
-            (after - before) / (later - earlier)
-            for before, after, earlier, later in zip(
-                offsets, offsets[1:], times, times[1:], strict=False
-            )
-        ]
-        rate.plot(times[1:], speeds, label=name, linewidth=1)
-    rate.set_ylabel("offsets/s")
-    rate.legend(loc="upper right")
-    offset_lags = [
-        max(0, source_offset - destination_offset)
-        for source_offset, destination_offset in zip(source, copy, strict=True)
-    ]
-    lag.plot(times, offset_lags, color="tab:red", linewidth=1)
-    lag.set_ylabel("offsets behind")
-    lag.set_xlabel("seconds")
-    for moment, what in merge_labels(row["marks"]):
-        rate.axvline(moment, color="grey", linewidth=0.7)
-        lag.axvline(moment, color="grey", linewidth=0.7)
-        rate.annotate(
-            what,
-            (moment, 1),
-            xycoords=("data", "axes fraction"),
-            rotation=75,
-            fontsize=7,
-            va="bottom",
-            annotation_clip=False,
-        )
-    figure.suptitle(" ")
-    figure.savefig(to, dpi=110)
-    legend = (
-        f"*{row['story']}, seed {row['seed']}: {row['verdict']}. Grey lines are faults. Markers of"
-        " transactions are offsets too.*"
-    )
-    return f"![One run over time]({to.name})\n\n{legend}\n"
 
 
 def main() -> None:

@@ -1,9 +1,8 @@
-"""One run: a story, a seed, and the result.
+"""What a story has in its hands: the clusters, the load and the services of one run.
 
-A story injects faults and returns. `record_fault` counts the faults that happened; a run without
-one proves nothing and is an error. Then either the copy becomes exact, judged record by record, or
-the story expects that the service stops (`expect_final_stop`): then the copy may only have records
-that the source had at the time of the fault.
+A story injects faults and returns. `record_fault` counts the faults that happened. What follows is
+in `judged_run`, unless the story expects that the service stops (`expect_final_stop`): then the
+copy may only have records that the source had at the time of the fault.
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.errors import Stop
 from faults.load import Load
 from faults.testbed import Brokers, ProxiedCluster
-from faults.timeline import Timeline
-from tests.conftest import make_topic_name
-from tests.harness.judge import Partitions, compare_counters, compare_partitions, read_topic
-from tests.harness.kafka import PAUSE_S, Clusters, until
+from tests.harness.judge import Partitions
+from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service, build_environment, send_signal
 
 PARTITIONS = 4
@@ -30,8 +27,6 @@ TRANSACTION_RECORDS = 500
 """Small transactions, so that a fault at a random time can hit every step of one."""
 SESSION_S = 6
 HEAL_S = 150
-JUDGE_EVERY_S = 1.0
-COUNTED_S = 30
 DEFAULTS = {
     "deduplicator_transaction_records": str(TRANSACTION_RECORDS),
     "deduplicator_session_timeout_ms": str(1000 * SESSION_S),
@@ -39,39 +34,6 @@ DEFAULTS = {
     "replicator_memory_mb": "512",
 }
 RUN_BEGINS = "begins at {"
-
-
-@dataclass
-class Result:
-    """A row of the campaign's table."""
-
-    story: str
-    seed: int
-    hits: dict[str, int]
-    verdict: str
-    records: int = 0
-    aborted: int = 0
-    duplicates: int = 0
-    holes: int = 0
-    stale: int = 0
-    torn: int = 0
-    seconds: float = 0.0
-    heal_s: float = 0.0
-    """From the end of the load to an exact copy."""
-    commit: str = ""
-    """The commit of the code."""
-    timeline: list[tuple[float, int, int]] = field(default_factory=list)
-    """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
-    marks: list[tuple[float, str]] = field(default_factory=list)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the run ended as expected."""
-        return not self.verdict.startswith("FAILED")
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
 
 
 @dataclass
@@ -209,112 +171,6 @@ class Story:
     """Whether the load starts paused, until the story resumes it."""
     timeline: bool = False
     """Whether offsets over time are recorded, for the picture."""
-
-
-def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
-    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so
-    that the campaign continues.
-    """
-    topic = make_topic_name(f"fault-{story.name}")
-    clusters.source.create(topic, story.partitions)
-    load = Load(
-        clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused
-    )
-    run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
-    result = Result(story.name, seed, {}, "")
-    timeline = Timeline(clusters, topic)
-    if story.timeline:
-        timeline.start()
-    try:
-        with load:
-            story.inject(run)
-        result.verdict = run.expected_stop or _judge(run, result)
-        assert run.hits, "no fault happened: the run proves nothing"
-    except Exception as failed:
-        result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
-    finally:
-        for service in run.services + run.ended_services:
-            service.kill_all()
-        result.timeline = timeline.stop() if story.timeline else []
-    result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
-    result.seconds = round(time.monotonic() - run.started_s, 1)
-    return result
-
-
-def _judge(run: Run, result: Result) -> str:
-    """Wait for an exact copy; then compare the counters, stop the services, look for open
-    transactions and compare again.
-    """
-    load_end_s = time.monotonic()
-    source = run.read_source()
-    result.records = sum(map(len, source.values()))
-    differences = _wait_until_exact(run, source)
-    result.heal_s = round(time.monotonic() - load_end_s, 1)
-    services = run.services
-    result.duplicates, result.holes, result.stale = (
-        _sum_metric(services, "reo_records_dropped_total", reason=reason)
-        for reason in ("duplicate", "hole", "stale")
-    )
-    result.torn = _sum_metric(services, "reo_torn_records_total")
-    copy = run.clusters.destination.read(run.topic)
-    if not run.counters_lost:
-        differences += _compare_counters(run, copy)
-    for service in services:
-        if service.process.poll() is None:
-            service.stop()
-    if not run.clusters.destination.wait_until_no_transaction_is_open(run.topic):
-        differences.append("a transaction is open")
-    differences += compare_partitions(
-        source, copy, read_topic(run.clusters.source.address, run.topic, "read_uncommitted")
-    )
-    return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
-
-
-def _compare_counters(run: Run, copy: Partitions) -> list[str]:
-    """Compare the service's counters with the copy; it may count a transaction after a consumer has
-    read it.
-    """
-    deadline = time.monotonic() + COUNTED_S
-    while True:
-        uncertain_records = TRANSACTION_RECORDS * (
-            run.stage_two_deaths
-            + _sum_metric(run.services, "reo_transactions_total", outcome="unknown")
-        )
-        reported_records = _sum_metric(
-            run.services, "reo_records_out_total", stage="deduplicator"
-        ) + _sum_metric(run.services, "reo_torn_records_total")
-        differences = compare_counters(copy, reported_records, uncertain_records)
-        if not differences or time.monotonic() > deadline:
-            return differences
-        time.sleep(PAUSE_S)
-
-
-def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
-    """Compare until the copy is exact; the failure when it does not become exact."""
-    deadline = time.monotonic() + HEAL_S
-    expected_records = sum(map(len, source.values()))
-    while True:
-        failed_services = [
-            service for service in run.services if service.process.poll() not in (None, 0)
-        ]
-        if failed_services:
-            reason = (
-                " ".join(failed_services[-1].errors[:1])
-                or failed_services[-1].read_log_tail()[-500:]
-            )
-            exit_code = failed_services[-1].process.returncode
-            return [f"the service ended with exit code {exit_code}: {reason}"]
-        if run.destination_offsets >= expected_records and not compare_partitions(
-            source, run.clusters.destination.read(run.topic)
-        ):
-            return []
-        if time.monotonic() > deadline:
-            return [f"not exact after {HEAL_S} s"]
-        time.sleep(JUDGE_EVERY_S)
-
-
-def _sum_metric(services: list[Service], name: str, **labels: str) -> int:
-    return int(sum(service.metric(name, **labels) for service in services))
 
 
 def count_deaths(service: Service, stage: str) -> int:

@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import linear_regression, mean
 
 from bench.processes import usage_of
-from faults.run import Run, Story, run_story
+from faults.judged_run import run_story
+from faults.run import Run, Story
 from faults.stories.mixed import cut_connections, freeze_process, lose_request, make_half_open
 from faults.testbed import start_clusters
 from tests.harness.service import Service

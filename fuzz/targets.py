@@ -1,8 +1,7 @@
 """The invariants: pure functions from bytes to nothing. Any exception that leaves one is a finding.
 
-What a parser accepts is compared with a naive reading of the same JSON (`_is_int`,
-`_expected_origin`): a parser that takes too much is as wrong as one that crashes, because what it
-takes moves a frontier.
+What a parser accepts is compared with a naive reading of the same bytes (`naive_reading`): a parser
+that takes too much is as wrong as one that crashes, because what it takes moves a frontier.
 """
 
 from __future__ import annotations
@@ -30,20 +29,9 @@ from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
 from deduplicator.work import Work
+from fuzz import naive_reading
 from fuzz.messages import PARTITIONS, Message, parse_messages
 
-INT64_MAX = 2**63 - 1
-ORIGIN_BYTES = 54
-ORIGIN_FIELDS = {
-    (9, 17): 0,
-    (17, 21): 0,
-    (21, 22): -1,
-    (22, 30): 0,
-    (30, 38): -INT64_MAX,
-    (38, 46): 0,
-    (46, 54): 0,
-}
-"""Where the integers lie in an origin, and their least values."""
 IDENTITY = "0123456789abcdef"
 COMMITTED_FRONTIER = Frontier(
     RuleState(10, 1_795_000_000_000, Link(10, 7, 3)),
@@ -66,7 +54,7 @@ def origin_header(data: bytes) -> None:
     """`origin.parse` accepts exactly the origins (their length, their version, each integer in its
     range); all else is a ValueError. Encoded again, it is the same.
     """
-    is_origin = _is_origin(data)
+    is_origin = naive_reading.is_origin(data)
     try:
         origin = origins.parse(data)
     except ValueError:
@@ -92,7 +80,7 @@ def records(data: bytes) -> None:
     partitions.start(states)
     loop = Loop(settings.load(REQUIRED_SETTINGS), {}, partitions, *[cast(Any, None)] * 4)
     loop.zero_timestamp_ms = 1
-    is_valid = all(_is_from_stage_one(message) for message in batch)
+    is_valid = all(naive_reading.is_from_stage_one(message) for message in batch)
     middle = len(batch) // 2
     try:
         for messages in (batch[:middle], batch[middle:]):
@@ -164,7 +152,7 @@ def metadata(data: bytes) -> None:
     as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
-    is_frontier = _is_frontier(text)
+    is_frontier = naive_reading.is_frontier(text)
     try:
         frontier = frontiers.decode(text)
     except ValueError:
@@ -226,80 +214,6 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "environment": environment,
     "settings_file": settings_file,
 }
-
-
-def _is_int(value: object, least: int) -> bool:
-    """Not a truth value, which Python takes for a number, and not 1.0, which equals one."""
-    return type(value) is int and least <= value <= INT64_MAX
-
-
-def _json(text: bytes | str) -> dict[str, Any]:
-    """The object, or one without fields."""
-    try:
-        tree = orjson.loads(text)
-    except ValueError:
-        return {}
-    return tree if isinstance(tree, dict) else {}
-
-
-def _is_origin(value: bytes | None) -> bool:
-    if value is None or len(value) != ORIGIN_BYTES or value[0] != 1:
-        return False
-    return _parse_integer(value, 21, 22) <= 1 and all(
-        _parse_integer(value, *place) >= least for place, least in ORIGIN_FIELDS.items()
-    )
-
-
-def _parse_integer(value: bytes, begin: int, end: int) -> int:
-    return int.from_bytes(value[begin:end], "big", signed=True)
-
-
-def _is_frontier(text: str) -> bool:
-    tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
-    link = tree.get("l")
-    linked = link is None or (
-        isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link)
-    )
-    hole = tree.get("h", "missing")
-    linked = linked and (
-        hole is None
-        or (
-            isinstance(hole, list)
-            and len(hole) == 2
-            and all(_is_int(number, -1) for number in hole)
-        )
-    )
-    numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
-    last = tree.get("r")
-    linked = linked and (
-        last is None
-        or (
-            isinstance(last, list)
-            and len(last) == 3
-            and _is_int(last[0], 0)
-            and isinstance(last[1], str)
-            and isinstance(last[2], bool)
-        )
-    )
-    return (
-        _is_int(tree.get("v"), 1)
-        and tree["v"] == 1
-        and numbers
-        and linked
-        and all(isinstance(tree.get(name), str) for name in "it")
-        and isinstance(tree.get("w"), str | None)
-        and (tree.get("p") is None or _is_int(tree["p"], -1))
-    )
-
-
-def _is_from_stage_one(message: Message) -> bool:
-    headers = message.all_headers
-    return bool(
-        headers
-        and headers[-1][0] == origins.HEADER
-        and _is_origin(headers[-1][1])
-        and _parse_integer(headers[-1][1] or b"", 17, 21) == message.of_partition
-    )
 
 
 def _assert_parse_origin_refuses(batch: list[Message]) -> None:

@@ -7,16 +7,18 @@ In the order in which a schedule is made and judged:
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
     virtual_runtime.py  the clock, sleep, threads and random numbers that the service asks for
-    system.py          two clusters, the service's processes and their restarts, the writers at the
-                       source
+    system.py          the service's processes and their restarts
+    clusters.py        two clusters, their topics, the writers at the source
     candidates.py      several identical source clusters
-    query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their
-                       faults
+    query.py           stage one's Spark query: its JVM and its micro-batches
+    query_task.py      the tasks of the query: producer batches, and their faults
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into processes, requests and producer batches
-    cluster_faults.py  injects faults into clusters and topics, and says which exit codes of the
-    service each fault allows or requires
+    source_faults.py, destination_faults.py
+                       inject faults into clusters and topics, and say which exit codes of the
+                       service each fault allows or requires
+    cluster_faults.py  what these two have in common
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step

@@ -1,9 +1,9 @@
 """Source candidates: several clusters that get the same records in the same order, each with a
 delay of its own.
 
-The judge compares the copy with a reference cluster that no client can reach (`System.source`) and
-that gets every write at once. A candidate that is down or paused gets the missed writes later, in
-order. A candidate whose topic was recreated with other records gets no more writes.
+The judge compares the copy with a reference cluster that no client can reach (`Clusters.source`)
+and that gets every write at once. A candidate that is down or paused gets the missed writes later,
+in order. A candidate whose topic was recreated with other records gets no more writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulator.kafka.cluster import Transaction
 from simulator.schedule import Process
 
 if TYPE_CHECKING:
-    from simulator.system import System
+    from simulator.clusters import Clusters
 
 FEED_DELAY_S = (0.0, 0.2)
 """The delay of a write at a candidate that is neither down nor paused."""
@@ -55,7 +55,7 @@ class SourceCluster:
 class SourceClusters:
     """Sends every write to the source, or to all candidates."""
 
-    def __init__(self, system: System, clusters: list[Cluster]) -> None:
+    def __init__(self, system: Clusters, clusters: list[Cluster]) -> None:
         self.system = system
         self.reference = SourceCluster(system.source)
         self.candidates = [SourceCluster(cluster) for cluster in clusters]

@@ -1,5 +1,5 @@
 """Injects the faults of a plan when their call has come: into processes, requests and producer
-batches here, into topics in `simulator.cluster_faults`.
+batches here, into clusters and topics in `source_faults` and `destination_faults`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simulator import cluster_faults
+from simulator import destination_faults, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
@@ -17,7 +17,7 @@ from simulator.system import Child, System
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
-    from simulator.query import Task
+    from simulator.query_task import Task
 
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 OUTCOMES: dict[str, RequestOutcome] = {
@@ -223,5 +223,6 @@ class FaultInjector:
         "second stage one": _second_stage_one,
         "worker added": _add_worker,
         "worker removed": _remove_worker,
-        **cluster_faults.INJECTORS,
+        **source_faults.INJECTORS,
+        **destination_faults.INJECTORS,
     }

@@ -10,7 +10,7 @@ from common import frontier as frontiers
 from common.routes import Place
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.errors import BrokerError
-from simulator.kafka.log import DATA, Record
+from simulator.kafka.log_records import DATA, Record
 
 COUNT_MAX = 1 << 60
 Content = tuple[Any, ...]

@@ -166,20 +166,7 @@ def _draw_extras(generator: random.Random, topics: int | None) -> _Extras:
     return extras
 
 
-def draw_plan(seed: int, candidates: int | None = None, topics: int | None = None) -> Plan:
-    """The plan of a seed.
-
-    One schedule in eight has two or three candidates; in one in eight, an operator deletes the
-    frontiers; one in eight starts at the latest offsets; one in four filters records; one in
-    sixteen has a slow destination; one in four has short batches; one in four has several topics,
-    and one in eight a pattern. With `candidates`, the plan has that number and none of the others;
-    with `topics`, that number and no pattern. These are drawn with a generator of their own, so
-    that the rest of the plan is the same with and without them.
-    """
-    generator = random.Random(seed)  # noqa: S311
-    extras = _Extras(candidates or 1)
-    if candidates is None:
-        extras = _draw_extras(random.Random(f"{seed} candidates"), topics)  # noqa: S311
+def _draw_fault_kinds(generator: random.Random, extras: _Extras) -> list[str]:
     possible_weights = FAULT_WEIGHTS
     if extras.candidates > 1:
         possible_weights = {
@@ -193,12 +180,15 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     if extras.start == "latest":
         # nobody could say at which offset the new copy has to begin
         kinds = [kind for kind in kinds if kind != "destination recreated"]
-    kinds += [
+    return kinds + [
         kind
         for kind in extras.kinds
         if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)
     ]
-    faults = tuple(
+
+
+def _draw_faults(generator: random.Random, kinds: list[str]) -> tuple[Fault, ...]:
+    return tuple(
         sorted(
             (
                 Fault(
@@ -215,6 +205,23 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
             key=lambda fault: fault.at_call,
         )
     )
+
+
+def draw_plan(seed: int, candidates: int | None = None, topics: int | None = None) -> Plan:
+    """The plan of a seed.
+
+    One schedule in eight has two or three candidates; in one in eight, an operator deletes the
+    frontiers; one in eight starts at the latest offsets; one in four filters records; one in
+    sixteen has a slow destination; one in four has short batches; one in four has several topics,
+    and one in eight a pattern. With `candidates`, the plan has that number and none of the others;
+    with `topics`, that number and no pattern. These are drawn with a generator of their own, so
+    that the rest of the plan is the same with and without them.
+    """
+    generator = random.Random(seed)  # noqa: S311
+    extras = _Extras(candidates or 1)
+    if candidates is None:
+        extras = _draw_extras(random.Random(f"{seed} candidates"), topics)  # noqa: S311
+    faults = _draw_faults(generator, _draw_fault_kinds(generator, extras))
     return Plan(
         seed,
         generator.choice((1, 1, 2, 3)),

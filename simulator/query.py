@@ -1,41 +1,29 @@
 """The simulated Spark query: what stage one's JVM writes to the intermediate topics, and everything
 that can go wrong there.
 
-A query runs micro-batches, one after the other. A batch has one task per partition, with sequences
-from 0. A task reads committed records and gives producer batches to its client, which delivers them
-in order, each after a delay. Spark starts a batch only when the previous batch is completely
-written. The faults change this:
-
-- `lose`: the client gives up a producer batch and delivers the next one; the task, and with it the
-  query, fails some time later;
-- `straggle`: a producer batch arrives much later, when the query may have ended long ago;
-- `repeat`: Spark starts a second attempt of a task on another host, from the beginning of its batch
-  and with sequences from 0, while the first attempt goes on writing;
-- the JVM is a process of its own: it can be frozen, and it can go on writing after its driver was
-  killed.
+A query runs micro-batches, one after the other. A batch has one task per partition (`query_task`),
+with sequences from 0. Spark starts a batch only when the previous batch is completely written.
+Faults of producer batches change this. The JVM is a process of its own: it can be frozen, and it
+can go on writing after its driver was killed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from common.errors import StageFailed
-from common.origin import HEADER, Origin, encode
 from common.routes import Place
 from replicator.run import Plan
-from simulator import logs
+from simulator.query_task import POLL_S, Task
 from simulator.schedule import START_UNIX_S, Process, Signal
 
 if TYPE_CHECKING:
     from simulator.system import System
 
-POLL_S = 0.05
 FOREVER_S = 1e9
-FAIL_DELAY_S = (0.01, 3.0)
-"""A task fails this long after its producer batch was lost."""
 LINGER_S = (0.0, 8.0)
 """A JVM goes on for this time after its driver was killed."""
 
@@ -193,169 +181,3 @@ class Query:
             }
             if settings.stop_at_end:
                 self.end(None)
-
-
-class Task:
-    """One attempt of the task for one partition of one batch."""
-
-    def __init__(
-        self,
-        query: Query,
-        batch_ms: int,
-        place: Place,
-        source_partition: Place,
-        begin: int,
-        end: int | None,
-        ends_at: float,
-    ) -> None:
-        self.query, self.system, self.batch_ms = query, query.system, batch_ms
-        self.place, self.source_partition = place, source_partition
-        self.begin = self.position = begin
-        self.end, self.ends_at = end, ends_at
-        self.sequence = 0
-        self.unacknowledged_batches = 0
-        self.last_arrival = 0.0
-        self.is_interrupted = False
-        self.next_attempt: Task | None = None
-        """The attempt that replaces this one."""
-        self.is_read = False
-
-    @property
-    def last_attempt(self) -> Task:
-        """The attempt whose result Spark uses."""
-        return self.next_attempt.last_attempt if self.next_attempt else self
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the last attempt has read its part of the batch, and all its writes are
-        acknowledged.
-        """
-        last_attempt = self.last_attempt
-        return last_attempt.is_read and last_attempt.unacknowledged_batches == 0
-
-    def read(self) -> None:
-        """Read, wrap and send records until the batch ends."""
-        schedule, source = (
-            self.system.schedule,
-            self.system.find_cluster(self.query.plan.settings.source_cluster),
-        )
-        while not self.is_interrupted and not self.query.is_over:
-            if source.is_down:
-                schedule.sleep(POLL_S)
-                continue
-            if self.end is not None and self.position >= self.end:
-                break
-            read_result = logs.read_committed(
-                source,
-                self.source_partition,
-                self.position,
-                schedule.random.randint(1, 4),
-                self.end,
-            )
-            if read_result is None:  # out of range
-                if self.query.plan.settings.stop_at_end or schedule.random.random() < 0.5:
-                    self._fail("OffsetOutOfRangeException")
-                    return
-                schedule.sleep(1.0)
-                continue
-            records, next_offset = read_result
-            if wrapped_records := list(self._wrap_records(records)):
-                self._send(wrapped_records)
-            self.position = next_offset
-            self.system.spark_read_to[self.source_partition] = max(
-                next_offset, self.system.spark_read_to.get(self.source_partition, 0)
-            )
-            if not records:
-                if self.end is None and schedule.now >= self.ends_at:
-                    break
-                schedule.sleep(POLL_S)
-            else:
-                schedule.sleep(schedule.random.uniform(0.0005, 0.01))
-        self.is_read = True
-
-    def _wrap_records(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
-        plan = self.query.plan
-        identity = next(
-            identity
-            for route, identity in plan.identities.items()
-            if route.intermediate_topic == self.place.topic
-        )
-        is_filtered = plan.settings.filter.sql != ""
-        for offset, content in records:
-            if is_filtered and not self.system.is_copied(content):
-                continue
-            key, value, headers, timestamp_ms = content
-            origin = Origin(
-                self.source_partition.partition,
-                offset,
-                timestamp_ms,
-                0,
-                plan.epoch,
-                self.batch_ms,
-                self.sequence,
-                identity,
-            )
-            self.sequence += 1
-            yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()
-
-    def _send(self, batch: list[tuple[Any, ...]]) -> None:
-        """Give a producer batch to the client, which delivers it in order unless a fault changes
-        that.
-        """
-        schedule, fault = self.system.schedule, self.system.faults.take_producer_fault(self)
-        arrival = max(self.last_arrival, schedule.now + schedule.random.uniform(0.0005, 0.02))
-        if fault in ("lose", "straggle"):
-            # never acknowledged, so Spark does not complete the batch
-            self.unacknowledged_batches += 1
-            schedule.call_later(
-                schedule.random.uniform(*FAIL_DELAY_S),
-                lambda: self._fail("TimeoutException: expiring 1 record(s)"),
-            )
-            if fault == "straggle":
-                self._deliver(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
-            return
-        if fault == "repeat" and not self.next_attempt:
-            schedule.start(
-                self.query.engine.process, self._start_next_attempt, f"task {self.place}, again"
-            )
-        self.last_arrival = arrival
-        self._deliver(arrival, batch)
-
-    def _deliver(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
-        self.unacknowledged_batches += 1
-        destination = self.system.find_cluster(self.query.plan.settings.destination_cluster)
-
-        def arrive() -> None:
-            if destination.is_down:
-                self.system.schedule.call_later(0.5, arrive)
-                return
-            self.unacknowledged_batches -= 1
-            if logs.has_partition(destination, self.place):
-                destination.append(self.place.topic, self.place.partition, batch)
-            else:
-                self._fail("UnknownTopicOrPartitionException")
-
-        self.system.schedule.push(arrives_at_s, arrive)
-
-    def _start_next_attempt(self) -> None:
-        other = Task(
-            self.query,
-            self.batch_ms,
-            self.place,
-            self.source_partition,
-            self.begin,
-            self.end,
-            self.ends_at,
-        )
-        self.next_attempt = other
-        self.system.schedule.call_later(
-            self.system.schedule.random.uniform(0.0, 5.0), self._interrupt
-        )
-        other.read()
-
-    def _interrupt(self) -> None:
-        self.is_interrupted = True
-
-    def _fail(self, reason: str) -> None:
-        if self.query.engine.process.is_alive:
-            self.query.end(f"Job aborted due to stage failure: {reason}")

@@ -1,5 +1,4 @@
-"""One system: two clusters, the service's processes with their restarts, and the writers at the
-source.
+"""One system: the service's processes with their restarts, beside the clusters and their writers.
 
 The processes run the service's own code; `reo.service.supervisor` decides what follows an exit
 code.
@@ -7,39 +6,29 @@ code.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common import settings as settings_module
 from common.errors import ReoError
-from common.routes import Place, Route
+from common.routes import Place
 from common.settings import Settings
 from deduplicator import worker
 from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
 from replicator import stage
 from simulator import logs, operator, record_filter
-from simulator.candidates import SourceCluster, SourceClusters
-from simulator.kafka import Cluster, Network
+from simulator.clusters import LOAD_S, Clusters
 from simulator.plan import Plan
 from simulator.query import Engine, Query
-from simulator.schedule import START_UNIX_S, Process, Schedule
+from simulator.schedule import Process, Schedule
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
 
-ROUTES = tuple(
-    Route(f"orders{suffix}", f"copy{suffix}", f"copy{suffix}-proxy")
-    for suffix in ("", "-1", "-2", "-3")
-)
-"""The topics of a plan are the first ones; a topic that appears later is the next one."""
 PATTERN = r"^orders(.*)=copy\1"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
 """The value of each filter setting. The simulated query filters as the function does."""
-LOAD_S = 10.0
-"""For about this time, the writers write to the source."""
 
 
 @dataclass(eq=False)
@@ -58,30 +47,12 @@ class Child:
     is_stop_requested: bool = False
 
 
-class System:
-    """The clusters, the processes of the service, and the writers."""
+class System(Clusters):
+    """The processes of the service, with their clusters."""
 
     def __init__(self, plan: Plan, schedule: Schedule, log_event: Callable[[str], None]) -> None:
-        self.plan = plan
-        self.schedule = schedule
+        super().__init__(plan, schedule)
         self.log_event = log_event
-        self.network = Network(schedule)
-        self.source = Cluster(schedule, "source", cluster_id="source-cluster")
-        """The source that is copied. With several candidates: a reference cluster with all writes,
-        which no client can reach.
-        """
-        self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
-        self.destination.record_delay_s = plan.destination_record_delay_s
-        self.candidates = (
-            [Cluster(schedule, f"source{number}") for number in range(plan.candidates)]
-            if plan.candidates > 1
-            else []
-        )
-        reachable_clusters = {
-            f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]
-        }
-        self.network.clusters = reachable_clusters | {"destination:9092": self.destination}
-        self.source_clusters: SourceClusters
         self.queries: list[Query] = []
         """All queries of the schedule."""
         self.faults: FaultInjector
@@ -97,12 +68,8 @@ class System:
         self.end_reason = ""
         self.spark_read_to: dict[Place, int] = {}
         """For each source partition, up to which offset a query has read."""
-        self.records_written = 0
-        self.routes = list(ROUTES[: plan.topics])
         self.ends_at_start: dict[Place, int] = {}
         """For each source partition, its end when the service was started."""
-        self.is_written = False
-        """Whether the writer has finished."""
         self.settings = self._settings()
 
     def _settings(self) -> Settings:
@@ -150,18 +117,9 @@ class System:
         """Whether the filter lets a record through."""
         return not self.plan.filter_setting or record_filter.is_value_copied(content[1])
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether a source still gets records."""
-        return not (self.is_written and self.source_clusters.is_every_candidate_caught_up)
-
     def start_all(self) -> None:
         """Create the source topic and start all processes."""
-        for route in self.routes:
-            self._create_source_topic(route)
-        self.source_clusters = SourceClusters(self, self.candidates)
-        writer = Process("writer")
-        self.schedule.start(writer, self._write)
+        self.start_source()
         if self.plan.stop_at_end:
             self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
         self.ends_at_start = {
@@ -170,59 +128,6 @@ class System:
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
-
-    def unix_ms(self) -> int:
-        """The true time."""
-        return int((START_UNIX_S + self.schedule.now) * 1000)
-
-    def find_cluster(self, cluster_settings: Any) -> Cluster:
-        """The cluster with the bootstrap servers of these settings."""
-        return self.network.clusters[cluster_settings.bootstrap_servers]
-
-    # ---- topics
-
-    def _create_source_topic(self, route: Route) -> None:
-        is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
-        for cluster in (self.source, *self.candidates):
-            cluster.create_topic(
-                route.source_topic,
-                self.plan.partitions,
-                {"cleanup.policy": "compact"} if is_compacted else {},
-            )
-
-    def add_topic(self) -> Route | None:
-        """Create one source topic more, which the pattern matches. None when there are no more
-        names.
-        """
-        if len(self.routes) == len(ROUTES):
-            return None
-        route = ROUTES[len(self.routes)]
-        self._create_source_topic(route)
-        self.routes.append(route)
-        return route
-
-    def find_route(self, source_topic: str) -> Route:
-        """The route of a source topic."""
-        return next(route for route in self.routes if route.source_topic == source_topic)
-
-    def list_source_partitions(self) -> list[Place]:
-        """The partitions of all source topics that exist."""
-        return [
-            route.source(partition)
-            for route in self.routes
-            for partition in range(logs.count_partitions(self.source, route.source_topic))
-        ]
-
-    @property
-    def is_source_topic_missing(self) -> bool:
-        """Whether a source topic is deleted and not recreated yet."""
-        return not all(
-            logs.count_partitions(self.source, route.source_topic) for route in self.routes
-        )
-
-    def choose_route(self, generator: random.Random) -> Route:
-        """A route at random."""
-        return generator.choice(self.routes) if len(self.routes) > 1 else self.routes[0]
 
     # ---- processes
 
@@ -333,59 +238,4 @@ class System:
             next((child for child in self.children if child.process is process), None)
             if process
             else None
-        )
-
-    # ---- the source's writers
-
-    def _write(self) -> None:
-        """Write records for about `LOAD_S`: single records and transactions. Every third
-        transaction is aborted.
-        """
-        generator = self.schedule.random
-        number = 0
-        while self.records_written < self.plan.records:
-            self.schedule.sleep(generator.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_down or self.is_source_topic_missing:
-                continue
-            topic = self.choose_route(generator).source_topic
-            partition, count = (
-                generator.randrange(logs.count_partitions(self.source, topic)),
-                generator.randint(1, 4),
-            )
-            records = [self._create_record(topic, partition) for _ in range(count)]
-            if generator.random() < self.plan.transaction_share:
-                number += 1
-                self.source_clusters.write(
-                    partial(
-                        SourceCluster.begin_transaction,
-                        topic=topic,
-                        partition=partition,
-                        records=records,
-                    )
-                )
-                self.schedule.sleep(generator.choice((0.0, 0.0, 0.5, 5.0)))
-                self.source_clusters.write(
-                    partial(SourceCluster.end_transaction, is_commit=number % 3 != 0)
-                )
-            else:
-                self.source_clusters.write(
-                    partial(SourceCluster.append, topic=topic, partition=partition, records=records)
-                )
-        self.is_written = True
-
-    def _create_record(self, topic: str, partition: int) -> tuple[Any, ...]:
-        self.records_written += 1
-        key = (
-            None
-            if self.records_written % 5 == 0 and not self.source.topics[topic].overrides
-            else b"key-%d" % (self.records_written % 7)
-        )
-        value = (
-            None if self.records_written % 11 == 0 else b"%d-%d" % (partition, self.records_written)
-        )
-        return (
-            key,
-            value,
-            (("n", b"%d" % self.records_written),),
-            self.unix_ms() - self.records_written,
         )

@@ -13,41 +13,20 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, Uuid
+from confluent_kafka import KafkaError
 
-from simulator.kafka.config import DEFAULTS, DEFAULTS_3_9, merge_config
+from simulator.kafka.cluster_topics import ClusterTopics
 from simulator.kafka.errors import BrokerError
 from simulator.kafka.groups import Group
-from simulator.kafka.log import ABORT, COMMIT, DATA, Log, NewRecord, Record, Writer
+from simulator.kafka.log_records import ABORT, COMMIT, NewRecord, Writer
 from simulator.kafka.sizes import batch_bytes
 from simulator.kafka.transactions import Coordinator
-from simulator.schedule import START_UNIX_S, Schedule, Signal
+from simulator.schedule import Schedule, Signal
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-class Topic:
-    """A topic with its id. A recreated topic is another object."""
-
-    __slots__ = ("config", "id", "logs", "name", "overrides")
-
-    def __init__(
-        self,
-        name: str,
-        topic_id: Uuid,
-        partitions: int,
-        overrides: Mapping[str, str],
-        config: dict[str, str],
-    ) -> None:
-        self.name = name
-        self.id = topic_id
-        self.overrides = dict(overrides)
-        """The topic's own settings (DYNAMIC_TOPIC_CONFIG)."""
-        self.config = config
-        self.logs = [Log() for _ in range(partitions)]
-
-
-class Cluster:
+class Cluster(ClusterTopics):
     """The state of a cluster."""
 
     def __init__(
@@ -58,14 +37,12 @@ class Cluster:
         faults: Any = None,
         is_older: bool = False,
     ) -> None:
-        self.schedule = schedule
+        super().__init__(schedule, is_older)
         self.name = name
         self.cluster_id = (
             cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
         )
         self.faults = faults
-        self.defaults = DEFAULTS_3_9 if is_older else DEFAULTS
-        """The default topic settings; with `is_older`, those of Kafka 3.9."""
         self.is_down = False
         self.record_delay_s = 0.0
         """How long a transactional producer waits for each of its records, as with a quota
@@ -74,7 +51,6 @@ class Cluster:
         self.down_since = 0.0
         self.up = Signal(schedule)
         """Notified when the cluster is up again."""
-        self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
         self.transactions = Coordinator(self)
         self.address = name
@@ -82,26 +58,6 @@ class Cluster:
         """The number of brokers in its answers: the limit of replication factors."""
         self.initial_rebalance_delay_s = 0.0
         self.create_topic(OFFSETS_TOPIC, 4)
-
-    def now_ms(self) -> int:
-        """The brokers' clock."""
-        return int((START_UNIX_S + self.schedule.now) * 1000)
-
-    def find_log(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition, or None."""
-        found = self.topics.get(topic)
-        return (
-            found.logs[partition]
-            if found is not None and 0 <= partition < len(found.logs)
-            else None
-        )
-
-    def log(self, topic: str, partition: int) -> Log:
-        """The log of a partition. BrokerError when it does not exist."""
-        found = self.find_log(topic, partition)
-        if found is None:
-            raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        return found
 
     def group(self, name: str) -> Group:
         """The group, created with the first request that needs it."""
@@ -162,22 +118,6 @@ class Cluster:
 
     # ---- operator
 
-    def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
-    ) -> Topic:
-        """Create a topic, with a new id."""
-        if name in self.topics:
-            raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        most, least = (self.schedule.random.getrandbits(62) + 1 for _ in range(2))
-        self.topics[name] = Topic(
-            name,
-            Uuid(most, least),
-            partitions,
-            config or {},
-            merge_config(self.defaults, config or {}),
-        )
-        return self.topics[name]
-
     def delete_topic(self, name: str) -> None:
         """Delete a topic and the offsets that groups have committed for it."""
         topic = self.topics.pop(name, None)
@@ -187,85 +127,6 @@ class Cluster:
             group.remove_topic(name)
         for log in topic.logs:
             log.notify_watchers()
-
-    def add_partitions(self, name: str, total: int, validate_only: bool = False) -> None:
-        """Increase the number of partitions to `total`."""
-        topic = self.topics[name]
-        if total <= len(topic.logs):
-            raise BrokerError(
-                KafkaError.INVALID_PARTITIONS,
-                f"The topic {name} currently has {len(topic.logs)} partition(s); "
-                f"{total} would not be an increase.",
-            )
-        if not validate_only:
-            topic.logs += [Log() for _ in range(total - len(topic.logs))]
-
-    def alter_config(self, name: str, **config: str | None) -> None:
-        """Change settings of a topic. Underscores stand for dots; None removes a setting."""
-        topic = self.topics[name]
-        for key, value in config.items():
-            topic.overrides.pop(key.replace("_", "."), None)
-            if value is not None:
-                topic.overrides[key.replace("_", ".")] = value
-        topic.config = merge_config(self.defaults, topic.overrides)
-
-    def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Delete the records below an offset, or all with -1. Returns the new log start offset."""
-        return self.log(topic, partition).delete(before)
-
-    def apply_retention(self, topic: str) -> None:
-        """Delete records older than retention.ms from the beginning of each partition, but none of
-        open transactions.
-        """
-        limit_ms = int(self.topics[topic].config["retention.ms"])
-        for log in self.topics[topic].logs if limit_ms >= 0 else ():
-            kept = next(
-                (
-                    record.offset
-                    for record in log.records
-                    if record.timestamp_ms >= self.now_ms() - limit_ms
-                ),
-                log.end,
-            )
-            log.delete(min(kept, log.last_stable_offset))
-
-    def compact(self, topic: str, partition: int) -> int:
-        """Keep only the newest stable record of each key, and remove aborted records. Returns how
-        many records were removed.
-        """
-        log = self.log(topic, partition)
-        stable_records = log.records[: log.index(log.last_stable_offset)]
-        newest: dict[bytes | None, int] = {
-            record.key: record.offset
-            for record in stable_records
-            if record.kind == DATA and record.offset not in log.aborted
-        }
-        removed_offsets = [
-            record.offset
-            for record in stable_records
-            if record.kind == DATA
-            and (record.offset in log.aborted or newest.get(record.key) != record.offset)
-        ]
-        log.remove(removed_offsets)
-        return len(removed_offsets)
-
-    def truncate(
-        self, topic: str, partition: int, count: int, is_same_epoch: bool = False
-    ) -> list[Record]:
-        """Lose the newest records, as in an unclean leader election or when a disk is restored.
-        Returns the lost records.
-        """
-        log = self.log(topic, partition)
-        lost_records = log.records[log.index(max(log.begin, log.end - count)) :]
-        log.truncate(count, is_same_epoch)
-        return lost_records
-
-    def change_leaders(self, topic: str) -> None:
-        """Change the leader of every partition without loss. A connected client must refresh its
-        leader epochs.
-        """
-        for log in self.topics[topic].logs:
-            log.change_leader()
 
     def append(
         self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""A consumer's positions and fetches: what one Fetch returns, partition EOF, offsets out of range.
+"""A consumer's fetches: the partitions that it reads, fetched records, partition EOF.
 
 Fetched records wait in a buffer for the application. They are returned even if the broker has lost
 them since.
@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    OFFSET_INVALID,
-    OFFSET_STORED,
-    KafkaError,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from simulator.kafka.client import Client
-from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
-from simulator.kafka.log import Log, Record
+from simulator.kafka.errors import ConnectionLost, RequestTimedOut, create_error
+from simulator.kafka.fetch_answers import FetchAnswer, FetchAnswers, PartitionState
 from simulator.schedule import Signal
 
 FETCH_RECORDS = 1000
@@ -30,58 +21,7 @@ SHORT_FETCH = 0.2
 """The share of fetches that return only a few records."""
 
 
-class PartitionState:
-    """The state of an assigned partition."""
-
-    __slots__ = (
-        "begin",
-        "end",
-        "eof_offset",
-        "is_offset_lost",
-        "is_paused",
-        "leader_epoch",
-        "metadata_epoch",
-        "next",
-        "partition",
-        "position",
-        "topic",
-    )
-
-    def __init__(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.next = OFFSET_STORED if offset == OFFSET_INVALID else offset
-        """The next offset to fetch."""
-        self.position = OFFSET_INVALID
-        """The offset after the last record that the application has."""
-        self.is_paused = False
-        self.is_offset_lost = False
-        """Whether its offset is lost, and the application has got the error."""
-        self.eof_offset = -1
-        """The offset of the last partition EOF that the application got."""
-        self.leader_epoch = -1 if leader_epoch is None else leader_epoch
-        """The leader epoch of the record before the position."""
-        self.metadata_epoch = -1
-        """The leader epoch of the last fetch."""
-        self.begin = self.end = OFFSET_INVALID
-
-
-class FetchAnswer(NamedTuple):
-    """The response of a Fetch for one partition."""
-
-    records: list[Record]
-    next: int
-    begin: int
-    end: int
-    last_stable_offset: int
-    leader_epoch: int
-    marker: int = -1
-    """The offset after the last marker."""
-    code: int = 0
-    reason: str = ""
-
-
-class Fetcher(Client):
+class Fetcher(FetchAnswers):
     """The part of a consumer that fetches."""
 
     def __init__(self, network: Any, options: Any) -> None:
@@ -90,16 +30,7 @@ class Fetcher(Client):
         self.buffer: deque[tuple[PartitionState, Message | int]] = deque()
         """Messages, and positions that come from markers alone."""
         self.data_available = Signal(self.schedule)
-        self.is_read_committed = (
-            self.options.get("isolation.level", "read_committed") == "read_committed"
-        )
         self.is_eof_enabled = self.is_enabled("enable.partition.eof")
-        self.offset_reset = {
-            "earliest": OFFSET_BEGINNING,
-            "beginning": OFFSET_BEGINNING,
-            "smallest": OFFSET_BEGINNING,
-            "error": None,
-        }.get(str(self.options.get("auto.offset.reset", "latest")), OFFSET_END)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Start reading these partitions."""
@@ -172,7 +103,7 @@ class Fetcher(Client):
         try:
             answers = self.request(
                 "Fetch",
-                lambda: [(state, self._answer_fetch(state, count)) for state in fetched_states],
+                lambda: [(state, self.answer_fetch(state, count)) for state in fetched_states],
                 remaining_s,
             )
         except (RequestTimedOut, ConnectionLost):
@@ -202,79 +133,6 @@ class Fetcher(Client):
             and state.next == last_stable_offset
         )
         return state.next < last_stable_offset or is_eof_due or state.end != log.end
-
-    def _answer_fetch(self, state: PartitionState, count: int) -> FetchAnswer:
-        """The broker's response. A logical position is resolved first."""
-        try:
-            log = self.cluster.log(state.topic, state.partition)
-            offset = self._resolve_position(state, log)
-            if state.metadata_epoch not in (-1, log.leader_epoch) or (
-                state.metadata_epoch == -1 and state.leader_epoch >= 0
-            ):
-                lost_from = (
-                    log.end_of_epoch(state.leader_epoch) if state.leader_epoch >= 0 else offset
-                )
-                if lost_from < offset:
-                    raise BrokerError(
-                        KafkaError._AUTO_OFFSET_RESET,
-                        f"Partition log truncation detected at offset {offset} (leader epoch"
-                        f" {state.leader_epoch})",
-                    )
-            try:
-                records, following, marker = log.read(offset, count, self.is_read_committed)
-            except BrokerError:
-                if self.offset_reset is None:
-                    raise BrokerError(
-                        KafkaError._AUTO_OFFSET_RESET,
-                        "fetch failed due to requested offset not available on the broker: "
-                        "Broker: Offset out of range (broker 1)",
-                    ) from None
-                records, following, marker = log.read(
-                    self._resolve_logical_offset(log, self.offset_reset),
-                    count,
-                    self.is_read_committed,
-                )
-        except BrokerError as error:
-            return FetchAnswer([], state.next, -1, -1, -1, -1, -1, error.code, error.reason)
-        return FetchAnswer(
-            records,
-            following,
-            log.begin,
-            log.end,
-            log.last_stable_offset if self.is_read_committed else log.end,
-            log.leader_epoch,
-            marker,
-        )
-
-    def _resolve_position(self, state: PartitionState, log: Log) -> int:
-        offset = state.next
-        if offset == OFFSET_STORED:
-            group = self.cluster.groups.get(str(self.options.get("group.id", "")))
-            committed = (
-                group.fetch([(state.topic, state.partition)], self.is_read_committed)[
-                    state.topic, state.partition
-                ]
-                if group
-                else (-1, "", 0)
-            )
-            offset = committed[0]
-            if offset < 0:
-                if self.offset_reset is None:
-                    raise BrokerError(
-                        KafkaError._AUTO_OFFSET_RESET,
-                        "no previously committed offset available: Local: No offset stored",
-                    )
-                offset = self.offset_reset
-        return self._resolve_logical_offset(log, offset)
-
-    def _resolve_logical_offset(self, log: Log, offset: int) -> int:
-        if offset == OFFSET_BEGINNING:
-            return log.begin
-        if offset == OFFSET_END:
-            return log.last_stable_offset if self.is_read_committed else log.end
-        if offset < OFFSET_STORED - 1000:  # OFFSET_TAIL
-            return max(log.begin, log.end + offset + 2000)
-        return offset
 
     def _on_answer(self, state: PartitionState, answer: FetchAnswer) -> None:
         if answer.code:

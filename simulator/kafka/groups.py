@@ -1,4 +1,4 @@
-"""Consumer groups: members and their partitions, with the classic protocol (generations, static
+"""Consumer groups: how partitions come to members, with the classic protocol (generations, static
 members) and with group.protocol=consumer.
 
 JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are
@@ -7,147 +7,32 @@ assigned round robin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
 from simulator.kafka.errors import BrokerError
-from simulator.kafka.group_offsets import GroupOffsets, PartitionKey
+from simulator.kafka.group_members import GroupMembers, Member
+from simulator.kafka.group_offsets import PartitionKey
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
-State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE", "ASSIGNING", "RECONCILING"]
 CONSUMER_PROTOCOL_SESSION_S = 45.0
 """With group.protocol=consumer, the session timeout is a setting of the broker."""
 
 
-class Member:
-    """A member of a group."""
-
-    __slots__ = (
-        "assigned",
-        "client_id",
-        "epoch",
-        "id",
-        "instance_id",
-        "is_joined",
-        "last_heartbeat_at",
-        "rebalance_timeout_s",
-        "session_timeout_s",
-        "signal",
-        "topics",
-    )
-
-    def __init__(
-        self, schedule_signal: Signal, member_id: str, instance_id: str | None, client_id: str
-    ) -> None:
-        self.id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.topics: list[str] = []
-        self.assigned: list[PartitionKey] = []
-        """With group.protocol=consumer: the partitions that it may own."""
-        self.session_timeout_s = 45.0
-        self.rebalance_timeout_s = 300.0
-        self.last_heartbeat_at = 0.0
-        self.is_joined = False
-        self.epoch = -1
-        """The generation or member epoch of its last assignment."""
-        self.signal = schedule_signal
-
-
-class Group(GroupOffsets):
+class Group(GroupMembers):
     """A group with its members, with either protocol."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
-        self.members: dict[str, Member] = {}
-        self.instances: dict[str, str] = {}
-        """The member id of each static member."""
-        self.is_consumer_protocol = False
-        """Whether the brokers assign the partitions (group.protocol=consumer)."""
-        self.generation = 0
         self.leader = ""
-        self.state: State = "EMPTY"
         self.rebalance_count = 0
         self.target: dict[str, list[PartitionKey]] = {}
         """The target assignment of each member, with group.protocol=consumer."""
-
-    def check_member(
-        self,
-        generation: int,
-        member_id: str,
-        instance_id: str | None,
-        is_transactional: bool = False,
-    ) -> None:
-        """BrokerError for a commit that is not from a member of this generation. Without a member
-        id, it is accepted if the group has no members.
-        """
-        if generation < 0 and not self.members:
-            return
-        if generation >= 0 or member_id or instance_id:
-            self._check_id(member_id, instance_id)
-            expected = (
-                self.members[member_id].epoch if self.is_consumer_protocol else self.generation
-            )
-            if generation != expected:
-                raise BrokerError(
-                    KafkaError.ILLEGAL_GENERATION
-                    if is_transactional or not self.is_consumer_protocol
-                    else KafkaError.STALE_MEMBER_EPOCH
-                )
-        elif not is_transactional:
-            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
-        if not is_transactional and self.state == "PREPARING_REBALANCING" and generation < 0:
-            raise BrokerError(KafkaError.REBALANCE_IN_PROGRESS)
-
-    def _check_id(self, member_id: str, instance_id: str | None) -> None:
-        if instance_id is not None and self.instances.get(instance_id, member_id) != member_id:
-            raise BrokerError(KafkaError.FENCED_INSTANCE_ID)
-        if member_id not in self.members:
-            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
-
-    # ---- members
-
-    def add_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
-        """Add a member with a new id."""
-        member_id = (
-            member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
-        )
-        member = self.members[member_id] = Member(
-            Signal(self.schedule), member_id, instance_id, client_id
-        )
-        if instance_id is not None:
-            self.instances[instance_id] = member_id
-        return member
-
-    def start_session(self, member: Member) -> None:
-        """Start the session of a member."""
-        member.last_heartbeat_at = self.schedule.now
-        self.schedule.call_later(member.session_timeout_s, partial(self._check_session, member))
-
-    def _check_session(self, member: Member) -> None:
-        if (
-            self.members.get(member.id) is not member
-            or self.cluster.groups.get(self.name) is not self
-        ):
-            return
-        if member.is_joined and self.state == "PREPARING_REBALANCING":
-            member.last_heartbeat_at = self.schedule.now
-        remaining_s = member.last_heartbeat_at + member.session_timeout_s - self.schedule.now
-        if remaining_s > 1e-9:
-            self.schedule.call_later(remaining_s, partial(self._check_session, member))
-        else:
-            self.remove(member.id)
-
-    def restart_sessions(self) -> None:
-        """Start all sessions again, as a coordinator does after its restart."""
-        for member in self.members.values():
-            member.last_heartbeat_at = self.schedule.now
 
     def remove(self, member_id: str) -> None:
         """A member left, or its session timed out."""
@@ -169,15 +54,6 @@ class Group(GroupOffsets):
             else:
                 self._prepare_rebalance()
 
-    def _list_partitions(self, members: Iterable[Member]) -> list[PartitionKey]:
-        names = sorted({topic for member in members for topic in member.topics})
-        return [
-            (name, partition)
-            for name in names
-            if name in self.cluster.topics
-            for partition in range(len(self.cluster.topics[name].logs))
-        ]
-
     # ---- the classic protocol
 
     def join(
@@ -197,7 +73,7 @@ class Group(GroupOffsets):
         self.is_consumer_protocol = False
         previous_member_id = self.instances.get(instance_id) if instance_id is not None else None
         if member_id:
-            self._check_id(member_id, instance_id)
+            self.check_id(member_id, instance_id)
             member = self.members[member_id]
         elif previous_member_id is not None:
             return self._replace_static_member(previous_member_id, topics)
@@ -283,7 +159,7 @@ class Group(GroupOffsets):
         for member in members:
             member.assigned = []
         member_number = 0
-        for topic, partition in self._list_partitions(members):
+        for topic, partition in self.list_partitions(members):
             while topic not in members[member_number % len(members)].topics:
                 member_number += 1
             members[member_number % len(members)].assigned.append((topic, partition))
@@ -294,7 +170,7 @@ class Group(GroupOffsets):
 
     def heartbeat(self, generation: int, member_id: str, instance_id: str | None) -> None:
         """BrokerError tells the member what to do."""
-        self._check_id(member_id, instance_id)
+        self.check_id(member_id, instance_id)
         if generation != self.generation:
             raise BrokerError(KafkaError.ILLEGAL_GENERATION)
         self.members[member_id].last_heartbeat_at = self.schedule.now
@@ -327,7 +203,7 @@ class Group(GroupOffsets):
         elif epoch not in (0, member.epoch):
             raise BrokerError(KafkaError.FENCED_MEMBER_EPOCH)
         member.last_heartbeat_at = self.schedule.now
-        is_stale = set(self._list_partitions(self.members.values())) != {
+        is_stale = set(self.list_partitions(self.members.values())) != {
             key for partition_keys in self.target.values() for key in partition_keys
         }
         if member.topics != topics or member.id not in self.target or is_stale:
@@ -353,7 +229,7 @@ class Group(GroupOffsets):
         """Compute a balanced target assignment that moves few partitions."""
         self.generation += 1
         members = sorted(self.members.values(), key=lambda member: member.id)
-        partition_keys = self._list_partitions(members)
+        partition_keys = self.list_partitions(members)
         partitions_max = -(-len(partition_keys) // len(members))
         target: dict[str, list[PartitionKey]] = {member.id: [] for member in members}
         unassigned = []

@@ -1,45 +1,26 @@
-"""A producer's queue: batches, sequences, delivery reports. Transactions are in `producer`.
+"""What sends a producer's queue: partitions, sequences, errors. Transactions are in `producer`.
 
-A task of its own sends the queue, like librdkafka's broker thread. Delivery reports wait for the
-application's next poll or flush.
+A task of its own sends the queue, like librdkafka's broker thread.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
-from simulator.kafka.client import Client
-from simulator.kafka.errors import (
-    BrokerError,
-    ConnectionLost,
-    RequestTimedOut,
-    create_error,
-    create_exception,
-)
-from simulator.kafka.log import PLAIN, NewRecord, Writer
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception
+from simulator.kafka.log_records import PLAIN, NewRecord, Writer
 from simulator.kafka.network import FOREVER_S
-from simulator.kafka.sizes import BATCH_BYTES, record_bytes
+from simulator.kafka.record_queue import PartitionKey, Queued, RecordQueue
+from simulator.kafka.sizes import record_bytes
 from simulator.schedule import Signal
 
-PartitionKey = tuple[str, int]
 CONCURRENT_RETRY_S, RETRY_S = 0.02, 0.1
-NOT_SENT = -1001
 
 
-class Queued(NamedTuple):
-    """A record in the queue."""
-
-    partition_key: PartitionKey
-    record: NewRecord
-    report: Callable[[Any, Any], object] | None
-    deadline: float
-
-
-class Sender(Client):
+class Sender(RecordQueue):
     """The part of a producer that sends."""
 
     def __init__(self, network: Any, options: Any) -> None:
@@ -51,26 +32,16 @@ class Sender(Client):
         self.message_timeout_s = self.get_seconds("message.timeout.ms", 300_000)
         self.propagation_s = self.get_seconds("topic.metadata.propagation.max.ms", 30_000)
         self.refresh_s = self.get_seconds("topic.metadata.refresh.interval.ms", 300_000)
-        self.batch_bytes = int(self.get_number("batch.size", 1_000_000))
-        self.batch_records_max = int(self.get_number("batch.num.messages", 10_000))
         self.queue_records_max = int(self.get_number("queue.buffering.max.messages", 100_000))
         self.record_bytes_max = int(self.get_number("message.max.bytes", 1_000_000))
-        self.queue: deque[Queued] = deque()
-        self.in_flight = 0
         self.is_sending = False
         self.flush_requested = Signal(self.schedule)
-        self.progress = Signal(self.schedule)
         self.identity = (-1, -1)
         """Producer id and epoch."""
         self.sequences: dict[PartitionKey, int] = {}
         self.topic_partitions_cache: dict[str, tuple[int, float]] = {}
         """The number of partitions of each topic, and the time of that metadata."""
-        self.failures = 0
-        """Records of the open transaction that were not delivered."""
         self.is_flushing = False
-
-    def __len__(self) -> int:
-        return len(self.queue) + self.in_flight + len(self.pending_callbacks)
 
     def enqueue(
         self,
@@ -132,12 +103,12 @@ class Sender(Client):
                     self.schedule.wait(self.flush_requested, self.linger_s)
                 if not self.may_send():
                     return
-                batches = self._take_batches()
+                batches = self.take_batches()
                 if not self.prepare_partitions(
                     list(dict.fromkeys(batch[0].partition_key for batch in batches))
                 ):
                     for batch in batches:
-                        self._report(batch, KafkaError._PURGE_QUEUE)
+                        self.report(batch, KafkaError._PURGE_QUEUE)
                     continue
                 for batch in batches:
                     self._deliver(batch)
@@ -145,37 +116,16 @@ class Sender(Client):
             self.is_sending = False
             self.progress.notify()
 
-    def _take_batches(self) -> list[list[Queued]]:
-        """Take all queued records, as batches by partition, none larger than the limits."""
-        batches_by_partition: dict[PartitionKey, list[list[Queued]]] = {}
-        sizes: dict[PartitionKey, int] = {}
-        self.in_flight += len(self.queue)
-        while self.queue:
-            queued = self.queue.popleft()
-            size = record_bytes(queued.record, 0, 0) + 8
-            batches = batches_by_partition.setdefault(queued.partition_key, [])
-            total = sizes.get(queued.partition_key, 0) + size
-            if (
-                not batches
-                or total > self.batch_bytes
-                or len(batches[-1]) >= self.batch_records_max
-            ):
-                batches.append([])
-                total = BATCH_BYTES + size
-            batches[-1].append(queued)
-            sizes[queued.partition_key] = total
-        return [batch for batches in batches_by_partition.values() for batch in batches]
-
     def _deliver(self, batch: list[Queued]) -> None:
         partition_key = batch[0].partition_key
         remaining_s = batch[0].deadline - self.schedule.now
         try:
             if not self.may_send():
-                self._report(batch, KafkaError._PURGE_QUEUE)
+                self.report(batch, KafkaError._PURGE_QUEUE)
                 return
-            code = self._find_partition_error(partition_key, remaining_s)
+            code = self.find_partition_error(partition_key, remaining_s)
             if code:
-                self._report(batch, code)
+                self.report(batch, code)
                 return
             if self.cluster.record_delay_s and "transactional.id" in self.options:
                 self.schedule.sleep(
@@ -189,7 +139,7 @@ class Sender(Client):
                 KafkaError._TIMED_OUT,
                 f"{len(batch)} message(s) timed out on {partition_key[0]} [{partition_key[1]}]",
             )
-            self._report(batch, KafkaError._MSG_TIMED_OUT)
+            self.report(batch, KafkaError._MSG_TIMED_OUT)
         except BrokerError as error:
             # leave a gap: the next batch is refused, until a new epoch
             if "transactional.id" in self.options:
@@ -204,9 +154,9 @@ class Sender(Client):
                 error.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
                 and "transactional.id" in self.options
             )
-            self._report(batch, KafkaError._PURGE_QUEUE if is_retried else error.code)
+            self.report(batch, KafkaError._PURGE_QUEUE if is_retried else error.code)
         else:
-            self._report(batch, 0, offset, appended_ms)
+            self.report(batch, 0, offset, appended_ms)
 
     def _produce(
         self, partition_key: PartitionKey, records: list[NewRecord], deadline: float
@@ -245,7 +195,7 @@ class Sender(Client):
                 if self.schedule.now >= deadline:
                     raise RequestTimedOut from None
                 self.topic_partitions_cache.pop(partition_key[0], None)
-                code = self._find_partition_error(partition_key, deadline - self.schedule.now)
+                code = self.find_partition_error(partition_key, deadline - self.schedule.now)
                 if code:
                     raise BrokerError(code) from None
             else:
@@ -253,7 +203,7 @@ class Sender(Client):
                     self.sequences[partition_key] = writer.sequence + len(records)
                 return answer
 
-    def _find_partition_error(self, partition_key: PartitionKey, remaining_s: float) -> int:
+    def find_partition_error(self, partition_key: PartitionKey, remaining_s: float) -> int:
         """The error code when the partition cannot be written; 0 when it exists."""
         topic, partition = partition_key
         deadline = self.schedule.now + min(remaining_s, self.propagation_s)
@@ -274,41 +224,3 @@ class Sender(Client):
             if self.schedule.now >= deadline:
                 return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
             self.schedule.sleep(min(0.25, deadline - self.schedule.now))
-
-    def _report(
-        self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1
-    ) -> None:
-        """Queue delivery reports for the application's next poll."""
-        self.in_flight -= len(batch)
-        self.failures += len(batch) if code else 0
-        for number, queued in enumerate(batch):
-            if queued.report:
-                self.pending_callbacks.append(
-                    self._create_report(
-                        queued, code, offset + number if not code else NOT_SENT, appended_ms
-                    )
-                )
-        self.progress.notify()
-
-    @staticmethod
-    def _create_report(
-        queued: Queued, code: int, offset: int, appended_ms: int
-    ) -> Callable[[], object]:
-        record, report = queued.record, queued.report
-        headers: Any = record.headers
-        assert report is not None
-        error = create_error(code) if code else None
-        timestamp = (2, appended_ms) if appended_ms >= 0 else (1, record.timestamp_ms)
-        return lambda: report(
-            error,
-            Message(
-                *queued.partition_key, offset, record.key, record.value, headers, error, timestamp
-            ),
-        )
-
-    def drop_queue(self) -> None:
-        """Purge the records that are not sent yet."""
-        batch = list(self.queue)
-        self.queue.clear()
-        self.in_flight += len(batch)
-        self._report(batch, KafkaError._PURGE_QUEUE)

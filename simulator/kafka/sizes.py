@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from simulator.kafka.log import NewRecord
+from simulator.kafka.log_records import NewRecord
 
 BATCH_BYTES = 61
 """Of a batch without records."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from confluent_kafka import KafkaError
 
 from simulator.kafka.errors import BrokerError
-from simulator.kafka.log import ABORT, COMMIT
+from simulator.kafka.log_records import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster

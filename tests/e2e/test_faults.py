@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from faults.judged_run import run_story
 from faults.load import Load
-from faults.run import run_story
 from faults.stories import ALL
 from tests.conftest import Start
 from tests.harness.judge import compare_partitions

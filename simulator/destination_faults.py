@@ -1,0 +1,152 @@
+"""Injects faults into the destination, its topics and the committed frontiers, and says which exit
+codes of the service each fault allows or requires.
+
+Each function returns a description of what it did, or an empty string when there was nothing to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from common.errors import (
+    DestinationTruncated,
+    FrontierLost,
+    HangingTransaction,
+    SourceRefused,
+    TopicsUnfit,
+)
+from common.routes import Place
+from simulator import logs, operator
+from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
+from simulator.kafka.log_records import DATA
+from simulator.plan import FRONTIERS_DELETED
+from simulator.system import Child
+
+if TYPE_CHECKING:
+    from simulator.faults import FaultInjector
+
+
+def _make_destination_unavailable(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    return make_unavailable(injector, generator, injector.system.destination)
+
+
+def _choose_intermediate_partition(
+    injector: FaultInjector, generator: random.Random
+) -> Place | None:
+    """A partition of an intermediate topic, if it exists."""
+    route, partition = choose_partition(injector, generator)
+    place = route.intermediate(partition)
+    return place if logs.has_partition(injector.system.destination, place) else None
+
+
+def _delete_intermediate_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    place = _choose_intermediate_partition(injector, generator)
+    if place is None:
+        return ""
+    offset = generator.randint(0, injector.system.destination.log(*place).end)
+    injector.system.destination.delete_records(*place, offset)
+    return f"{place} begins at {offset}"
+
+
+def _truncate_intermediate_topic(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    place = _choose_intermediate_partition(injector, generator)
+    if place is None or not injector.system.destination.log(*place).end:
+        return ""
+    # under the same leader epoch (a single broker whose whole disk was set back), nobody could see
+    # it
+    lost = truncate_log(injector.system.destination, place, generator, may_keep_epoch=False)
+    return f"{place}: {len(lost)}"
+
+
+def _compact_intermediate_topic(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    place = _choose_intermediate_partition(injector, generator)
+    if place is None:
+        return ""
+    injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
+    injector.system.destination.alter_config(place.topic, cleanup_policy="compact")
+    return f"{place}: {injector.system.destination.compact(*place)} records are gone"
+
+
+FEW_OFFSETS = 4
+"""A late marker of a transaction can take the offset of its lost record in the new topic. Then only
+the topic id shows the loss, up to a second later.
+"""
+
+
+def _recreate_destination(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    route = injector.system.choose_route(generator)
+    count = logs.count_partitions(injector.system.destination, route.destination_topic)
+    if not count or any(
+        0 < log.end < FEW_OFFSETS
+        for log in injector.system.destination.topics[route.destination_topic].logs
+    ):
+        return ""
+    injector.system.destination.delete_topic(route.destination_topic)
+    injector.system.destination.create_topic(route.destination_topic, count)
+    injector.judge.reset_destination(route.source_topic)
+    # a worker that runs ends, and so does a worker that is assigned a partition from a running one;
+    # a start copies the topic from the beginning
+    injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
+        injector.allowed_exit_codes.add(SourceRefused.exit_code)
+    return f"{route.destination_topic}, {count} partitions"
+
+
+def _truncate_destination(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    route, partition = choose_partition(injector, generator)
+    place = route.destination(partition)
+    if (
+        not logs.has_partition(injector.system.destination, place)
+        or not injector.system.destination.log(*place).end
+    ):
+        return ""
+    injector.judge.is_destination_history_lost = True
+    stable = injector.system.destination.log(*place).last_stable_offset
+    lost_records = truncate_log(injector.system.destination, place, generator)
+    # when a marker is lost, its transaction stays open
+    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
+        exit_codes.add(SourceRefused.exit_code)
+    injector.allowed_exit_codes |= exit_codes
+    # with another fault, other records can take these offsets before the check
+    is_only_fault = len(injector.system.plan.faults) == 1
+    # a marker can hide the loss of records of an open transaction
+    if is_only_fault and any(
+        record.kind == DATA and record.offset < stable for record in lost_records
+    ):
+        injector.required_exit_codes = exit_codes
+    return f"{place}: {len(lost_records)}"
+
+
+def _delete_frontiers(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    if not has_frontiers(injector) or injector.system.is_stopped_by_operator:
+        return ""
+    injector.system.recovered_exit_codes.add(FrontierLost.exit_code)
+    injector.system.stop_for_operator(operator.delete_frontiers)
+    injector.schedule_end(operator.RESTART_WITHIN_S, lambda: None)
+    return "the operator stops the service"
+
+
+INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
+    "destination away": _make_destination_unavailable,
+    "unread intermediate records deleted": _delete_intermediate_records,
+    "newest intermediate records lost": _truncate_intermediate_topic,
+    "destination recreated": _recreate_destination,
+    "newest destination records lost": _truncate_destination,
+    "intermediate topic compacted": _compact_intermediate_topic,
+    FRONTIERS_DELETED: _delete_frontiers,
+}

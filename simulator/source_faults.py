@@ -1,0 +1,218 @@
+"""Injects faults into the source, its candidates and its topics, and says which exit codes of the
+service each fault allows or requires.
+
+Each function returns a description of what it did, or an empty string when there was nothing to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from common.errors import SourceRecreated, SourceTruncated, TopicMissing
+from common.routes import Place
+from simulator import logs
+from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
+from simulator.plan import TOPIC_ADDED
+from simulator.system import Child
+
+if TYPE_CHECKING:
+    from simulator.faults import FaultInjector
+
+
+def _make_source_unavailable(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    return make_unavailable(
+        injector,
+        generator,
+        (
+            generator.choice(injector.system.candidates)
+            if injector.system.candidates
+            else injector.system.source
+        ),
+    )
+
+
+def _pause_candidate_feed(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    candidate, seconds = (
+        generator.choice(injector.system.source_clusters.candidates),
+        generator.uniform(1, 60),
+    )
+    candidate.is_paused = True
+    injector.schedule_end(seconds, lambda: setattr(candidate, "is_paused", False))
+    return f"{candidate.cluster.name} for {seconds:.1f} s"
+
+
+def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    cluster = generator.choice(injector.system.candidates)
+    route = injector.system.choose_route(generator)
+    cluster.change_leaders(route.source_topic)
+    return f"{cluster.name}, {route.source_topic}"
+
+
+def _has_copied_every_partition(injector: FaultInjector) -> bool:
+    """Whether the copy has a record of every partition: candidates are compared with these
+    records.
+    """
+    return all(
+        injector.judge.find_last_copied_offset(place) >= 0
+        for place in injector.system.list_source_partitions()
+    )
+
+
+def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark
+    reads before its next check.
+    """
+    system = injector.system
+    clusters_read = [
+        system.find_cluster(query.plan.settings.source_cluster)
+        for query in system.queries
+        if query.can_read
+    ]
+    other_candidates = [
+        candidate
+        for candidate in system.source_clusters.candidates
+        if candidate.cluster not in clusters_read
+    ]
+    if not clusters_read or not other_candidates or not _has_copied_every_partition(injector):
+        return ""
+    candidate, topic = (
+        generator.choice(other_candidates),
+        system.choose_route(generator).source_topic,
+    )
+    return (
+        f"{candidate.cluster.name}, {topic}: {system.source_clusters.recreate(candidate, topic)}"
+        " other records"
+    )
+
+
+def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> Place:
+    route, partition = choose_partition(injector, generator)
+    return route.source(partition)
+
+
+def _delete_copied_source_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    source = _choose_source_partition(injector, generator)
+    offset = injector.judge.find_last_copied_offset(source) + 1
+    if offset > injector.system.source.log(*source).end:  # the source lost these records
+        return ""
+    injector.system.source.delete_records(*source, offset)
+    return f"{source} begins at {offset}"
+
+
+def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    source = _choose_source_partition(injector, generator)
+    offsets_before = logs.list_data_offsets(injector.system.source, source)
+    injector.system.source.compact(*source)
+    removed = frozenset(offsets_before) - frozenset(
+        logs.list_data_offsets(injector.system.source, source)
+    )
+    injector.judge.allow_missing(source, removed)
+    return f"{source}: {sorted(removed)}"
+
+
+def _add_partition(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    topic = injector.system.choose_route(generator).source_topic
+    count = logs.count_partitions(injector.system.source, topic)
+    injector.system.source.add_partitions(topic, count + 1)
+    if not has_frontiers(injector):
+        injector.system.ends_at_start[Place(topic, count)] = 0  # the copy has not begun
+    return f"{topic} has {count + 1}"
+
+
+def _add_topic(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    route = injector.system.add_topic() if injector.system.plan.has_pattern else None
+    if route and not has_frontiers(injector):
+        injector.system.ends_at_start |= {
+            place: 0
+            for place in injector.system.list_source_partitions()
+            if place.topic == route.source_topic
+        }
+    return route.source_topic if route else ""
+
+
+def _delete_unread_source_records(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    source = _choose_source_partition(injector, generator)
+    end = injector.system.source.log(*source).end
+    offset = generator.randint(0, end)
+    injector.judge.allow_missing(source, range(offset))
+    # nobody can know whether records that were never read were visible
+    if offset > injector.judge.find_last_copied_offset(source) + 1:
+        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
+    injector.system.source.delete_records(*source, offset)
+    return (
+        f"{source} begins at {offset} of {end}, copied to"
+        f" {injector.judge.find_last_copied_offset(source)}"
+    )
+
+
+SAMPLED_S = 2.0
+"""Stage one compares what was copied as of its previous sample: a loss that is over between two
+samples, and took only what was copied since, it cannot see.
+"""
+
+
+def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = _choose_source_partition(injector, generator)
+    log = injector.system.source.log(*place)
+    end_before = log.end
+    if not end_before:
+        return ""
+    copied, compared = (
+        injector.judge.find_last_copied_offset(place, before_s) for before_s in (0.0, SAMPLED_S)
+    )
+    read_to = max(
+        injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place)
+    )
+    truncate_log(injector.system.source, place, generator)
+    if log.end < read_to:  # some of the lost records are copied, or can be in flight
+        injector.judge.is_source_history_lost = True
+        is_certain = log.end <= compared and injector.is_calm
+        (injector.required_exit_codes if is_certain else injector.allowed_exit_codes).add(
+            SourceTruncated.exit_code
+        )
+    # the marker of a transaction that was read is lost: whether it counts, nobody can say
+    elif log.last_stable_offset < read_to:
+        injector.judge.is_source_history_lost = True
+        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
+    else:
+        injector.judge.reread_source(place)
+    return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
+
+
+def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    topic = injector.system.choose_route(generator).source_topic
+    count = logs.count_partitions(injector.system.source, topic)
+    if not has_frontiers(injector, topic):
+        return ""
+    injector.judge.is_source_history_lost = True
+    injector.required_exit_codes = {SourceRecreated.exit_code, TopicMissing.exit_code}
+    injector.system.source.delete_topic(topic)
+    injector.schedule_end(
+        generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(topic, count)
+    )
+    return f"{topic}, {count} partitions"
+
+
+INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
+    "source away": _make_source_unavailable,
+    "records committed at the source are deleted": _delete_copied_source_records,
+    "source compacted": _compact_source,
+    "partition added": _add_partition,
+    TOPIC_ADDED: _add_topic,
+    "unread source records deleted": _delete_unread_source_records,
+    "newest source records lost": _truncate_source,
+    "source recreated": _recreate_source,
+    "candidate not fed": _pause_candidate_feed,
+    "leaders of a candidate changed": _change_leaders,
+    "candidate recreated": _recreate_candidate,
+}
