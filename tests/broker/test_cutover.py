@@ -19,7 +19,8 @@ from common import settings as reo_settings
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
 from common.routes import Place
 from reo.migration.cutover import Cutover
-from reo.migration.cutover_plan import CutoverView, Plan
+from reo.migration.cutover_plan import Plan
+from reo.migration.cutover_view import CutoverView
 from tests.broker.test_offsets import (
     PARTITIONS,
     SMALL,

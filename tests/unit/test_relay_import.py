@@ -12,7 +12,8 @@ import pytest
 
 from common.settings import load
 from reo import cli
-from reo.relay_import import import_settings, merge_tables, parse_duration_ms
+from reo.relay_import import import_settings
+from reo.relay_tables import merge_tables, parse_duration_ms
 
 FULL = """
 [app]
