@@ -1,14 +1,18 @@
 """`reo cutover`: topics move from the source to the destination, with their consumer groups. No
 record is lost, and none is processed twice.
 
-| | step | it is done when | |---|---|---| | 1 | producers stop; with `--fence` an ACL denies them
-to write | the ends stand still for `--quiet` seconds, and no transaction is open | | 2 | the copy
-reaches the source's end | no visible record of the source lies behind the frontier | | 3 | the copy
-is compared with the source | `reo verify`; with `--resume` from where an earlier one ended | | 4 |
-consumers stop at the source | no member of a group has a partition of the topics | | 5 | the
-service stops, or is restarted without these topics | no member of its group has their intermediate
-partitions | | 6 | the groups' offsets are translated and committed | all of them, or none
-(`reo.migration.offsets`) |
+The steps, and when each is done:
+
+    1  producers stop; with `--fence`      the ends stand still for `--quiet` seconds, and no
+       an ACL denies them to write         transaction is open
+    2  the copy reaches the source's end   no visible record of the source is behind the frontier
+    3  the copy is compared                `reo verify`; with `--resume` from where an earlier one
+                                           ended
+    4  consumers stop at the source        no member of a group has a partition of the topics
+    5  the service stops, or is restarted  no member of its group has their intermediate partitions
+       without these topics
+    6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets`)
+       and committed
 
 Each run reads the state from the clusters again, and nothing is stored. So a run can be
 interrupted, or killed, at any step: the next run finds what is done, and does the rest. The command

@@ -19,7 +19,8 @@ from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
 from common.errors import LagsBehind
-from reo.progress.lag import Lag, check_limits
+from reo.progress.lag import check_limits
+from reo.progress.partition_progress import Lag
 from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, everything, on_a_terminal, reo
