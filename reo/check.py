@@ -21,7 +21,15 @@ from common.settings import Settings, destination_settings, user_code
 from common.settings.source_clusters import Cluster
 from deduplicator import compiled
 from reo import setup
-from reo.checks import clusters, filter_sql, findings, frontier, topic_settings, topics
+from reo.checks import (
+    api_versions,
+    clusters,
+    filter_sql,
+    findings,
+    frontier,
+    topic_settings,
+    topics,
+)
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
@@ -55,24 +63,7 @@ class Check:
         self._add_findings("own code", self._check_user_code)
         self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
-        sources = [
-            self._check_cluster(
-                source,
-                f"source candidate {source.bootstrap_servers}"
-                if self.settings.failover
-                else "source cluster",
-            )
-            for source in self.settings.sources
-        ]
-        if not any(sources) and len(sources) > 1:
-            self.findings.append(
-                failed(
-                    "source candidates",
-                    ClusterUnreachable(
-                        "none of them answers: check their addresses, and that they can be reached"
-                    ),
-                )
-            )
+        sources = self._check_sources()
         database = (
             self._connect_database() if destination_settings.is_postgresql(self.settings) else None
         )
@@ -82,7 +73,7 @@ class Check:
         for cluster in (settings.source_cluster, settings.destination_cluster):
             self._add_findings(
                 f"{cluster.name} brokers",
-                lambda cluster=cluster: clusters.check_api_versions(settings, cluster),  # type: ignore[misc]
+                lambda cluster=cluster: api_versions.check_api_versions(settings, cluster),  # type: ignore[misc]
             )
         self._check_permissions(settings)
         self._add_findings(
@@ -101,6 +92,28 @@ class Check:
             self._add_findings(
                 "frontier", lambda: frontier.check_frontier(self.settings, state, database)
             )
+
+    def _check_sources(self) -> list[ClusterDescription | None]:
+        """The candidates; None for each that does not answer."""
+        sources = [
+            self._check_cluster(
+                source,
+                f"source candidate {source.bootstrap_servers}"
+                if self.settings.failover
+                else "source cluster",
+            )
+            for source in self.settings.sources
+        ]
+        if not any(sources) and len(sources) > 1:
+            self.findings.append(
+                failed(
+                    "source candidates",
+                    ClusterUnreachable(
+                        "none of them answers: check their addresses, and that they can be reached"
+                    ),
+                )
+            )
+        return sources
 
     def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
         try:

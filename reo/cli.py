@@ -120,15 +120,15 @@ def _acls(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _cutover(settings: Settings, options: argparse.Namespace) -> int:
-    from reo.migration import cutover
+    from reo.migration import cutover_commands
 
     if options.what == "back":
-        return cutover.back_command(settings)
+        return cutover_commands.back_command(settings)
     if options.what == "plan" or options.dry_run:
-        return cutover.plan_command(
+        return cutover_commands.plan_command(
             settings, options.groups, options.quiet, options.resume, options.json
         )
-    return cutover.run_command(
+    return cutover_commands.run_command(
         settings, options.groups, options.quiet, options.resume, options.fence, options.json
     )
 

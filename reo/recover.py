@@ -28,35 +28,19 @@ from collections.abc import Mapping
 
 from common import frontier as frontiers
 from common import run_epochs, runtime, source_candidates
-from common.errors import (
-    CopyDiffers,
-    FrontierLost,
-    HangingTransaction,
-    ReoError,
-    ServiceRuns,
-    StageFailed,
-    TopicMissing,
-)
-from common.frontier import Frontier, LastRecord, RuleState
-from common.kafka import (
-    intermediate_records,
-    permissions,
-    positions,
-    topic_creation,
-    topics,
-    visible_records,
-)
-from common.kafka.clients import admin, reader
+from common.errors import CopyDiffers, FrontierLost, ReoError, ServiceRuns, StageFailed
+from common.frontier import Frontier, RuleState
+from common.kafka import intermediate_records, permissions, positions, topic_creation, topics
+from common.kafka.clients import admin
 from common.kafka.consumer_group import Commit, Group
-from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from deduplicator.start import raise_epoch
 from deduplicator.start_offsets import find_first_source_offset
 from reo import recovery_report
 from reo.compare import alignment
-from reo.compare.alignment import AlignmentInput
 from reo.compare.comparable import select_comparable
+from reo.recovery_data import RouteData
 from reo.recovery_report import RecoveredPartition
 
 
@@ -67,49 +51,25 @@ class Recovery:
         self.settings = settings
         self.route = route
         self.source = source
+        self.data = RouteData(settings, route, source)
+        self.destination, self.group = self.data.destination, self.data.group
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.identity = ""
         """The identity of the source in the frontiers."""
-        clusters = (self.settings.source_cluster, self.settings.destination_cluster)
-        self.source_admin, self.destination_admin = (
-            admin(cluster, self.settings) for cluster in clusters
-        )
-        self.source_reader, self.destination_reader = (
-            reader(cluster, self.settings) for cluster in clusters
-        )
-        self.group = Group(self.settings, self.destination_admin)
-        name = route.destination_topic
-        destination_topics = topics.look_up(
-            self.settings.destination_cluster,
-            self.destination_admin,
-            [name],
-            self.settings.connect_timeout_s,
-        )
-        if name not in destination_topics:
-            raise TopicMissing(
-                f"the destination topic {name} does not exist: nothing was copied, so there is"
-                " nothing to recover. Start the service"
-            )
-        self.destination = destination_topics[name]
-        self.common_partitions = range(min(self.source.partitions, self.destination.partitions))
 
     def read_data(self) -> None:
         """Fill `partitions`; changes nothing on the clusters."""
         commits = self._load_commits()
-        ends = self._destination_ends()
-        is_compacted = topics.is_compacted(
-            self.source_admin, self.settings.source_cluster, self.source.name
-        ) or topics.is_compacted(
-            self.destination_admin, self.settings.destination_cluster, self.destination.name
-        )
+        ends = self.data.list_destination_ends()
+        is_compacted = self.data.is_compacted()
         self.partitions = [
             _decode_commit(partition, commits.get(partition))
-            for partition in self.common_partitions
+            for partition in self.data.common_partitions
         ]
         source_partitions = max(
             (row.frontier.source_partitions for row in self.partitions if row.frontier),
-            default=len(self.common_partitions),
+            default=len(self.data.common_partitions),
         )
         self.identity = self._find_identity()
         for row in self.partitions:
@@ -117,7 +77,7 @@ class Recovery:
                 end, last_copied = (
                     ends[row.partition],
                     alignment.find_last_copied(
-                        self._alignment_input(row.partition, source_partitions)
+                        self.data.describe_alignment(row.partition, source_partitions)
                     ),
                 )
                 row.last_copied = last_copied
@@ -135,7 +95,7 @@ class Recovery:
                         self.destination.topic_id,
                         known,
                         0,
-                        self._read_last_record(row),
+                        self.data.read_last_record(row.partition, last_copied),
                     )
             except (CopyDiffers, FrontierLost) as refusal:
                 why = (
@@ -145,7 +105,7 @@ class Recovery:
                     else ""
                 )
                 row.refusal = type(refusal)(f"{refusal}{why}")
-        if self._destination_ends() != ends:
+        if self.data.list_destination_ends() != ends:
             raise ServiceRuns(
                 f"{self.destination.name} grew while it was read: a producer writes to it. Stop the"
                 " service, or the other producer, and run `reo recover` again"
@@ -160,11 +120,11 @@ class Recovery:
         }
         topic_creation.prepare(self.settings)
         begins, ends = (
-            ask(self.destination_admin, rows)
+            ask(self.data.destination_admin, rows)
             for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
         )
         newest = intermediate_records.read_last_origins(
-            self.destination_reader, {place: (begins[place], ends[place]) for place in rows}
+            self.data.destination_reader, {place: (begins[place], ends[place]) for place in rows}
         )
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
         epoch = run_epochs.raised(
@@ -191,41 +151,9 @@ class Recovery:
         return {
             place.partition: commit
             for place, commit in self.group.commits(
-                map(self.route.intermediate, self.common_partitions)
+                map(self.route.intermediate, self.data.common_partitions)
             ).items()
         }
-
-    def _destination_ends(self) -> Mapping[int, int]:
-        """The end offsets of the partitions; HangingTransaction while a transaction there is open:
-        its records could still become visible.
-        """
-        places = list(map(self.route.destination, self.common_partitions))
-        ends = positions.list_end_offsets(self.destination_admin, places)
-        stable = positions.list_end_offsets(self.destination_admin, places, committed_only=True)
-        for place in places:
-            if stable[place] < ends[place]:
-                raise HangingTransaction(
-                    f"a transaction on {place} is open from offset {stable[place]} on."
-                    f" {self.group.describe_abort(place)}"
-                )
-        return {place.partition: end for place, end in ends.items()}
-
-    def _alignment_input(self, partition: int, source_partitions: int) -> AlignmentInput:
-        """Each reader begins at the same offset: when retention deletes it meanwhile, that is an
-        error, and not another alignment.
-        """
-        source, destination = self.route.source(partition), self.route.destination(partition)
-        source_begin = positions.list_beginning_offsets(self.source_admin, [source])
-        destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
-        return AlignmentInput(
-            str(destination),
-            lambda: visible_records.read_visible(self.source_reader, source_begin),
-            lambda: visible_records.read_visible(self.destination_reader, destination_begin),
-            source_begin[source] == 0,
-            destination_begin[destination] == 0,
-            self.settings.start.from_beginning(partition, added=partition >= source_partitions),
-            destination_settings.get_zero_timestamp_ms(self.settings) or 0,
-        )
 
     def _frontier_of_empty(self, row: RecoveredPartition, end: int, source_partitions: int) -> int:
         """The frontier of a partition without a copied record: the group's, or the offset before
@@ -248,7 +176,7 @@ class Recovery:
             )
         return (
             find_first_source_offset(
-                self.settings, self.source_admin, self.route.source(row.partition), added
+                self.settings, self.data.source_admin, self.route.source(row.partition), added
             )
             - 1
         )
@@ -267,18 +195,6 @@ class Recovery:
         ):
             return max(frontier.rule.frontier, last_copied.source_offset)
         return last_copied.source_offset
-
-    def _read_last_record(self, row: RecoveredPartition) -> LastRecord | None:
-        """The source's record at the new frontier; None when nothing was copied, or the source has
-        deleted it.
-        """
-        if row.last_copied is None:
-            return None
-        place, offset = self.route.source(row.partition), row.last_copied.source_offset
-        record = visible_records.read_first_records(self.source_reader, {place: offset}).get(place)
-        if record is None or record.offset() != offset:
-            return None
-        return LastRecord(record.offset(), message_checksum(record))
 
     def _find_identity(self) -> str:
         of_this_topic = (

@@ -14,16 +14,14 @@ compared, and lists what was not (`reo.compare.not_compared`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import NamedTuple
 
-import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import runtime, source_candidates
-from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
+from common.errors import NothingCompared, ReoError, TopicMissing
 from common.kafka import permissions, positions, topics
 from common.kafka.clients import admin
 from common.kafka.topics import Topic
@@ -32,9 +30,9 @@ from common.settings import Settings, destination_settings
 from reo.compare import not_compared, parallel
 from reo.compare.comparable import select_comparable
 from reo.compare.comparison import Comparison
-from reo.compare.not_compared import NotCompared
 from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile
+from reo.compare.verdict import Verdict
 from reo.progress import lag
 
 SAVE_INTERVAL_S = 5.0
@@ -170,7 +168,6 @@ def command(
     With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a
     difference.
     """
-    console = Console(stderr=True)
     started_at, resume_file = runtime.monotonic(), ResumeFile(resume)
     try:
         if resume or not destination_settings.is_postgresql(settings):
@@ -186,17 +183,7 @@ def command(
             started_at = runtime.monotonic()
         verification = Verification(settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
-        columns = (
-            TextColumn("comparing"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        ) as bar:
-            task = bar.add_task("comparing", total=verification.total_offsets)
-            results = verification.run(lambda number: bar.advance(task, number))
+        results = _compare_with_bar(verification)
     except ReoError as error:
         print(f"reo verify: {error}", file=sys.stderr)
         return error.exit_code
@@ -230,80 +217,17 @@ def command(
     return verdict.exit_code
 
 
-class Verdict(NamedTuple):
-    """The result of all comparisons."""
-
-    results: Sequence[Comparison]
-    not_comparable: Sequence[NotComparable]
-    """Routes that cannot be compared."""
-    not_compared: Sequence[NotCompared]
-    compared_before: int
-    """Records that an earlier comparison found equal (`--resume`)."""
-    took_s: float
-
-    @property
-    def records(self) -> int:
-        """How many records were compared, now and before."""
-        return sum(result.equal for result in self.results)
-
-    @property
-    def exit_code(self) -> int:
-        """A difference comes first, then what cannot be compared, then nothing to compare."""
-        if any(result.difference for result in self.results):
-            return CopyDiffers.exit_code
-        if self.not_comparable:
-            return NotComparable.exit_code
-        return 0 if self.records else NothingCompared.exit_code
-
-    def __str__(self) -> str:
-        """For people."""
-        differing = sum(bool(result.difference) for result in self.results)
-        verdict = (
-            f"{differing} of {len(self.results)} partitions differ"
-            if differing
-            else (
-                "nothing is proved"
-                if not self.records
-                else "exact in what was compared"
-                if self.not_compared
-                else "exact"
-            )
-        )
-        before = (
-            f" ({self.compared_before} more were compared before)" if self.compared_before else ""
-        )
-        left_out = (
-            f"; {len(self.not_comparable)} routes cannot be compared" if self.not_comparable else ""
-        )
-        listed = (
-            ["not compared:", *(f"    {part}" for part in self.not_compared)]
-            if self.not_compared
-            else []
-        )
-        summary = (
-            f"{self.records - self.compared_before} records compared in {self.took_s:.1f}"
-            f" s{before}: {verdict}{left_out}"
-        )
-        return "\n".join([*map(str, self.results), *listed, summary])
-
-    def as_json(self) -> str:
-        """One object."""
-        verdict = (
-            "differs"
-            if self.exit_code == CopyDiffers.exit_code
-            else "exact"
-            if self.records
-            else "nothing compared"
-        )
-        return orjson.dumps(
-            {
-                "exit_code": self.exit_code,
-                "verdict": verdict,
-                "records": self.records,
-                "compared_before": self.compared_before,
-                "seconds": round(self.took_s, 3),
-                "partitions": [result.to_dict() for result in self.results],
-                "not_compared": [part.to_dict() for part in self.not_compared],
-                "not_comparable": list(map(str, self.not_comparable)),
-            }
-        ).decode()
+def _compare_with_bar(verification: Verification) -> list[Comparison]:
+    """Compare everything; on a terminal a bar shows the progress."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("comparing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("comparing", total=verification.total_offsets)
+        return verification.run(lambda number: bar.advance(task, number))

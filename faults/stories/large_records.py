@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from common.errors import RecordRefused
-from common.kafka import positions
+from common.kafka import intermediate_records
 from common.records import Consumed
 from faults.run import PARTITIONS, Run
 from tests.harness.judge import Record
@@ -49,9 +49,12 @@ class IntermediateReader(threading.Thread):
         """Read on."""
         while not self.stopping.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
-                if message.error() is None and positions.parse_read_up_to(message) is None:
+                if (
+                    message.error() is None
+                    and intermediate_records.parse_read_up_to(message) is None
+                ):
                     self.source_offsets[message.partition()].append(
-                        positions.parse_origin(message).source_offset
+                        intermediate_records.parse_origin(message).source_offset
                     )
         self.consumer.close()
 

@@ -1,18 +1,15 @@
-"""Both clusters: do they answer, which API versions do their brokers support, and are the
-destination's brokers configured as a copy needs.
+"""Both clusters: do they answer, and are the destination's brokers configured as a copy needs.
 
-A broker tells every client its API versions (KIP-35). librdkafka writes them only to its log, with
-`debug=feature`. The broker configuration needs DescribeConfigs on the cluster, which a copy does
-not need: without it the check reports that the configuration is unknown. This client has no admin
-request for a transaction coordinator, so transactions are judged by the API versions, by the
-transaction state log (`__transaction_state`), and by the broker configuration.
+The broker configuration needs DescribeConfigs on the cluster, which a copy does not need: without
+it the check reports that the configuration is unknown. This client has no admin request for a
+transaction coordinator, so transactions are judged by the API versions (`reo.checks.api_versions`),
+by the transaction state log (`__transaction_state`), and by the broker configuration.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -26,33 +23,9 @@ from common.settings import Settings, destination_settings
 from common.settings.source_clusters import Cluster
 from reo.checks.findings import Finding, failed, ok, warning
 
-API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
-FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
-"""API keys (Kafka protocol guide)."""
-NEEDED = {
-    "source": {FETCH: (10, "2.1")},
-    "destination": {TXN_OFFSET_COMMIT: (3, "2.5"), OFFSET_FETCH: (7, "2.5")},
-}
-"""By API key: the version that is needed, and the first release with it (KIP-110, KIP-447)."""
 TRANSACTIONS = "__transaction_state"
 FRONTIER_BYTES = 300
 """An upper bound: a frontier has about 200."""
-
-
-@dataclass(slots=True)
-class ApiVersionsLog:
-    """A client's log that collects the brokers' API versions: API key → the highest version that
-    all brokers support.
-    """
-
-    versions: dict[int, int] = field(default_factory=dict)
-
-    def log(self, _level: int, form: str, *more: object) -> None:
-        """Called by confluent-kafka."""
-        match = API_VERSION_LINE.search(form % more if more else form)
-        if match:
-            api_key, version = map(int, match.groups())
-            self.versions[api_key] = min(version, self.versions.get(api_key, version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,69 +62,6 @@ def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | 
             return None
         raise
     return {name: str(entry.value) for name, entry in entries.items()}
-
-
-def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
-    """The API versions of its brokers; empty when the client logged none."""
-    client_log = ApiVersionsLog()
-    client = admin(cluster, settings, debug="feature", log_level=7, logger=client_log)
-    # brokers send their versions when a client connects
-    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
-    client.poll(0.1)  # delivers the log lines
-    return client_log.versions
-
-
-def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
-    """Whether the brokers are new enough."""
-    about = f"{cluster.name} brokers"
-    try:
-        versions = read_api_versions(settings, cluster)
-    except KafkaException as failure:
-        yield failed(
-            about,
-            translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"),
-        )
-        return
-    if not versions:
-        yield warning(
-            about,
-            "they did not report their API versions",
-            "look up their release: the source needs Kafka 2.1, the destination 2.5",
-        )
-        return
-    missing_releases = sorted(
-        {
-            release
-            for api_key, (version, release) in NEEDED[cluster.name].items()
-            if versions.get(api_key, -1) < version
-        }
-    )
-    if missing_releases:
-        yield failed(
-            about,
-            TopicsUnfit(
-                f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]},"
-                " which is needed. Upgrade them"
-            ),
-        )
-    elif (
-        cluster.name == "destination"
-        and settings.deduplicator.group_protocol == "consumer"
-        and versions.get(GROUP_HEARTBEAT, -1) < 1
-    ):
-        yield failed(
-            about,
-            SettingsInvalid(
-                "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it"
-                " to classic"
-            ),
-        )
-    else:
-        yield ok(
-            about,
-            "they are new enough (at least Kafka"
-            f" {max(release for _, release in NEEDED[cluster.name].values())})",
-        )
 
 
 def check_transactions(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
@@ -240,38 +150,8 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
     its records.
     """
     about = "destination broker settings"
-    transaction_ms, session_ms = (
-        settings.deduplicator.transaction_timeout_ms,
-        settings.deduplicator.session_timeout_ms,
-    )
-    classic = settings.deduplicator.group_protocol == "classic"
-    number = _number_reader(brokers)
-    if (
-        not destination_settings.is_outside_kafka(settings)
-        and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms
-    ):
-        yield failed(
-            about,
-            SettingsInvalid(
-                f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's"
-                f" transaction.max.timeout.ms {brokers['transaction.max.timeout.ms']}: the brokers"
-                " would refuse stage two. Lower one or raise the other"
-            ),
-        )
-    min_ms, max_ms = (
-        number("group.min.session.timeout.ms", 0),
-        number("group.max.session.timeout.ms", session_ms),
-    )
-    if classic and not min_ms <= session_ms <= max_ms:
-        yield failed(
-            about,
-            SettingsInvalid(
-                f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts"
-                f" {min_ms} to {max_ms} (group.min.session.timeout.ms,"
-                " group.max.session.timeout.ms)"
-            ),
-        )
-    if number("offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
+    yield from _check_timeouts(about, settings, brokers)
+    if _get_number(brokers, "offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
         yield failed(
             about,
             TopicsUnfit(
@@ -280,7 +160,7 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
                 " Set it to the default, 4096"
             ),
         )
-    if not classic and "consumer" not in brokers.get(
+    if settings.deduplicator.group_protocol != "classic" and "consumer" not in brokers.get(
         "group.coordinator.rebalance.protocols", "consumer"
     ):
         yield failed(
@@ -299,8 +179,42 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
         )
 
 
-def _number_reader(brokers: Mapping[str, str]) -> Callable[[str, int], int]:
-    def number(name: str, default: int) -> int:
-        return int(text) if (text := brokers.get(name, "")).lstrip("-").isdigit() else default
+def _check_timeouts(
+    about: str, settings: Settings, brokers: Mapping[str, str]
+) -> Iterator[Finding]:
+    """The timeouts that the brokers would refuse: of transactions, and of the group's session."""
+    transaction_ms, session_ms = (
+        settings.deduplicator.transaction_timeout_ms,
+        settings.deduplicator.session_timeout_ms,
+    )
+    classic = settings.deduplicator.group_protocol == "classic"
+    if (
+        not destination_settings.is_outside_kafka(settings)
+        and _get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
+    ):
+        yield failed(
+            about,
+            SettingsInvalid(
+                f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's"
+                f" transaction.max.timeout.ms {brokers['transaction.max.timeout.ms']}: the brokers"
+                " would refuse stage two. Lower one or raise the other"
+            ),
+        )
+    min_ms, max_ms = (
+        _get_number(brokers, "group.min.session.timeout.ms", 0),
+        _get_number(brokers, "group.max.session.timeout.ms", session_ms),
+    )
+    if classic and not min_ms <= session_ms <= max_ms:
+        yield failed(
+            about,
+            SettingsInvalid(
+                f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts"
+                f" {min_ms} to {max_ms} (group.min.session.timeout.ms,"
+                " group.max.session.timeout.ms)"
+            ),
+        )
 
-    return number
+
+def _get_number(brokers: Mapping[str, str], name: str, default: int) -> int:
+    """A broker's setting; the default where it has none, or it is not a number."""
+    return int(text) if (text := brokers.get(name, "")).lstrip("-").isdigit() else default

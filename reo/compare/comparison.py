@@ -161,11 +161,7 @@ def compare_in_step(
                 left[first], right[first], describe_difference(left[first], right[first])
             )
             return
-        if same_offsets and (
-            displaced := [
-                index for index in range(count) if left[index].offset() != right[index].offset()
-            ]
-        ):
+        if same_offsets and (displaced := _find_displaced(left[:count], right[:count])):
             first = displaced[0]
             _add_equal(result, left, right, first)
             result.set_difference(
@@ -178,6 +174,17 @@ def compare_in_step(
         _add_equal(result, left, right, count)
         left, right = left[count:], right[count:]
         progress(result)
+    _set_rest_as_difference(result, left, right, source, destination)
+
+
+def _set_rest_as_difference(
+    result: Comparison,
+    left: list[Consumed],
+    right: list[Consumed],
+    source: Batches,
+    destination: Batches,
+) -> None:
+    """One side has ended: what the other one has left is the difference."""
     if left:
         missing = len(left) + sum(map(len, source))
         result.set_difference(
@@ -204,3 +211,8 @@ def _add_equal(result: Comparison, left: list[Consumed], right: list[Consumed], 
             left[count - 1].offset() + 1,
             right[count - 1].offset() + 1,
         )
+
+
+def _find_displaced(left: list[Consumed], right: list[Consumed]) -> list[int]:
+    """The indexes at which the offsets of two lists differ."""
+    return [index for index in range(len(left)) if left[index].offset() != right[index].offset()]

@@ -3,13 +3,17 @@ those that the destination lacks.
 
 Nobody is allowed more at the destination than at the source, at any moment:
 
-| ACL at the source | at the destination | |---|---| | DENY that covers the topic, by its name, a
-prefix or `*` | the same DENY on the destination topic only; created before any ALLOW | | ALLOW of
-Read, Describe, DescribeConfigs on the topic by its name | the same ALLOW | | ALLOW of anything else
-by its name | only with `--with-write`: a second writer breaks a running copy | | ALLOW by a prefix
-or `*` | left out: it covers other topics too | | the fence of `reo cutover run` | left out: it is
-for the source only | | DENY that would stop the service itself | left out, and with it every ALLOW
-of that topic |
+    at the source                 at the destination
+    DENY that covers the topic,   the same DENY on the destination topic only; created before any
+    by its name, a prefix or `*`  ALLOW
+    ALLOW of Read, Describe,      the same ALLOW
+    DescribeConfigs by its name
+    ALLOW of anything else by     only with `--with-write`: a second writer breaks a running copy
+    its name
+    ALLOW by a prefix or `*`      left out: it covers other topics too
+    the fence of `reo cutover`    left out: it is for the source only
+    DENY that would stop the      left out, and with it every ALLOW of that topic
+    service itself
 
 A route to a shared destination topic is left out: who may read one source would read the others.
 ACLs that only the destination has stay. ACLs of groups, transactional ids and the cluster are

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import orjson
 from confluent_kafka import TopicCollection
@@ -28,30 +28,15 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from common import partition_mapping, source_candidates
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import permissions, topic_config, topic_creation, topics
+from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import admin
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.topic_config import LIMIT, Entries
 from common.settings import Settings, destination_settings, sync_settings
+from reo.migration.config_comparison import Difference, compare_destination, compare_intermediate
 
 log = logging.getLogger(__name__)
 KEPT_ALIKE = f"kept alike ({sync_settings.SYNC_CONFIGS})"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One difference: its present value, its new value (None: it stays), and why."""
-
-    topic: str
-    what: str
-    now: str
-    then: str | None
-    why: str
-
-    def __str__(self) -> str:
-        """For people."""
-        change = f"stays {self.now}" if self.then is None else f"{self.now} → {self.then}"
-        return f"{self.topic}: {self.what}: {change} ({self.why})"
 
 
 class ConfigDrift:
@@ -92,7 +77,10 @@ class ConfigDrift:
                     route.destination_topic, partitions, source_entries, self._compare_destination
                 )
             self.differences += self._compare_topic(
-                route.intermediate_topic, source.partitions, source_entries, _compare_intermediate
+                route.intermediate_topic,
+                source.partitions,
+                source_entries,
+                compare_intermediate,
             )
 
     def apply(self) -> None:
@@ -149,7 +137,7 @@ class ConfigDrift:
         )
 
     def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
-        """As `_compare_destination`, after what is kept alike."""
+        """As `compare_destination`, after what is kept alike."""
         names = [
             config
             for config in sync_settings.list_synced_configs(self.settings)
@@ -163,7 +151,7 @@ class ConfigDrift:
             )
         ]
         return synced + [
-            row for row in _compare_destination(name, source, copy) if row.what not in names
+            row for row in compare_destination(name, source, copy) if row.what not in names
         ]
 
     def _compare_synced(self, name: str, config: str, value: str, now: str) -> list[Difference]:
@@ -233,72 +221,6 @@ def sync_configs(settings: Settings) -> None:
     drift.alter_configs(differences)
     for row in differences:
         log.info("changed %s", row)
-
-
-def _compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
-    """Compare a destination topic with its source topic."""
-    expected, refused, set_at_source = (
-        topic_config.for_copy(source, copy),
-        topic_config.refused(source, copy),
-        topic_config.own(source),
-    )
-    differences = []
-    for config, value in expected.items():
-        now = str(copy[config].value)
-        if config == LIMIT and int(now) > int(value):
-            differences.append(
-                Difference(
-                    name,
-                    config,
-                    now,
-                    None,
-                    f"the source has {value} now; larger records may be there from before",
-                )
-            )
-        elif now != value:
-            differences.append(
-                Difference(
-                    name,
-                    config,
-                    now,
-                    value,
-                    topic_config.NOT_OVER.get(config, "as the source topic"),
-                )
-            )
-    differences += [
-        Difference(
-            name,
-            config,
-            str(copy[config].value) if config in copy else "unknown",
-            None,
-            f"the source topic has {set_at_source[config]}: {why}",
-        )
-        for config, why in refused.items()
-        if config not in expected
-    ]
-    set_here_only = {
-        config: value
-        for config, value in topic_config.own(copy).items()
-        if config not in expected and config not in set_at_source
-    }
-    return differences + [
-        Difference(name, config, value, None, "set here only")
-        for config, value in set_here_only.items()
-    ]
-
-
-def _compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
-    """Compare an intermediate topic with what reo creates."""
-    differences = []
-    for config, value in topic_config.for_intermediate(source).items():
-        now = str(intermediate[config].value)
-        if (
-            config != "message.timestamp.type"
-            and now != value
-            and not (config == LIMIT and int(now) > int(value))
-        ):
-            differences.append(Difference(name, config, now, value, "as reo creates it"))
-    return differences
 
 
 def command(settings: Settings, apply: bool, as_json: bool) -> int:

@@ -1,14 +1,18 @@
 """`reo cutover`: topics move from the source to the destination, with their consumer groups. No
 record is lost, and none is processed twice.
 
-| | step | it is done when | |---|---|---| | 1 | producers stop; with `--fence` an ACL denies them
-to write | the ends stand still for `--quiet` seconds, and no transaction is open | | 2 | the copy
-reaches the source's end | no visible record of the source lies behind the frontier | | 3 | the copy
-is compared with the source | `reo verify`; with `--resume` from where an earlier one ended | | 4 |
-consumers stop at the source | no member of a group has a partition of the topics | | 5 | the
-service stops, or is restarted without these topics | no member of its group has their intermediate
-partitions | | 6 | the groups' offsets are translated and committed | all of them, or none
-(`reo.migration.offsets`) |
+The steps, and when each is done:
+
+    1  producers stop; with `--fence`      the ends stand still for `--quiet` seconds, and no
+       an ACL denies them to write         transaction is open
+    2  the copy reaches the source's end   no visible record of the source is behind the frontier
+    3  the copy is compared                `reo verify`; with `--resume` from where an earlier one
+                                           ended
+    4  consumers stop at the source        no member of a group has a partition of the topics
+    5  the service stops, or is restarted  no member of its group has their intermediate partitions
+       without these topics
+    6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets`)
+       and committed
 
 Each run reads the state from the clusters again, and nothing is stored. So a run can be
 interrupted, or killed, at any step: the next run finds what is done, and does the rest. The command
@@ -20,34 +24,25 @@ ended nothing has moved: `reo cutover back` removes the fence, and everything go
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-import orjson
-
-from common import runtime, source_candidates
-from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
-from common.kafka import needed_acls, permissions, positions, topics
-from common.kafka.clients import admin
-from common.routes import Place
-from common.settings import Settings, destination_settings
+from common import runtime
+from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
+from common.settings import Settings
 from reo.compare.comparable import select_comparable
 from reo.compare.resume_file import ResumeFile
-from reo.migration.cutover_plan import CutoverView, MovingGroup, Plan, make_plan
+from reo.compare.verdict import Verdict
+from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.migration.foreign_group import ForeignGroup
 from reo.migration.offsets import Translator
-from reo.migration.translation_report import TranslatedPartition, format_offset
-from reo.migration.write_fence import Fence
-from reo.output import align_columns
+from reo.migration.source_ends import Ends, SourceEnds, list_topics
+from reo.migration.translation_report import TranslatedPartition
 from reo.progress.snapshot import Snapshot
-from reo.verify import Verdict, Verification
+from reo.verify import Verification
 
 Result = TypeVar("Result")
 POLL_S = 0.5
-PLAN_INTERVAL_S = 3.0
-PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets translate --apply")
-Ends = dict[Place, int]
 
 
 class Cutover:
@@ -63,6 +58,7 @@ class Cutover:
     ) -> None:
         self.settings = settings
         self.view = CutoverView(settings, groups)
+        self.source_ends = SourceEnds(settings, self.view.source_admin)
         self.quiet_s = quiet_s
         self.resume = resume
         self.report = report
@@ -101,15 +97,18 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, quiet_since_s = self._read_ends(), runtime.monotonic()
+        ends, quiet_since_s = self.source_ends.read(), runtime.monotonic()
         while True:
             runtime.sleep(POLL_S)
-            current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
+            current_ends, stable_ends = (
+                self.source_ends.read(),
+                self.source_ends.read(committed_only=True),
+            )
             if current_ends != ends:
                 ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for(
                     "1 waiting for the producers to stop: records are written to "
-                    + _topics_of(ends)
+                    + list_topics(ends)
                 )
             elif open_partitions := sorted(
                 place for place, end in ends.items() if stable_ends[place] < end
@@ -122,7 +121,7 @@ class Cutover:
             elif runtime.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(
                     f"1 no record was written for {self.quiet_s:g} s, and no transaction is open:"
-                    f" {_topics_of(ends)}"
+                    f" {list_topics(ends)}"
                 )
                 return ends
 
@@ -132,7 +131,7 @@ class Cutover:
         """
         while True:
             snapshot = self.view.take_snapshot()
-            if self._find_written(ends):
+            if self.source_ends.find_written(ends):
                 return None
             records_left = sum(row.copy_lag.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
@@ -237,7 +236,7 @@ class Cutover:
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
-        written = self._find_written(ends)
+        written = self.source_ends.find_written(ends)
         if written:
             raise MoveRefused(
                 f"records were written to {', '.join(map(str, written))} at the source after its"
@@ -264,24 +263,6 @@ class Cutover:
                     " destination"
                 )
 
-    def _find_written(self, ends: Ends) -> list[Place]:
-        """The partitions whose end has moved, or that have an open transaction."""
-        current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
-        return sorted(
-            place
-            for place, end in current_ends.items()
-            if end != ends.get(place) or stable_ends[place] < end
-        )
-
-    def _read_ends(self, committed_only: bool = False) -> Ends:
-        sources = topics.describe_sources(self.settings, self.view.source_admin)
-        places = [
-            route.source(partition)
-            for route, source in sources.items()
-            for partition in range(source.partitions)
-        ]
-        return positions.list_end_offsets(self.view.source_admin, places, committed_only)
-
     def _poll(self, ask: Callable[[], Result | None]) -> Result:
         while (answer := ask()) is None:
             runtime.sleep(POLL_S)
@@ -292,128 +273,3 @@ class Cutover:
         if what != self._reported:
             self._reported = what
             self.report(what)
-
-
-def _topics_of(places: Ends) -> str:
-    return ", ".join(sorted({place.topic for place in places}))
-
-
-def plan_command(
-    settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool
-) -> int:
-    """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
-    try:
-        settings = _prepare(settings, ("lag", "verify", "offsets translate"))
-        plan = _make_plan(settings, groups, quiet_s, resume)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
-    print(plan.as_json() if as_json else plan.as_text())
-    return 0
-
-
-def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
-    view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
-    resume_file.read()
-    sources = topics.describe_sources(settings, view.source_admin)
-    to_compare = Verification(settings, resume_file).total_offsets
-    try:
-        fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
-    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
-    except ReoError:
-        fenced = []
-    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced)
-
-
-def run_command(
-    settings: Settings,
-    groups: str,
-    quiet_s: float,
-    resume: str | None,
-    with_fence: bool,
-    as_json: bool,
-) -> int:
-    """`reo cutover run`: progress on standard error, the result on standard output."""
-    try:
-        settings = _prepare(settings, PERMISSIONS)
-        cutover = Cutover(
-            settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
-        )
-        rows = cutover.run(with_fence)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
-    if as_json:
-        print(
-            orjson.dumps(
-                {
-                    "records_compared": cutover.compared,
-                    "groups": [
-                        {"group": name, "partitions": [row.to_dict() for row in translated]}
-                        for name, translated in rows.items()
-                    ],
-                }
-            ).decode()
-        )
-        return 0
-    table = [
-        ("group", "source", "offset", "destination", "offset"),
-        *(
-            (
-                name,
-                str(row.source),
-                format_offset(row.source_offset),
-                str(row.destination),
-                format_offset(row.destination_offset),
-            )
-            for name, translated in rows.items()
-            for row in translated
-            if row.source_offset is not None
-        ),
-    ]
-    print(
-        "\n".join(
-            [
-                *align_columns(table),
-                (
-                    "the topics have moved: start producers and consumers at the destination, and"
-                    " leave the service stopped for them"
-                ),
-            ]
-        )
-    )
-    return 0
-
-
-def back_command(settings: Settings) -> int:
-    """`reo cutover back`: removes the fence."""
-    try:
-        settings = source_candidates.select_answering(settings)
-        client = admin(settings.source_cluster, settings)
-        names = sorted(
-            {
-                route.source_topic
-                for route in topics.list_routes(settings, client, settings.connect_timeout_s)
-            }
-        )
-        fence = Fence(settings.source_cluster, client)
-        fenced = fence.find_fenced(names)
-        fence.remove(fenced)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
-    print(
-        f"producers may write to {', '.join(fenced)} at the source again"
-        if fenced
-        else f"nothing is fenced: {', '.join(names)}"
-    )
-    return 0
-
-
-def _prepare(settings: Settings, commands: Sequence[needed_acls.Command]) -> Settings:
-    destination_settings.refuse_command(
-        settings, "reo cutover", "consumers of a table are not consumer groups"
-    )
-    settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *commands)
-    return settings

@@ -8,8 +8,6 @@ written to, and so is a partition with an open transaction. Nothing is changed.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -17,15 +15,12 @@ from typing import Any
 import orjson
 
 from common import runtime
-from common.errors import MoveRefused
 from common.kafka.consumer_group import Members
 from common.routes import Place
-from common.settings import Settings
-from reo.migration.foreign_group import ForeignGroup, list_groups
-from reo.migration.write_fence import Fence
+from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.output import align_columns
 from reo.progress.lag import total_lags
-from reo.progress.snapshot import Inspector, Snapshot
+from reo.progress.snapshot import Snapshot
 
 VERIFIED_OFFSETS_S = 100_000
 """How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors
@@ -39,92 +34,6 @@ STEPS = (
     "the service stops",
     "offsets are translated",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MovingGroup:
-    """A consumer group of the source that reads the topics."""
-
-    name: str
-    partitions: int
-    """How many partitions it has an offset of."""
-    unread: int
-    """How many source offsets it has not read yet."""
-    readers_at_source: list[str] | None
-    """Members that have partitions of the topics, None while the group rebalances."""
-    is_active_at_destination: bool
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether nobody reads the topics at the source in its name."""
-        return self.readers_at_source == []
-
-    def describe_readers(self) -> str:
-        """For people."""
-        return (
-            "rebalancing"
-            if self.readers_at_source is None
-            else ", ".join(self.readers_at_source) or "none"
-        )
-
-
-class CutoverView:
-    """What the clusters tell about the topics of these settings and the groups that match the
-    pattern.
-    """
-
-    def __init__(self, settings: Settings, groups: str) -> None:
-        self.settings = settings
-        self.pattern = re.compile(groups)
-        self.inspector = Inspector(settings)
-        self.source_admin, self.destination_admin = (
-            self.inspector.clients.source_admin,
-            self.inspector.clients.destination_admin,
-        )
-        self.fence = Fence(settings.source_cluster, self.source_admin)
-
-    def take_snapshot(self) -> Snapshot:
-        """The partitions; MoveRefused when there are none."""
-        snapshot = self.inspector.take_snapshot()
-        if not snapshot.sources:
-            raise MoveRefused(
-                "no source topic matches what is to be moved. Correct source.topic, topics or"
-                " --topic"
-            )
-        return snapshot
-
-    def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:
-        """The groups that have an offset on these source partitions, or read them."""
-        topics = {place.topic for place in ends}
-        groups = []
-        for name in list_groups(self.settings.source_cluster, self.source_admin):
-            if not self.pattern.fullmatch(name) or name == self.settings.application:
-                continue
-            group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
-            offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
-            if offsets or readers:
-                active = ForeignGroup(
-                    self.settings.destination_cluster, self.destination_admin, name
-                ).has_members()
-                groups.append(
-                    MovingGroup(
-                        name,
-                        len(offsets),
-                        sum(ends[place] - offset for place, offset in offsets.items()),
-                        readers,
-                        active,
-                    )
-                )
-        return groups
-
-    def is_copying(self, snapshot: Snapshot) -> bool:
-        """Whether a member of the service's group has, or may get, the intermediate partitions of
-        these topics.
-        """
-        if not self.inspector.group.members().partitions:
-            return False
-        assigned = self.inspector.group.assigned()
-        return assigned is None or any(row.intermediate in assigned for row in snapshot.partitions)
 
 
 @dataclass(frozen=True)
@@ -215,47 +124,16 @@ class Plan:
 
     def as_text(self) -> str:
         """Tables of partitions, groups and steps, and the estimate."""
-        partitions = [
-            ("partition", "source end", "written/s", "copied up to", "left"),
-            *(
-                (
-                    str(row.source),
-                    str(row.source_end),
-                    f"{self.growth[row.source]:.1f}",
-                    str(row.stage_two_offset),
-                    str(row.copy_lag.records),
-                )
-                for row in self.now.partitions
-            ),
-        ]
-        groups = [
-            ("group", "members at the source", "partitions", "unread", "at the destination"),
-            *(
-                (
-                    group.name,
-                    group.describe_readers(),
-                    str(group.partitions),
-                    str(group.unread),
-                    "active" if group.is_active_at_destination else "-",
-                )
-                for group in self.groups
-            ),
-        ]
-        steps = [
-            ("step", "", "now"),
-            *(
-                (str(number), step, now)
-                for number, (step, now) in enumerate(
-                    zip(STEPS, self.describe_steps(), strict=True), 1
-                )
-            ),
-        ]
         lines = [
-            *align_columns(partitions, numbers_from=1),
+            *align_columns(self._tabulate_partitions(), numbers_from=1),
             "",
-            *(align_columns(groups) if self.groups else ["no consumer group reads these topics"]),
+            *(
+                align_columns(self._tabulate_groups())
+                if self.groups
+                else ["no consumer group reads these topics"]
+            ),
             "",
-            *align_columns(steps),
+            *align_columns(self._tabulate_steps()),
             "",
         ]
         if self.estimate_s is None:
@@ -274,6 +152,47 @@ class Plan:
                 f" {topic} --partition {partition}"
             )
         return "\n".join([*lines, "nothing was changed; `reo cutover run` does these steps"])
+
+    def _tabulate_partitions(self) -> list[tuple[str, ...]]:
+        return [
+            ("partition", "source end", "written/s", "copied up to", "left"),
+            *(
+                (
+                    str(row.source),
+                    str(row.source_end),
+                    f"{self.growth[row.source]:.1f}",
+                    str(row.stage_two_offset),
+                    str(row.copy_lag.records),
+                )
+                for row in self.now.partitions
+            ),
+        ]
+
+    def _tabulate_groups(self) -> list[tuple[str, ...]]:
+        return [
+            ("group", "members at the source", "partitions", "unread", "at the destination"),
+            *(
+                (
+                    group.name,
+                    group.describe_readers(),
+                    str(group.partitions),
+                    str(group.unread),
+                    "active" if group.is_active_at_destination else "-",
+                )
+                for group in self.groups
+            ),
+        ]
+
+    def _tabulate_steps(self) -> list[tuple[str, ...]]:
+        return [
+            ("step", "", "now"),
+            *(
+                (str(number), step, now)
+                for number, (step, now) in enumerate(
+                    zip(STEPS, self.describe_steps(), strict=True), 1
+                )
+            ),
+        ]
 
     def as_json(self) -> str:
         """One object."""

@@ -1,5 +1,5 @@
 """`reo lag`: how far the copy is behind: each stage, per partition and in total, for scripts and
-alerts. `reo.progress.snapshot` defines the figures.
+alerts. `reo.progress.partition_progress` defines the figures.
 
 With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than
 that: in records for all partitions together, in seconds for the partition with the longest lag.
@@ -17,7 +17,8 @@ from common.errors import LagsBehind, ReoError, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
 from reo.output import align_columns
-from reo.progress.snapshot import Inspector, Lag, PartitionProgress, total_lag
+from reo.progress.partition_progress import Lag, PartitionProgress, total_lag
+from reo.progress.snapshot import Inspector
 
 POLL_S = 0.5
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")

@@ -12,140 +12,22 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
 
 import orjson
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import run_epochs, runtime, source_candidates
+from common import runtime, source_candidates
 from common.errors import ReoError
 from common.kafka import permissions
-from common.kafka.consumer_group import Members
 from common.settings import Settings
-from reo import interrupt, output
-from reo.output import align_columns
-from reo.progress import lag
-from reo.progress.snapshot import Inspector, Lag, Snapshot
+from reo import interrupt
+from reo.progress.snapshot import Inspector, Snapshot
+from reo.progress.status_report import Status, describe_service, format_table, status_to_dict
 from replicator.candidates import source_checks
 
 SNAPSHOT_INTERVAL_S = 1.0
-UNKNOWN = "unknown from outside"
-HEAD = (
-    "partition",
-    "source end",
-    "stage one at",
-    "lag",
-    "seconds",
-    "rate/s",
-    "copied up to",
-    "lag",
-    "seconds",
-    "rate/s",
-    "in all",
-    "seconds",
-)
-
-
-class Status(NamedTuple):
-    """Two snapshots and the group's members; `stop_error` is the error with which a start would
-    stop, as far as the clusters tell.
-    """
-
-    before: Snapshot
-    now: Snapshot
-    members: Members
-    stop_error: ReoError | None
-
-    @property
-    def rates(self) -> dict[str, tuple[float, float]]:
-        """By source partition, source offsets per second of stage one and of stage two; never
-        negative, also when a new run begins again at the frontier.
-        """
-        interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
-        old = {row.source: row for row in self.before.partitions}
-        return {
-            str(row.source): (
-                max(0, row.stage_one_offset - old[row.source].stage_one_offset) / interval_s,
-                max(0, row.stage_two_offset - old[row.source].stage_two_offset) / interval_s,
-            )
-            for row in self.now.partitions
-            if row.source in old
-        }
-
-    def stage_one(self, now_ms: float) -> str:
-        """For people."""
-        written_ms = [
-            row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None
-        ]
-        run_start_ms = run_epochs.time_ms(
-            max((row.epoch for row in self.now.partitions), default=0)
-        )
-        run_start = (
-            "; the newest run started at"
-            f" {datetime.fromtimestamp(run_start_ms / 1000, UTC).isoformat(timespec='seconds')}"
-            " (its epoch)"
-        )
-        # an epoch ahead of the clock is not a start time (`common.run_epochs`)
-        run = run_start if 0 < run_start_ms <= now_ms else ""
-        last = (
-            f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago"
-            if written_ms
-            else "has written nothing that is on the intermediate topics"
-        )
-        if any(stage_one for stage_one, _ in self.rates.values()):
-            return f"runs: it moved between two snapshots{run}"
-        return f"{last}{run}; whether it runs is {UNKNOWN}"
-
-    def stage_two(self) -> str:
-        """For people."""
-        if self.members.state == "dead":  # what Kafka calls a group that it does not know
-            return (
-                "does not run: its consumer group does not exist. Stage two never ran, or the group"
-                " was deleted or has expired"
-            )
-        if not self.members.partitions:
-            return f"does not run: group has no members ({self.members.state})"
-        members = ", ".join(
-            f"{name} with {partitions} partitions"
-            for name, partitions in sorted(self.members.partitions.items())
-        )
-        if self.members.state == "stable":
-            return f"runs: {members}"
-        return f"the group is rebalancing ({self.members.state}): {members}"
-
-    def progress(self) -> str:
-        """For people."""
-        copy_lag = lag.total_lags(self.now.partitions)[2]
-        rate = sum(stage_two for _, stage_two in self.rates.values())
-        if rate:
-            return f"{rate:,.0f} records/s are copied"
-        if not copy_lag.records:
-            return "all is copied"
-        interval_s = self.now.taken_at_s - self.before.taken_at_s
-        return (
-            f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and"
-            f" {copy_lag.records} records wait"
-        )
-
-    def open_transactions(self) -> list[str]:
-        """Transactions that are open in both snapshots; this is normal for a short time."""
-        at_source = [
-            f"{place} at the source: a transaction is open from offset {offset} on, in both"
-            " snapshots; records behind it cannot be copied yet"
-            for place, offset in self.now.open_at_source.items()
-            if self.before.open_at_source.get(place) == offset
-        ]
-        return [
-            *at_source,
-            *(
-                f"{place}: a transaction is open from offset {offset} on, in both snapshots"
-                for place, offset in self.now.open_at_destination.items()
-                if self.before.open_at_destination.get(place) == offset
-            ),
-        ]
 
 
 class Watcher:
@@ -173,116 +55,6 @@ class Watcher:
         except ReoError as error:
             return error
         return None
-
-
-def describe_service(settings: Settings, status: Status) -> list[str]:
-    """The lines about the service."""
-    return [
-        (
-            f"{settings.application}:"
-            f" {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}"
-        ),
-        f"stage one   {status.stage_one(runtime.time() * 1000)}",
-        f"stage two   {status.stage_two()}",
-        f"progress    {status.progress()}",
-        f"last error  {UNKNOWN}: the log of the service has it"
-        + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
-        *(f"open        {text}" for text in status.open_transactions()),
-    ]
-
-
-def format_table(status: Status) -> list[str]:
-    """The lines about the partitions."""
-    rates = status.rates
-    rows = [
-        _row(
-            str(row.source),
-            (
-                row.source_end,
-                row.stage_one_offset,
-                row.stage_two_offset if row.frontier else "not begun",
-            ),
-            (row.stage_one_lag, row.stage_two_lag, row.copy_lag),
-            rates.get(str(row.source), (0, 0)),
-        )
-        for row in status.now.partitions
-    ]
-    total_rates = (
-        sum(stage_one for stage_one, _ in rates.values()),
-        sum(stage_two for _, stage_two in rates.values()),
-    )
-    return align_columns(
-        [
-            HEAD,
-            *rows,
-            _row("total", ("", "", ""), lag.total_lags(status.now.partitions), total_rates),
-        ],
-        numbers_from=1,
-    )
-
-
-def _row(
-    name: str,
-    offsets: tuple[object, object, object],
-    lags: tuple[Lag, Lag, Lag],
-    rates: tuple[float, float],
-) -> tuple[str, ...]:
-    stage_one, stage_two, copy = lags
-    return (
-        name,
-        str(offsets[0]),
-        str(offsets[1]),
-        str(stage_one.records),
-        lag.format_seconds(stage_one),
-        f"{rates[0]:.0f}",
-        str(offsets[2]),
-        str(stage_two.records),
-        lag.format_seconds(stage_two),
-        f"{rates[1]:.0f}",
-        str(copy.records),
-        lag.format_seconds(copy),
-    )
-
-
-def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
-    """For JSON. `last_error` is always null: the clusters do not know it."""
-    rates = status.rates
-    return {
-        "application": settings.application,
-        "stage_one": status.stage_one(runtime.time() * 1000),
-        "stage_two": status.stage_two(),
-        "progress": status.progress(),
-        "group": {"state": status.members.state, "members": status.members.partitions},
-        "last_error": None,
-        "would_stop": output.error_to_dict(status.stop_error),
-        "source_undecided": {
-            str(place): offset for place, offset in status.now.open_at_source.items()
-        },
-        "undecided": {
-            str(place): offset for place, offset in status.now.open_at_destination.items()
-        },
-        "partitions": [
-            {
-                "topic": row.source.topic,
-                "partition": row.source.partition,
-                "source_end": row.source_end,
-                "stage_one_offset": row.stage_one_offset,
-                "frontier": row.frontier.rule.frontier if row.frontier else None,
-                "epoch": row.epoch or None,
-                "stage_one_wrote_ms": row.last_written_ms,
-                "lag": lag.lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
-                "rate": dict(
-                    zip(
-                        ("stage_one", "stage_two"),
-                        rates.get(str(row.source), (0.0, 0.0)),
-                        strict=True,
-                    )
-                ),
-            }
-            for row in status.now.partitions
-        ],
-        "lag": lag.lags_to_dict(lag.total_lags(status.now.partitions)),
-    }
 
 
 def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> int:

@@ -14,7 +14,8 @@ import pytest
 
 from common import settings as reo_settings
 from common.routes import Place
-from reo.migration.cutover_plan import CutoverView, Plan
+from reo.migration.cutover_plan import Plan
+from reo.migration.cutover_view import CutoverView
 from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
 from tests.conftest import Start
 from tests.harness import moving

@@ -14,9 +14,10 @@ from common.errors import ForeignRecord, SettingsInvalid
 from common.origin import parse
 from common.settings import load
 from fuzz.messages import frame, parse_messages
+from fuzz.naive_reading import ORIGIN_FIELDS
 from fuzz.seeds import ORIGINS, SEEDS
 from fuzz.seeds import origin as encoded
-from fuzz.targets import ORIGIN_FIELDS, REQUIRED_SETTINGS, TARGETS
+from fuzz.targets import REQUIRED_SETTINGS, TARGETS
 
 
 @pytest.mark.parametrize("place", ORIGIN_FIELDS)

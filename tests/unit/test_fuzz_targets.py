@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from common import frontier, origin
 from common.origin import parse
 from common.settings import conversion, settings_file
+from fuzz.naive_reading import ORIGIN_FIELDS
 from fuzz.seeds import SEEDS, WORDS
-from fuzz.targets import ORIGIN_FIELDS, TARGETS
+from fuzz.targets import TARGETS
 
 EXAMPLES = {
     "origin_header": 600,

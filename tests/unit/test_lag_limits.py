@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from common.errors import LagsBehind
-from common.lag import Lag
 from reo.progress.lag import check_limits
+from reo.progress.partition_progress import Lag
 
 
 def test_how_far_behind_is_too_far() -> None:

@@ -1,0 +1,109 @@
+"""Which API versions the brokers of a cluster support: whether they are new enough for a copy.
+
+A broker tells every client its API versions (KIP-35). librdkafka writes them only to its log, with
+`debug=feature`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+
+from common.errors import SettingsInvalid, TopicsUnfit
+from common.kafka.client_errors import translate
+from common.kafka.clients import admin
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.settings import Settings
+from common.settings.source_clusters import Cluster
+from reo.checks.findings import Finding, failed, ok, warning
+
+API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
+FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
+"""API keys (Kafka protocol guide)."""
+NEEDED = {
+    "source": {FETCH: (10, "2.1")},
+    "destination": {TXN_OFFSET_COMMIT: (3, "2.5"), OFFSET_FETCH: (7, "2.5")},
+}
+"""By API key: the version that is needed, and the first release with it (KIP-110, KIP-447)."""
+
+
+@dataclass(slots=True)
+class ApiVersionsLog:
+    """A client's log that collects the brokers' API versions: API key → the highest version that
+    all brokers support.
+    """
+
+    versions: dict[int, int] = field(default_factory=dict)
+
+    def log(self, _level: int, form: str, *more: object) -> None:
+        """Called by confluent-kafka."""
+        match = API_VERSION_LINE.search(form % more if more else form)
+        if match:
+            api_key, version = map(int, match.groups())
+            self.versions[api_key] = min(version, self.versions.get(api_key, version))
+
+
+def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
+    """The API versions of its brokers; empty when the client logged none."""
+    client_log = ApiVersionsLog()
+    client = admin(cluster, settings, debug="feature", log_level=7, logger=client_log)
+    # brokers send their versions when a client connects
+    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
+    client.poll(0.1)  # delivers the log lines
+    return client_log.versions
+
+
+def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
+    """Whether the brokers are new enough."""
+    about = f"{cluster.name} brokers"
+    try:
+        versions = read_api_versions(settings, cluster)
+    except KafkaException as failure:
+        yield failed(
+            about,
+            translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"),
+        )
+        return
+    if not versions:
+        yield warning(
+            about,
+            "they did not report their API versions",
+            "look up their release: the source needs Kafka 2.1, the destination 2.5",
+        )
+        return
+    missing_releases = sorted(
+        {
+            release
+            for api_key, (version, release) in NEEDED[cluster.name].items()
+            if versions.get(api_key, -1) < version
+        }
+    )
+    if missing_releases:
+        yield failed(
+            about,
+            TopicsUnfit(
+                f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]},"
+                " which is needed. Upgrade them"
+            ),
+        )
+    elif (
+        cluster.name == "destination"
+        and settings.deduplicator.group_protocol == "consumer"
+        and versions.get(GROUP_HEARTBEAT, -1) < 1
+    ):
+        yield failed(
+            about,
+            SettingsInvalid(
+                "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it"
+                " to classic"
+            ),
+        )
+    else:
+        yield ok(
+            about,
+            "they are new enough (at least Kafka"
+            f" {max(release for _, release in NEEDED[cluster.name].values())})",
+        )

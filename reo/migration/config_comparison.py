@@ -1,0 +1,92 @@
+"""Which configurations of a destination or an intermediate topic differ from what its source topic
+asks for, and why; what is already as it should be has no row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.kafka import topic_config
+from common.kafka.topic_config import LIMIT, Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: its present value, its new value (None: it stays), and why."""
+
+    topic: str
+    what: str
+    now: str
+    then: str | None
+    why: str
+
+    def __str__(self) -> str:
+        """For people."""
+        change = f"stays {self.now}" if self.then is None else f"{self.now} → {self.then}"
+        return f"{self.topic}: {self.what}: {change} ({self.why})"
+
+
+def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
+    """Compare a destination topic with its source topic."""
+    expected, refused, set_at_source = (
+        topic_config.for_copy(source, copy),
+        topic_config.refused(source, copy),
+        topic_config.own(source),
+    )
+    differences = []
+    for config, value in expected.items():
+        now = str(copy[config].value)
+        if config == LIMIT and int(now) > int(value):
+            differences.append(
+                Difference(
+                    name,
+                    config,
+                    now,
+                    None,
+                    f"the source has {value} now; larger records may be there from before",
+                )
+            )
+        elif now != value:
+            differences.append(
+                Difference(
+                    name,
+                    config,
+                    now,
+                    value,
+                    topic_config.NOT_OVER.get(config, "as the source topic"),
+                )
+            )
+    differences += [
+        Difference(
+            name,
+            config,
+            str(copy[config].value) if config in copy else "unknown",
+            None,
+            f"the source topic has {set_at_source[config]}: {why}",
+        )
+        for config, why in refused.items()
+        if config not in expected
+    ]
+    set_here_only = {
+        config: value
+        for config, value in topic_config.own(copy).items()
+        if config not in expected and config not in set_at_source
+    }
+    return differences + [
+        Difference(name, config, value, None, "set here only")
+        for config, value in set_here_only.items()
+    ]
+
+
+def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
+    """Compare an intermediate topic with what reo creates."""
+    differences = []
+    for config, value in topic_config.for_intermediate(source).items():
+        now = str(intermediate[config].value)
+        if (
+            config != "message.timestamp.type"
+            and now != value
+            and not (config == LIMIT and int(now) > int(value))
+        ):
+            differences.append(Difference(name, config, now, value, "as reo creates it"))
+    return differences

@@ -1,0 +1,146 @@
+"""The sub-commands of `reo cutover`: plan, run and back, with what they print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import orjson
+
+from common import source_candidates
+from common.errors import ReoError
+from common.kafka import needed_acls, permissions, topics
+from common.kafka.clients import admin
+from common.settings import Settings, destination_settings
+from reo.compare.resume_file import ResumeFile
+from reo.migration.cutover import Cutover
+from reo.migration.cutover_plan import Plan, make_plan
+from reo.migration.cutover_view import CutoverView
+from reo.migration.translation_report import format_offset
+from reo.migration.write_fence import Fence
+from reo.output import align_columns
+from reo.verify import Verification
+
+PLAN_INTERVAL_S = 3.0
+PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets translate --apply")
+
+
+def plan_command(
+    settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool
+) -> int:
+    """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
+    try:
+        settings = _prepare(settings, ("lag", "verify", "offsets translate"))
+        plan = _make_plan(settings, groups, quiet_s, resume)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    print(plan.as_json() if as_json else plan.as_text())
+    return 0
+
+
+def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
+    view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
+    resume_file.read()
+    sources = topics.describe_sources(settings, view.source_admin)
+    to_compare = Verification(settings, resume_file).total_offsets
+    try:
+        fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
+    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+    except ReoError:
+        fenced = []
+    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced)
+
+
+def run_command(
+    settings: Settings,
+    groups: str,
+    quiet_s: float,
+    resume: str | None,
+    with_fence: bool,
+    as_json: bool,
+) -> int:
+    """`reo cutover run`: progress on standard error, the result on standard output."""
+    try:
+        settings = _prepare(settings, PERMISSIONS)
+        cutover = Cutover(
+            settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
+        )
+        rows = cutover.run(with_fence)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    if as_json:
+        print(
+            orjson.dumps(
+                {
+                    "records_compared": cutover.compared,
+                    "groups": [
+                        {"group": name, "partitions": [row.to_dict() for row in translated]}
+                        for name, translated in rows.items()
+                    ],
+                }
+            ).decode()
+        )
+        return 0
+    table = [
+        ("group", "source", "offset", "destination", "offset"),
+        *(
+            (
+                name,
+                str(row.source),
+                format_offset(row.source_offset),
+                str(row.destination),
+                format_offset(row.destination_offset),
+            )
+            for name, translated in rows.items()
+            for row in translated
+            if row.source_offset is not None
+        ),
+    ]
+    print(
+        "\n".join(
+            [
+                *align_columns(table),
+                (
+                    "the topics have moved: start producers and consumers at the destination, and"
+                    " leave the service stopped for them"
+                ),
+            ]
+        )
+    )
+    return 0
+
+
+def back_command(settings: Settings) -> int:
+    """`reo cutover back`: removes the fence."""
+    try:
+        settings = source_candidates.select_answering(settings)
+        client = admin(settings.source_cluster, settings)
+        names = sorted(
+            {
+                route.source_topic
+                for route in topics.list_routes(settings, client, settings.connect_timeout_s)
+            }
+        )
+        fence = Fence(settings.source_cluster, client)
+        fenced = fence.find_fenced(names)
+        fence.remove(fenced)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    print(
+        f"producers may write to {', '.join(fenced)} at the source again"
+        if fenced
+        else f"nothing is fenced: {', '.join(names)}"
+    )
+    return 0
+
+
+def _prepare(settings: Settings, commands: Sequence[needed_acls.Command]) -> Settings:
+    destination_settings.refuse_command(
+        settings, "reo cutover", "consumers of a table are not consumer groups"
+    )
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, *commands)
+    return settings

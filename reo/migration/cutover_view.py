@@ -1,0 +1,103 @@
+"""What the clusters tell about topics that are to be moved: their partitions, the consumer groups
+that read them, and whether the service copies them. The plan of `reo cutover` and its run both look
+at it, again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from common.errors import MoveRefused
+from common.routes import Place
+from common.settings import Settings
+from reo.migration.foreign_group import ForeignGroup, list_groups
+from reo.migration.write_fence import Fence
+from reo.progress.snapshot import Inspector, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class MovingGroup:
+    """A consumer group of the source that reads the topics."""
+
+    name: str
+    partitions: int
+    """How many partitions it has an offset of."""
+    unread: int
+    """How many source offsets it has not read yet."""
+    readers_at_source: list[str] | None
+    """Members that have partitions of the topics, None while the group rebalances."""
+    is_active_at_destination: bool
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether nobody reads the topics at the source in its name."""
+        return self.readers_at_source == []
+
+    def describe_readers(self) -> str:
+        """For people."""
+        return (
+            "rebalancing"
+            if self.readers_at_source is None
+            else ", ".join(self.readers_at_source) or "none"
+        )
+
+
+class CutoverView:
+    """What the clusters tell about the topics of these settings and the groups that match the
+    pattern.
+    """
+
+    def __init__(self, settings: Settings, groups: str) -> None:
+        self.settings = settings
+        self.pattern = re.compile(groups)
+        self.inspector = Inspector(settings)
+        self.source_admin, self.destination_admin = (
+            self.inspector.clients.source_admin,
+            self.inspector.clients.destination_admin,
+        )
+        self.fence = Fence(settings.source_cluster, self.source_admin)
+
+    def take_snapshot(self) -> Snapshot:
+        """The partitions; MoveRefused when there are none."""
+        snapshot = self.inspector.take_snapshot()
+        if not snapshot.sources:
+            raise MoveRefused(
+                "no source topic matches what is to be moved. Correct source.topic, topics or"
+                " --topic"
+            )
+        return snapshot
+
+    def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:
+        """The groups that have an offset on these source partitions, or read them."""
+        topics = {place.topic for place in ends}
+        groups = []
+        for name in list_groups(self.settings.source_cluster, self.source_admin):
+            if not self.pattern.fullmatch(name) or name == self.settings.application:
+                continue
+            group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
+            offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
+            if offsets or readers:
+                active = ForeignGroup(
+                    self.settings.destination_cluster, self.destination_admin, name
+                ).has_members()
+                groups.append(
+                    MovingGroup(
+                        name,
+                        len(offsets),
+                        sum(ends[place] - offset for place, offset in offsets.items()),
+                        readers,
+                        active,
+                    )
+                )
+        return groups
+
+    def is_copying(self, snapshot: Snapshot) -> bool:
+        """Whether a member of the service's group has, or may get, the intermediate partitions of
+        these topics.
+        """
+        if not self.inspector.group.members().partitions:
+            return False
+        assigned = self.inspector.group.assigned()
+        return assigned is None or any(row.intermediate in assigned for row in snapshot.partitions)

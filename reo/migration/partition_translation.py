@@ -1,0 +1,227 @@
+"""The destination offset that corresponds to a source offset of one partition, and its proof.
+
+No map of offsets is stored. The frontier gives one offset of each side that correspond: source
+offset `f`, and the destination's record `sent` records behind `destination_known`. By invariant 1
+of the design, the destination up to there is the source's visible records in order; so the n-th
+visible record before that offset on one side is the n-th on the other. Per partition:
+
+1. read the group's committed offset at the source: the next record that it would read;
+2. count the visible records of the source from there to the frontier;
+3. count as many visible records back from the frontier at the destination: there the group
+   continues;
+4. read both sides in step from there to the frontier, and compare them record by record.
+
+Step 4 is the proof: from the translated offset on, a reader sees what the group has not read yet,
+whatever retention or compaction did before it. When the comparison fails, or the records are not
+there (any more, or yet), the partition is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from itertools import islice, zip_longest
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
+from common.frontier import Frontier
+from common.kafka import positions, visible_records
+from common.kafka.clients import reader
+from common.records import Consumed, content
+from common.routes import Place
+from common.settings import Settings, destination_settings
+from reo.compare.comparison import describe_difference
+from reo.migration.translation_report import TranslatedPartition
+
+SEGMENT_MIN = 1000
+"""The destination is read backwards in segments of at least so many offsets."""
+
+
+class PartitionTranslator:
+    """Translates the offset of one partition after the other. `on_progress` is called again and
+    again while it reads.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        destination_admin: AdminClient,
+        load_frontiers: Callable[[], dict[Place, Frontier]],
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.destination_admin = destination_admin
+        self.load_frontiers = load_frontiers
+        self.on_progress = on_progress
+        self.source_reader, self.destination_reader = (
+            reader(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
+        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
+
+    def translate(
+        self,
+        row: TranslatedPartition,
+        offset: int,
+        bounds: tuple[int, int],
+        frontier: Frontier | None,
+        proved: tuple[int, int] | None,
+    ) -> int:
+        """The four steps; an error when one of them is impossible. From what is proved, see
+        `_translate_from`, it is two.
+        """
+        if frontier is None:
+            raise FrontierLost(
+                f"{row.source}: the copy has no frontier for this partition. Start the service, or"
+                " run `reo recover` when it is lost"
+            )
+        if not bounds[0] <= offset <= bounds[1]:
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, the source has {bounds[0]} to"
+                f" {bounds[1]}: the record that it would read next is not there (any more). Reset"
+                " the group at the source (kafka-consumer-groups.sh --reset-offsets), then"
+                " translate again"
+            )
+        copied = frontier.rule.frontier + 1
+        if (
+            visible_records.find_first_visible(self.source_reader, row.source, copied, offset)
+            is not None
+        ):
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group"
+                " has read records that are not copied yet. Let the service catch up, then"
+                " translate again"
+            )
+        if proved is not None and bounds[0] <= proved[0] <= offset:
+            return self._translate_from(row, proved, offset)
+        unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
+        begin, skip, destination_end = self._find_begin(row, frontier, unread)
+        return (
+            self._compare(row, (offset, copied), (begin, destination_end), skip)
+            if unread
+            else destination_end
+        )
+
+    def _translate_from(
+        self, row: TranslatedPartition, proved: tuple[int, int], offset: int
+    ) -> int:
+        """Go on from a source offset and its place at the destination: the records up to `offset`
+        are the next ones there, compared one by one.
+        """
+        source_begin, destination_offset = proved
+        if source_begin == offset:
+            return destination_offset
+        first = positions.list_beginning_offsets(self.destination_admin, [row.destination])[
+            row.destination
+        ]
+        with (
+            closing(
+                self._read_records(self.source_reader, row.source, source_begin, offset)
+            ) as source_records,
+            closing(
+                self._read_records(
+                    self.destination_reader, row.destination, max(first, destination_offset)
+                )
+            ) as destination_records,
+        ):
+            for left in source_records:
+                right = next(destination_records, None)
+                if right is None or content(left, self.zero_timestamp_ms) != content(
+                    right, self.zero_timestamp_ms
+                ):
+                    raise OffsetUntranslatable(
+                        f"{row.destination}: the records behind offset {destination_offset} are not"
+                        " (any more) those that the group has read at the source since. Translate"
+                        " again: it then reads from the group's offset to the end"
+                    )
+                destination_offset = right.offset() + 1
+            following = next(destination_records, None)
+        return destination_offset if following is None else following.offset()
+
+    def _find_begin(
+        self, row: TranslatedPartition, frontier: Frontier, unread: int
+    ) -> tuple[int, int, int]:
+        """A destination offset, how many visible records to skip from it so that `unread` records
+        remain up to the frontier, and the offset behind these.
+        """
+        place = row.destination
+        first = positions.list_beginning_offsets(self.destination_admin, [place])[place]
+        begin = max(first, frontier.destination_known + 1)
+        sent = [
+            message.offset()
+            for message in islice(
+                self._read_records(self.destination_reader, place, begin), frontier.sent
+            )
+        ]
+        if (
+            begin > frontier.destination_known + 1 or len(sent) < frontier.sent
+        ) and not self._is_unchanged(row, frontier):
+            raise OffsetUntranslatable(
+                f"{place}: retention or compaction deleted records behind offset"
+                f" {frontier.destination_known} while the service copies: the offset cannot be"
+                " translated now. Translate again when the service is stopped"
+            )
+        destination_end, total = sent[-1] + 1 if sent else begin, len(sent)
+        while total < unread and begin > first:
+            end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (unread - total)))
+            total += sum(1 for _ in self._read_records(self.destination_reader, place, begin, end))
+        if total < unread:
+            raise OffsetUntranslatable(
+                f"{place} has {total} records up to the frontier, and the group has {unread} to"
+                " read there: retention or compaction deleted the others, or the copy began behind"
+                " them. Deleted records cannot be read at the destination"
+            )
+        return begin, total - unread, destination_end
+
+    def _is_unchanged(self, row: TranslatedPartition, frontier: Frontier) -> bool:
+        """Whether the frontier is the same and the destination has no open transaction: then all
+        that is there was copied up to the frontier.
+        """
+        ends = positions.list_end_offsets(self.destination_admin, [row.destination])
+        stable_ends = positions.list_end_offsets(
+            self.destination_admin, [row.destination], committed_only=True
+        )
+        return stable_ends == ends and self.load_frontiers().get(row.source) == frontier
+
+    def _compare(
+        self,
+        row: TranslatedPartition,
+        source: tuple[int, int],
+        destination: tuple[int, int],
+        skip: int,
+    ) -> int:
+        """The destination offset of the first record; CopyDiffers unless all records are equal."""
+        first = -1
+        with (
+            closing(self._read_records(self.source_reader, row.source, *source)) as source_records,
+            closing(
+                self._read_records(self.destination_reader, row.destination, *destination)
+            ) as destination_records,
+        ):
+            for left, right in zip_longest(source_records, islice(destination_records, skip, None)):
+                if left is None or right is None:
+                    raise CopyDiffers(
+                        f"{row.destination}: records were added or deleted while they were"
+                        " compared. Translate again"
+                    )
+                if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
+                    raise CopyDiffers(
+                        f"{row.destination} is not a copy of what the group has to read:"
+                        f" {describe_difference(left, right)}. A topic with cleanup.policy=compact"
+                        " can have lost a record on one side only; otherwise `reo verify` tells"
+                        " more"
+                    )
+                first = right.offset() if first < 0 else first
+        return first
+
+    def _read_records(
+        self, client: Consumer, place: Place, begin: int, end: int | None = None
+    ) -> Generator[Consumed]:
+        """The visible records in [begin, end)."""
+        with closing(visible_records.read_visible(client, {place: begin})) as records:
+            for message in records:
+                self.on_progress()
+                if end is not None and message.offset() >= end:
+                    return
+                yield message

@@ -1,0 +1,48 @@
+"""Where the partitions of topics end at the source, and whether somebody writes to them: `reo
+cutover` waits until nobody does, and later checks that nobody has.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import AdminClient
+
+from common.kafka import positions, topics
+from common.routes import Place
+from common.settings import Settings
+
+Ends = dict[Place, int]
+"""By source partition."""
+
+
+class SourceEnds:
+    """The ends of all partitions of the topics of these settings."""
+
+    def __init__(self, settings: Settings, client: AdminClient) -> None:
+        self.settings = settings
+        self.client = client
+
+    def read(self, committed_only: bool = False) -> Ends:
+        """The end of every partition; with `committed_only` the offset at which its first open
+        transaction begins.
+        """
+        sources = topics.describe_sources(self.settings, self.client)
+        places = [
+            route.source(partition)
+            for route, source in sources.items()
+            for partition in range(source.partitions)
+        ]
+        return positions.list_end_offsets(self.client, places, committed_only)
+
+    def find_written(self, ends: Ends) -> list[Place]:
+        """The partitions whose end has moved, or that have an open transaction."""
+        current_ends, stable_ends = self.read(), self.read(committed_only=True)
+        return sorted(
+            place
+            for place, end in current_ends.items()
+            if end != ends.get(place) or stable_ends[place] < end
+        )
+
+
+def list_topics(ends: Ends) -> str:
+    """The topics, for people."""
+    return ", ".join(sorted({place.topic for place in ends}))

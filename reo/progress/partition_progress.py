@@ -1,0 +1,150 @@
+"""How far one partition is, as offsets and as lags, and how that follows from what was read.
+
+Lag in records is counted in offsets: markers and aborted records between visible ones are included;
+what is behind the last visible record is not, unless an open transaction of the source holds it
+back. Lag in seconds is how long the first waiting record has been there, by its own timestamp at
+the source, so old records lag by their age; it is unknown when all that waits is behind an open
+transaction. `filter.sql` leaves no trace of the records that it drops: with it both lags reach back
+to the last record that passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from common.frontier import Frontier
+from common.kafka.positions import GroupCommit
+from common.records import Consumed
+from common.routes import Place
+
+
+class Lag(NamedTuple):
+    """How many records wait, and for how long the first one; `seconds` is None when its timestamp
+    is not known.
+    """
+
+    records: int = 0
+    seconds: float | None = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "records": self.records,
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """One partition at one moment. Offsets are source offsets."""
+
+    source: Place
+    intermediate: Place
+    source_end: int
+    stage_one_offset: int
+    """The source offset that stage one writes next."""
+    stage_two_offset: int
+    """The source offset that stage two copies next."""
+    frontier: Frontier | None
+    """None when stage two has not begun with this partition."""
+    stage_one_lag: Lag
+    stage_two_lag: Lag
+    copy_lag: Lag
+    last_written_ms: int | None
+    """When stage one wrote the newest record on the intermediate topic, in ms since 1970; None when
+    there is no record.
+    """
+    epoch: int
+    """Of the newest run that is visible; 0 when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was read of all partitions at one moment."""
+
+    taken_at_ms: float
+    """Since 1970."""
+    # by source partition
+    ends: Mapping[Place, int]
+    stable_ends: Mapping[Place, int]
+    """Where the first open transaction begins."""
+    written: Mapping[Place, int]
+    """The source offset that stage one writes next."""
+    copied: Mapping[Place, int]
+    """The source offset that stage two copies next."""
+    first_not_written: Mapping[Place, Consumed | None]
+    """Only of partitions of which stage one has written what is not copied."""
+    first_not_copied: Mapping[Place, Consumed | None]
+    # by intermediate partition
+    commits: Mapping[Place, GroupCommit]
+    intermediate_begins: Mapping[Place, int]
+    intermediate_ends: Mapping[Place, int]
+    newest: Mapping[Place, Consumed | None]
+    epochs: Mapping[Place, int]
+    """Of the newest records."""
+    first_not_consumed: Mapping[Place, Consumed | None]
+
+    def find_progress(self, source: Place, place: Place) -> PartitionProgress:
+        """The progress of a source partition with this intermediate partition."""
+        commit = self.commits.get(place)
+        frontier = commit.frontier if commit else None
+        end, last = self.ends[source], self.newest.get(place)
+        written, copied = self.written[source], self.copied[source]
+        held_back = end - self.stable_ends[source]
+        first_for_stage_one = (
+            self.first_not_written if written > copied else self.first_not_copied
+        ).get(source)
+        return PartitionProgress(
+            source,
+            place,
+            end,
+            written,
+            copied,
+            frontier,
+            stage_one_lag=_measure_lag(
+                end - written, first_for_stage_one, self.taken_at_ms, held_back
+            ),
+            stage_two_lag=self._measure_stage_two_lag(place, commit) if commit else Lag(),
+            copy_lag=_measure_lag(
+                end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
+            ),
+            last_written_ms=last.timestamp()[1] if last else None,
+            epoch=max(self.epochs.get(place, 0), frontier.rule.epoch if frontier else 0),
+        )
+
+    def find_open_at_source(self) -> dict[Place, int]:
+        """By source partition with open transactions: the offset at which the first one begins."""
+        return {
+            source: offset
+            for source, offset in self.stable_ends.items()
+            if offset < self.ends[source]
+        }
+
+    def _measure_stage_two_lag(self, place: Place, commit: GroupCommit) -> Lag:
+        begin = max(commit.intermediate_offset, self.intermediate_begins[place])
+        return _measure_lag(
+            self.intermediate_ends[place] - begin,
+            self.first_not_consumed.get(place),
+            self.taken_at_ms,
+        )
+
+
+def _measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:
+    """No lag when no visible record waits, whatever the offsets are, except for offsets that an
+    open transaction holds back, for an unknown time.
+    """
+    if offsets <= 0:
+        return Lag()
+    if first is None:
+        return Lag(min(offsets, held_back), None) if held_back > 0 else Lag()
+    written_ms = first.timestamp()[1]
+    return Lag(offsets, max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None)
+
+
+def total_lag(lags: list[Lag]) -> Lag:
+    """Of several partitions: the sum of the records, and the longest known time."""
+    longest = max((lag.seconds for lag in lags if lag.seconds is not None), default=0.0)
+    unknown = any(lag.seconds is None for lag in lags)
+    return Lag(sum(lag.records for lag in lags), None if unknown and not longest else longest)

@@ -1,0 +1,100 @@
+"""The topics of one route on both clusters, as `reo recover` reads them: their ends, what alignment
+needs, and the record that was copied last. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from common.errors import HangingTransaction, TopicMissing
+from common.frontier import LastRecord
+from common.kafka import positions, topics, visible_records
+from common.kafka.clients import admin, reader
+from common.kafka.consumer_group import Group
+from common.records import message_checksum
+from common.routes import Route
+from common.settings import Settings, destination_settings
+from reo.compare.alignment import AlignmentInput, LastCopied
+
+
+class RouteData:
+    """The clients, the topics of the route, and what is read of them."""
+
+    def __init__(self, settings: Settings, route: Route, source: topics.Topic) -> None:
+        self.settings = settings
+        self.route = route
+        self.source = source
+        clusters = (self.settings.source_cluster, self.settings.destination_cluster)
+        self.source_admin, self.destination_admin = (
+            admin(cluster, self.settings) for cluster in clusters
+        )
+        self.source_reader, self.destination_reader = (
+            reader(cluster, self.settings) for cluster in clusters
+        )
+        self.group = Group(self.settings, self.destination_admin)
+        name = route.destination_topic
+        destination_topics = topics.look_up(
+            self.settings.destination_cluster,
+            self.destination_admin,
+            [name],
+            self.settings.connect_timeout_s,
+        )
+        if name not in destination_topics:
+            raise TopicMissing(
+                f"the destination topic {name} does not exist: nothing was copied, so there is"
+                " nothing to recover. Start the service"
+            )
+        self.destination = destination_topics[name]
+        self.common_partitions = range(min(self.source.partitions, self.destination.partitions))
+
+    def is_compacted(self) -> bool:
+        """Whether compaction may have removed records of either topic."""
+        return topics.is_compacted(
+            self.source_admin, self.settings.source_cluster, self.source.name
+        ) or topics.is_compacted(
+            self.destination_admin, self.settings.destination_cluster, self.destination.name
+        )
+
+    def list_destination_ends(self) -> Mapping[int, int]:
+        """The end offsets of the partitions; HangingTransaction while a transaction there is open:
+        its records could still become visible.
+        """
+        places = list(map(self.route.destination, self.common_partitions))
+        ends = positions.list_end_offsets(self.destination_admin, places)
+        stable = positions.list_end_offsets(self.destination_admin, places, committed_only=True)
+        for place in places:
+            if stable[place] < ends[place]:
+                raise HangingTransaction(
+                    f"a transaction on {place} is open from offset {stable[place]} on."
+                    f" {self.group.describe_abort(place)}"
+                )
+        return {place.partition: end for place, end in ends.items()}
+
+    def describe_alignment(self, partition: int, source_partitions: int) -> AlignmentInput:
+        """What alignment needs of a partition. Each reader begins at the same offset: when
+        retention deletes it meanwhile, that is an error, and not another alignment.
+        """
+        source, destination = self.route.source(partition), self.route.destination(partition)
+        source_begin = positions.list_beginning_offsets(self.source_admin, [source])
+        destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
+        return AlignmentInput(
+            str(destination),
+            lambda: visible_records.read_visible(self.source_reader, source_begin),
+            lambda: visible_records.read_visible(self.destination_reader, destination_begin),
+            source_begin[source] == 0,
+            destination_begin[destination] == 0,
+            self.settings.start.from_beginning(partition, added=partition >= source_partitions),
+            destination_settings.get_zero_timestamp_ms(self.settings) or 0,
+        )
+
+    def read_last_record(self, partition: int, last_copied: LastCopied | None) -> LastRecord | None:
+        """The source's record that was copied last; None when nothing was copied, or the source has
+        deleted it.
+        """
+        if last_copied is None:
+            return None
+        place, offset = self.route.source(partition), last_copied.source_offset
+        record = visible_records.read_first_records(self.source_reader, {place: offset}).get(place)
+        if record is None or record.offset() != offset:
+            return None
+        return LastRecord(record.offset(), message_checksum(record))
