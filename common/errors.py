@@ -2,10 +2,10 @@
 
     ReoError
     ├── Restart                     a new process repairs it; the supervisor starts one, with a
-                                    backoff
+    │   │                               backoff
     │   ├── Fenced                  another worker has taken this one's place
     │   └── StageFailed             anything unexpected: the state is in the destination cluster, so
-        starting again is safe
+    │                                   starting again is safe
     └── Stop                        a restart would fail again; the service ends with `exit_code`
         ├── SettingsInvalid         2   unknown, missing or contradictory settings
         ├── ClusterUnreachable     10   no broker of a cluster answers

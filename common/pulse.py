@@ -1,10 +1,12 @@
-"""The liveness and readiness of one process: its heartbeat, whether it works, what it waits for,
-and the lag that grows meanwhile.
+"""The liveness and readiness of one process: its heartbeat, whether it works, what it waits for.
 
-| call | when | effect | |---|---|---| | `beat` | a step is done: a record filtered, a part written,
-a request answered | the process is alive (/livez) | | `wait` | a server does not answer, or
-something else must happen first | it is alive but not ready; /readyz says why | | `ready` | work is
-done, or every server has just answered that none is left | it is ready |
+    call    when                                                  effect
+    beat    a step is done: a record filtered, a part written,    the process is alive (/livez)
+            a request answered
+    wait    a server does not answer, or something else must      it is alive but not ready;
+            happen first                                          /readyz says why
+    ready   work is done, or every server has just answered       it is ready
+            that none is left
 
 So a process that waits is not ready until it has worked again. A call into a client can block
 without a heartbeat: the process is not ready when its last heartbeat is LATE_S old, and is killed

@@ -1,16 +1,16 @@
 """Stage two's loop: one round is one transaction.
 
-    1. consume   batches from the intermediate topic          crash: nothing happened
-    2. decide    which records are new (`rule`), pure         crash: nothing happened
-    3. begin     a transaction of the next producer           crash: an empty transaction is aborted
-                 by the successor
-    4. write     the new records, unwrapped                   crash: aborted; nobody sees them
-    5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits
-                 until that is certain
-    6. finish    the commit of the round before               crash: both transactions are ended by
-                 the successor, this one is aborted
-    7. commit    both become visible together                 crash before the answer: the successor
-                 reads the outcome
+    step         what                                      after a crash
+    1. consume   batches from the intermediate topic       nothing happened
+    2. decide    which records are new (`rule`), pure      nothing happened
+    3. begin     a transaction of the next producer        the successor aborts it, empty
+    4. write     the new records, unwrapped                aborted; nobody sees them
+    5. offsets   with the frontier as metadata, last       aborted; the successor waits until that
+                                                           is certain
+    6. finish    the commit of the round before            the successor ends both transactions;
+                                                           this one is aborted
+    7. commit    both become visible together              before the answer: the successor reads
+                                                           the outcome
 
 Commits overlap: step 7 only sends EndTxn, and the answer is collected in step 6 of the next round,
 or as soon as no more records are there (`Loop.finish_commit`). What makes that safe is in

@@ -1,10 +1,10 @@
-"""The partitions of the intermediate topics that the group has assigned to this worker, and their
-state.
+"""The partitions of the intermediate topics that the group has assigned to this worker.
 
-    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked, until
-    `pop_revoked`
+    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked
                                              ▲                  │
-                                             └────reload────┘
+                                             └──────reload──────┘
+
+A revoked partition is kept until the loop has seen it (`pop_revoked`).
 
 The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers,
 and commits first ones, after the poll (`deduplicator.loop`). A partition that waits is not fetched,

@@ -27,7 +27,7 @@ In the order in which a schedule is made and judged:
     planted.py         known defects, put into the service to show that the simulator finds them
 
 These are not simulated, so the simulator finds no defect in them: commands other than `reo
-recover`, mappings, several topics, PostgreSQL, `source.start` with offsets or a time, the
+recover`, mappings, PostgreSQL, `source.start` with offsets or a time, the
 supervisor itself (its restarts are simulated), security, quotas. When the destination loses its
 newest records together with another fault, the service may go on: other records can take their
 offsets before the service checks.
