@@ -11,19 +11,14 @@ In the order in which a record passes:
     unwrap.py               from an intermediate record to the source's record
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
-    destination.py          writes a record to its partition; postgresql.py: as rows (rows.py) of a
-                            table; own_destination_writer.py: by a class of the user's
-                            (own_destination.py)
-    transaction.py          one producer, and what is certain after each failure
-                            (transaction_failures.py); transaction_states.py: its lifecycle;
-                            producer_pair.py: two in turn
-    loop.py                 one line per step; round_output.py: what a round writes;
-                            waiting_partitions.py: partitions that are not started yet
-    start.py                a partition's frontier when it is assigned: read, created
-                            (first_frontiers.py, start_offsets.py), or refused
-    frontier_store.py       where frontiers are stored; group_commits.py: in the group's commits;
-                            table_frontier_store.py: in a database (frontier_rows.py, last_rows.py,
-                            table_creation.py); own_frontier_store.py: where a user's class does
+    destination.py          writes a record to its partition; own_destination_writer.py: by a class
+                            of the user's (own_destination.py)
+    transactions/           one producer, and what is certain after each failure; its lifecycle;
+                            two producers in turn
+    loop.py                 one line per step; round_output.py: what a round writes
+    frontiers/              a partition's frontier when it is assigned: read, created, or refused;
+                            where frontiers are stored
+    tables/                 PostgreSQL as the destination, and the frontiers in it
     destination_factory.py  builds the destination that the settings name
     destination_check.py    compares the frontier with the destination's records
     topic_discovery.py      topics that appear later

@@ -23,7 +23,7 @@ from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.fetched_messages import CompiledRecords
-from deduplicator.producer_pair import ProducerPair
+from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.unwrap import Record
 
 

@@ -13,10 +13,10 @@ from common.routes import Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.frontier_store import FrontierStore, KafkaFrontierStore
-from deduplicator.group_commits import ConsumerGroup
-from deduplicator.producer_pair import ProducerPair
-from deduplicator.transaction import TransactionalProducer
+from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
+from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.transactions.transaction import TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
 """A topic's default max.message.bytes, used while there is no topic."""
@@ -39,8 +39,8 @@ def build_destination(
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
     if settings.destination.class_:
+        from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
         from deduplicator.own_destination_writer import OwnDestination
-        from deduplicator.own_frontier_store import OwnFrontierStore
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store

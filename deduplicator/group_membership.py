@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka.client_errors import translate
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_failures import TransactionFailed
 
 METADATA_MAGIC = b"CGMDv2:"
 REBALANCING = frozenset(

@@ -17,11 +17,11 @@ or as soon as no more records are there (`Loop.finish_commit`). What makes that 
 design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
 transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads
 the committed frontier again, checks it and continues from it: the same path as after an assignment
-(`deduplicator.waiting_partitions`), which uses a transaction of its own to commit a first frontier.
-In a poll no transaction is open, except one whose EndTxn is sent; and none is begun inside a poll.
-Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is
-full. A batch is small, so that its objects fit into a processor's cache. The decisions are kept in
-`Work`, which is forgotten together with its partition.
+(`deduplicator.frontiers.waiting_partitions`), which uses a transaction of its own to commit a first
+frontier. In a poll no transaction is open, except one whose EndTxn is sent; and none is begun
+inside a poll. Steps 1 and 2 alternate until their time is over, no more records are there, or the
+transaction is full. A batch is small, so that its objects fit into a processor's cache. The
+decisions are kept in `Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from common.routes import Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination
 from deduplicator.fetched_messages import FetchedMessages
+from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
 from deduplicator.leader_change import check_leader_change
 from deduplicator.missing_positions import PositionGone, RecordsMissing
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.round_output import RoundOutput
-from deduplicator.start import PartitionStarter
-from deduplicator.started_commit import StartedCommit
-from deduplicator.transaction_failures import TransactionFailed
-from deduplicator.transaction_size import TransactionSize
+from deduplicator.transactions.started_commit import StartedCommit
+from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, split_by_partition
-from deduplicator.waiting_partitions import WaitingPartitions
 from deduplicator.work import Work, describe_largest_record
 
 log = logging.getLogger(__name__)

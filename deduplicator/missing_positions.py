@@ -1,7 +1,7 @@
 """Positions that are no longer in an intermediate topic: records were deleted or lost before they
 were read.
 
-The worker ends its round and starts the partition anew (`deduplicator.start`).
+The worker ends its round and starts the partition anew (`deduplicator.frontiers.start`).
 """
 
 from __future__ import annotations

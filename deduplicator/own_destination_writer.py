@@ -14,9 +14,9 @@ from common.errors import Fenced
 from common.metrics import TRANSACTIONS
 from common.routes import Place, Route
 from deduplicator.destination import Output
+from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
-from deduplicator.own_frontier_store import OwnFrontierStore
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
 
 

@@ -20,15 +20,15 @@ from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
+from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
-from deduplicator.group_commits import ConsumerGroup
 from deduplicator.intermediate import Intermediate
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
 from deduplicator.purge import Purge
-from deduplicator.start import PartitionStarter
 from deduplicator.topic_discovery import TopicDiscovery
 
 log = logging.getLogger(__name__)

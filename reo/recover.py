@@ -35,8 +35,8 @@ from common.kafka.clients import admin
 from common.kafka.consumer_group import Commit, Group
 from common.routes import Route
 from common.settings import Settings, destination_settings
-from deduplicator.start import raise_epoch
-from deduplicator.start_offsets import find_first_source_offset
+from deduplicator.frontiers.start import raise_epoch
+from deduplicator.frontiers.start_offsets import find_first_source_offset
 from reo import recovery_report
 from reo.compare import alignment
 from reo.compare.comparable import select_comparable

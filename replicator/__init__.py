@@ -12,17 +12,13 @@ What runs these as one query:
 
     run.py                 a run, and the table of its states
     plan.py                where the next run begins
-    source_selection.py    which cluster the next run copies from; source_checks.py: whether it may
-    source_history.py      whether that cluster still has the last records that were copied
-    tail_comparison.py     whether its records are the copy's records
-    candidate_health.py    the other source candidates while a run lives
+    source_history.py      whether the source still has the last records that were copied
+    candidates/            which of several source clusters the next run copies from
     watch.py               positions while a run lives, and the reasons to end it, from what both
                            clusters answer (sample.py): open_holes.py, open_transactions.py,
                            source_losses.py
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
-    session.py             the JVM; connector.py its jars; class_archive.py its class archive;
-                           jvm.py its options; memory.py its heap
-    spark_master.py        where the tasks run; executor.py an executor in a pod
+    spark/                 the JVM: its session, options, jars and class archive; executors
     stage.py               the process: plan, run, watch, repeat; completion.py: until everything
                            is copied
 """

@@ -208,7 +208,8 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
 def transactional_producer(
     settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter
 ) -> Producer:
-    """One of the two producers that a worker uses in turn (`deduplicator.transaction`).
+    """One of the two producers that a worker uses in turn
+    (`deduplicator.transactions.transaction`).
 
     `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a
     record; librdkafka does not split a batch that the broker refuses.

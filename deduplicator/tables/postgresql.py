@@ -32,7 +32,7 @@ from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.tables.rows import BEGIN, COLUMNS, END, encode_rows
 from deduplicator.tables.table_frontier_store import LATE, TableFrontierStore
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
 
 LATE_MAX = 3

@@ -24,7 +24,7 @@ from common.settings.destination_settings import (
     POSTGRESQL_SCHEMA,
     describe_name_error,
 )
-from deduplicator.group_commits import ConsumerGroup
+from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_creation import check_columns

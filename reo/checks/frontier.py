@@ -2,11 +2,11 @@
 before they begin, without a start.
 
 While the service does not run, the check calls stage two's own start
-(`deduplicator.start.PartitionStarter`): it reads frontiers, compares them with the destination's
-last records, and tells where a copy without a frontier would begin. What it would commit is only
-printed. While the service runs, the last records change, and its start has checked them: then only
-the frontiers are read. In both cases stage one's check follows: does the source still have the next
-records (`replicator.candidates.source_checks`).
+(`deduplicator.frontiers.start.PartitionStarter`): it reads frontiers, compares them with the
+destination's last records, and tells where a copy without a frontier would begin. What it would
+commit is only printed. While the service runs, the last records change, and its start has checked
+them: then only the frontiers are read. In both cases stage one's check follows: does the source
+still have the next records (`replicator.candidates.source_checks`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from common.kafka.topics import Topic, list_intermediate_partitions
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.frontier_store import KafkaFrontierStore
-from deduplicator.group_commits import ConsumerGroup
-from deduplicator.start import PartitionStarter
-from deduplicator.start_offsets import check_start_offsets, find_first_source_offset
+from deduplicator.frontiers.frontier_store import KafkaFrontierStore
+from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 from replicator.candidates import source_checks, tail_comparison

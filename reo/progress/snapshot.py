@@ -35,7 +35,7 @@ from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.start_offsets import find_first_source_offset
+from deduplicator.frontiers.start_offsets import find_first_source_offset
 from reo.progress.partition_progress import PartitionProgress, Readings
 from replicator.clients import Clients
 

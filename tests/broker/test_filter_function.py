@@ -4,12 +4,12 @@ order, even if any process is killed; what does not never comes back.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.conftest import Start
+from tests.harness import fair_share
 from tests.harness.filter_functions import number, passing
 from tests.harness.filtered_copy import PARTITIONS, begun, fed, is_behind
 from tests.harness.judge import Record, compare_partitions
@@ -179,13 +179,13 @@ def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
     service.stop()
     assert clusters.destination.count_offsets(topic) == 0
     for command in ("verify", "recover"):
-        said = subprocess.run(
+        said = fair_share.run(
             [sys.executable, "-m", "reo", command],
             cwd=ROOT,
             env={"PATH": "/usr/bin:/bin"} | service.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout_s=120,
             check=False,
         )
         assert said.returncode == 31, said.stdout + said.stderr

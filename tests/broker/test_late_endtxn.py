@@ -23,9 +23,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from common.kafka.clients import LossCounter
 from common.pulse import Pulse
-from deduplicator.producer_pair import ProducerPair
-from deduplicator.transaction import TransactionalProducer
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.transactions.transaction import TransactionalProducer
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from faults.proxy import Proxy
 from faults.proxy_rule import ProxyRule
 from tests.harness.kafka import Cluster, until

@@ -18,7 +18,7 @@ from reo.migration.cutover_plan import Plan
 from reo.migration.cutover_view import CutoverView
 from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
 from tests.conftest import Start
-from tests.harness import moving
+from tests.harness import fair_share, moving
 from tests.harness.commands import COMMAND_S
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment
@@ -80,7 +80,7 @@ def run_until_moved(
                 break
             for words in [words for words in actions if line.startswith(words)]:
                 actions.pop(words)()
-        result, errors = command.communicate(timeout=COMMAND_S)
+        result, errors = fair_share.communicate(command, COMMAND_S)
         if command.returncode == 0:
             break
         assert command.returncode == -9, "".join(said) + errors

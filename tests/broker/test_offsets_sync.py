@@ -19,6 +19,7 @@ from common.errors import GroupBusy
 from reo.migration.offsets import Translator
 from reo.migration.offsets_sync import OffsetsSync
 from tests.conftest import Start, make_topic_name
+from tests.harness import fair_share
 from tests.harness.commands import COMMAND_S, as_json, reo
 from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import ROOT, Clusters, until
@@ -228,7 +229,7 @@ def test_rounds_go_on_until_ctrl_c(clusters: Clusters, synced: tuple[Copy, Servi
         "it goes on",
     )
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=COMMAND_S)
+    _, errors = fair_share.communicate(process, COMMAND_S)
     assert (process.returncode, errors) == (130, "reo offsets: interrupted\n")
 
 

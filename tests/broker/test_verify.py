@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.conftest import Start
+from tests.harness import fair_share
 from tests.harness.commands import LONG_COMMAND_S, as_json, reo, reo_with
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until
@@ -81,7 +82,7 @@ def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: St
             for number, (partition, record) in enumerate(records)
         ]
         write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, offsets))
-        said, _ = waiting.communicate(timeout=120)
+        said, _ = fair_share.communicate(waiting, 120)
     assert waiting.returncode == 0, said
     assert "100 records compared in " in said
     service.stop()

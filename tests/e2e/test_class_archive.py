@@ -4,10 +4,10 @@ fit starts without it.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 from replicator.spark import class_archive
+from tests.harness import fair_share
 
 START = """
 from pathlib import Path
@@ -25,7 +25,7 @@ spark.stop()
 
 def source_of(loaded: str, class_path: str) -> str:
     """Where a JVM with this class path has a class from, as its log of loaded classes says."""
-    log = subprocess.run(
+    log = fair_share.run(
         [
             "java",
             *class_archive.options(),
@@ -39,7 +39,7 @@ def source_of(loaded: str, class_path: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout_s=60,
     ).stdout
     assert "[warning]" not in log
     return next(
@@ -63,7 +63,7 @@ def test_another_class_path_does_without() -> None:
 
 def test_the_jvm_of_stage_one_maps_it() -> None:
     """Spark's launcher builds the class path that the archive was made for."""
-    said = subprocess.run(
-        [sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=120
+    said = fair_share.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout_s=120
     ).stdout
     assert "mapped True" in said

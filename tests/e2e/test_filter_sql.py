@@ -4,7 +4,6 @@ once; what does not pass is no stall, and no end missed.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import groupby
@@ -16,6 +15,7 @@ from common.origin import Origin, parse
 from common.settings import load
 from tests.broker.test_history import planner
 from tests.conftest import Start
+from tests.harness import fair_share
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until
@@ -89,12 +89,12 @@ def differences(
 
 def test_conditions_are_refused_with_what_spark_says() -> None:
     """What is no condition, and what is none of the record alone."""
-    said = subprocess.run(
+    said = fair_share.run(
         [sys.executable, "-c", LOOKED_AT, *ASKED],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout_s=120,
         check=True,
     ).stdout.splitlines()
     assert len(said) == len(ASKED), said

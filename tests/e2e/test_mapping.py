@@ -12,7 +12,7 @@ import pytest
 
 from common.partition_mapping import SourceRecord
 from tests.conftest import Start
-from tests.harness import mappings
+from tests.harness import fair_share, mappings
 from tests.harness.java import partitions_of
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record
@@ -80,13 +80,13 @@ def assert_each_is_placed(
 
 def run_command(environment: Mapping[str, str], command: str) -> subprocess.CompletedProcess[str]:
     """A command of reo's, with this environment alone."""
-    return subprocess.run(
+    return fair_share.run(
         [sys.executable, "-m", "reo", command],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout_s=120,
         check=False,
     )
 

@@ -21,9 +21,10 @@ from common.errors import Fenced, RecordRefused
 from common.routes import Place
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_exact_copy import CASES
+from tests.harness import fair_share
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.postgresql import PASSWORD, Server
@@ -89,13 +90,13 @@ def reo(
 ) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
     given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
-    done = subprocess.run(
+    done = fair_share.run(
         [sys.executable, "-m", "reo", *words],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]} | given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout_s=120,
         check=False,
     )
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")

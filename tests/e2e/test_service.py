@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from demo.broker import free_port
 from tests.conftest import Start
+from tests.harness import fair_share
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.service import LIBRARY, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
@@ -98,13 +98,13 @@ def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
     environment = {"PATH": os.environ["PATH"]} | build_environment(
         clusters, topic, {"stop_at_end": "true"}
     )
-    done = subprocess.run(
+    done = fair_share.run(
         [sys.executable, "-c", LIBRARY],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=COPY_S,
+        timeout_s=COPY_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from reo import check, cli, setup
 from replicator.spark import class_archive, connector
+from tests.harness import fair_share
 from tests.harness.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"
@@ -126,7 +127,7 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     )
     until((tmp_path / "waits").exists, "it waits for java")
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[1] == "reo setup: interrupted\n"
+    assert fair_share.communicate(process, 30)[1] == "reo setup: interrupted\n"
     assert process.returncode == 130
 
 

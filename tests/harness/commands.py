@@ -12,13 +12,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from common.kafka.consumer_group import list_group_offsets
+from tests.harness import fair_share
 from tests.harness.kafka import ROOT, Cluster, Clusters
 from tests.harness.service import build_environment
 
@@ -51,13 +51,13 @@ def reo_with(
     timeout_s: float = COMMAND_S,
 ) -> subprocess.CompletedProcess[str]:
     """The same with this environment alone."""
-    done = subprocess.run(
+    done = fair_share.run(
         [sys.executable, "-m", "reo", *words],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout_s=timeout_s,
         check=False,
     )
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -94,10 +94,10 @@ def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None
         },
     )
     os.close(its)
-    written, interrupted, deadline = "", False, time.monotonic() + COMMAND_S
+    written, interrupted, limit = "", False, fair_share.Limit(COMMAND_S)
     with contextlib.suppress(OSError):  # the end of a terminal is an error
         while True:
-            if time.monotonic() > deadline:
+            if limit.is_over():
                 process.kill()
             if not select.select([ours], [], [], 1)[0]:
                 continue

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.harness import fair_share
+
 IMAGE = os.environ["IMAGE"]
 LOCKED = [
     "--network",
@@ -43,8 +45,8 @@ print(len(old), "killed,", dead, "dead")
 
 def docker(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """One command of docker's."""
-    return subprocess.run(
-        ["docker", *words], capture_output=True, text=True, timeout=timeout_s, check=False
+    return fair_share.run(
+        ["docker", *words], capture_output=True, text=True, timeout_s=timeout_s, check=False
     )
 
 

@@ -7,6 +7,7 @@ import sys
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+from tests.harness import fair_share
 from tests.harness.commands import COMMAND_S
 from tests.harness.kafka import ROOT, Cluster, Clusters
 from tests.harness.service import build_environment
@@ -39,13 +40,13 @@ def translate(
     clusters: Clusters, topic: str, group: str, *arguments: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """The command as an operator gives it."""
-    done = subprocess.run(
+    done = fair_share.run(
         [sys.executable, "-m", "reo", "offsets", "translate", "--group", group, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, more),
-        timeout=COMMAND_S,
+        timeout_s=COMMAND_S,
         check=False,
     )
     print(

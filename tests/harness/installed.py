@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness import fair_share
 from tests.harness.kafka import ROOT
 
 COMMAND_S = 240
@@ -30,7 +31,7 @@ def build_wheel(folder: Path, **environment: str) -> Path:
     for name in filter(lambda name: name and (ROOT / name).is_file(), names):
         (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / "tree" / name)
-    done = subprocess.run(
+    done = fair_share.run(
         [
             sys.executable,
             "-m",
@@ -47,7 +48,7 @@ def build_wheel(folder: Path, **environment: str) -> Path:
         env=dict(os.environ) | environment,
         capture_output=True,
         text=True,
-        timeout=COMMAND_S,
+        timeout_s=COMMAND_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -105,13 +106,13 @@ class Installation:
         """`reo …` from another folder; of the tests' environment it has only PATH, for java."""
         path = os.pathsep.join([str(self.folder / "venv" / "bin"), os.environ["PATH"]])
         own = {"PATH": path, "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")}
-        done = subprocess.run(
+        done = fair_share.run(
             ["reo", *words],
             cwd=self.folder / "elsewhere",
             env=own | dict(environment or {}),
             capture_output=True,
             text=True,
-            timeout=COMMAND_S,
+            timeout_s=COMMAND_S,
             check=False,
         )
         print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from demo.broker import Broker
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
+from tests.harness.fair_share import Limit
 from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
 from tests.harness.producing import make_producer, produce_records
 
@@ -59,14 +60,14 @@ def until(
     seen_last: Sequence[str] = (),
 ) -> Value:
     """Repeat the condition until its value is true, and return the value; AssertionError with
-    `what` after `timeout_s`.
+    `what` after `timeout_s` (`tests.harness.fair_share`).
     """
-    deadline = time.monotonic() + timeout_s
+    limit = Limit(timeout_s)
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, (
+        assert not limit.is_over(), (
             f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
         )
         time.sleep(PAUSE_S)
@@ -196,9 +197,9 @@ class Cluster:
         """Whether no transaction is open, now or when the markers of the last commit are written:
         long before an abandoned transaction times out.
         """
-        deadline = time.monotonic() + MARKERS_S
+        limit = Limit(MARKERS_S)
         while not self.has_no_open_transaction(topic):
-            if time.monotonic() > deadline:
+            if limit.is_over():
                 return False
             time.sleep(PAUSE_S)
         return True

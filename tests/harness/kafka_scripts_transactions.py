@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from deduplicator.transaction import START_S
-from deduplicator.transaction_failures import is_unfinished
+from deduplicator.transactions.transaction import START_S
+from deduplicator.transactions.transaction_failures import is_unfinished
 from tests.harness.kafka_scripts import LONG_S, T0, ScriptContext
 
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclBinding
 
 from common.kafka.needed_acls import PERMISSIONS, Permission
 from common.settings import load
+from tests.harness import fair_share
 from tests.harness.authorized import Authorized, acl
 from tests.harness.kafka import ROOT, START_S, Clusters
 from tests.harness.service import build_environment
@@ -83,13 +84,13 @@ class Stand:
     def run(self, topic: str, command: str, principal: str) -> subprocess.CompletedProcess[str]:
         """A command as a user gives it."""
         words = [*command.split(), *(["--group", GROUP] if command.startswith("offsets") else [])]
-        done = subprocess.run(
+        done = fair_share.run(
             [sys.executable, "-m", "reo", *words],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"]} | self.environment(topic, principal),
             capture_output=True,
             text=True,
-            timeout=BOUND_S,
+            timeout_s=BOUND_S,
             check=False,
         )
         print(f"--- reo {command}: {done.returncode}\n{done.stdout}{done.stderr}")

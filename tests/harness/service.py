@@ -23,6 +23,7 @@ from pathlib import Path
 
 from common.child_processes import die_with_parent
 from demo.broker import free_port
+from tests.harness import fair_share
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 
@@ -146,7 +147,7 @@ class Service:
     def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
         """Wait until the service ends; returns the exit code."""
         try:
-            return self.process.wait(timeout_s)
+            return fair_share.wait(self.process, timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(
                 f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}"

@@ -19,8 +19,8 @@ from deduplicator.call_limit import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter
-from deduplicator.transaction import STEP_S, TransactionalProducer
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction import STEP_S, TransactionalProducer
+from deduplicator.transactions.transaction_failures import TransactionFailed
 
 HERE = Place("orders", 0)
 TIMEOUT_S = 120.0

@@ -15,11 +15,11 @@ from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import load
 from deduplicator.destination import Output
+from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.start import StartedPartitions
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.transaction_failures import TransactionFailed
 
 FRONTIER = Frontier(RuleState(6, 1, None), "0123456789abcdef", 1, "id", -1, 0)
 FIRST, SECOND = Place("t-proxy", 0), Place("t-proxy", 1)

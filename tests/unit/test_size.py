@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deduplicator.transaction_size import IN_A_ROW, TransactionSize
+from deduplicator.transactions.transaction_size import IN_A_ROW, TransactionSize
 
 TIMEOUT_S = 20.0
 

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import Fenced, StageFailed
 from common.pulse import Pulse
-from deduplicator import transaction_states
-from deduplicator.producer_pair import ProducerPair
-from deduplicator.transaction import TransactionalProducer
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions import transaction_states
+from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.transactions.transaction import TransactionalProducer
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from replicator import run
 
 TABLES: list[tuple[str, Any]] = [("transaction", transaction_states), ("run", run)]

@@ -12,13 +12,13 @@ from common import failpoints
 from common.pulse import Pulse
 from common.routes import Place, Route
 from deduplicator.destination import Destination
-from deduplicator.group_commits import TransactionUndecided
+from deduplicator.frontiers.group_commits import TransactionUndecided
+from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.round_output import RoundOutput
-from deduplicator.start import PartitionStarter, StartedPartitions
-from deduplicator.started_commit import set_frontier_metric
-from deduplicator.transaction_failures import TransactionFailed
+from deduplicator.transactions.started_commit import set_frontier_metric
+from deduplicator.transactions.transaction_failures import TransactionFailed
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import logging
 from confluent_kafka import Producer
 
 from common.errors import StageFailed
-from deduplicator.transaction import TransactionalProducer
+from deduplicator.transactions.transaction import TransactionalProducer
 
 log = logging.getLogger(__name__)
 

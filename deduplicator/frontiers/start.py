@@ -11,8 +11,8 @@ What is found, and what follows:
   records (`deduplicator.destination_check`);
 - a frontier, its position outside, or records after it missing (deleted or lost unread): the same;
   then its position is set to the end, its epoch raised;
-- no frontier, an empty destination partition: the first frontier (`deduplicator.first_frontiers`):
-  `source.start`, or the beginning for a new partition;
+- no frontier, an empty destination partition: the first frontier
+  (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
 - a frontier of another destination topic (the topic was recreated): as without a frontier, but
   never later than what was copied;
 - no frontier, records at the destination: FrontierLost, or, with
@@ -42,9 +42,9 @@ from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Output
-from deduplicator.first_frontiers import FirstFrontiers
-from deduplicator.frontier_store import FrontierStore
-from deduplicator.group_commits import ConsumerGroup
+from deduplicator.frontiers.first_frontiers import FirstFrontiers
+from deduplicator.frontiers.frontier_store import FrontierStore
+from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
 

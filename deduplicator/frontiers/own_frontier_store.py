@@ -15,8 +15,12 @@ from common.kafka import topics
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.destination import Output
-from deduplicator.frontier_store import CheckedOutputs, LoadedFrontiers, merge_group_commits
-from deduplicator.group_commits import ConsumerGroup
+from deduplicator.frontiers.frontier_store import (
+    CheckedOutputs,
+    LoadedFrontiers,
+    merge_group_commits,
+)
+from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.own_destination import Unavailable, load_store
 
 log = logging.getLogger(__name__)

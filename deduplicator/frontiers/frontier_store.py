@@ -1,7 +1,7 @@
 """Where the frontiers are stored, and which records the destination has: all that a start asks of
 the destination.
 
-`FrontierStore` is the only interface that `deduplicator.start` uses, as
+`FrontierStore` is the only interface that `deduplicator.frontiers.start` uses, as
 `deduplicator.destination.Destination` is the only one that the loop uses. For topics, the group's
 commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). For
 tables, the database has both (`deduplicator.tables.table_frontier_store`), and the group's commits
@@ -24,7 +24,7 @@ from common.kafka.positions import GroupCommit
 from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.destination_check import Surplus, check_destination
-from deduplicator.group_commits import ConsumerGroup
+from deduplicator.frontiers.group_commits import ConsumerGroup
 
 log = logging.getLogger(__name__)
 CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]

@@ -2,7 +2,7 @@
 
 One is created only where it is certain that nothing of the partition was copied before, or where
 the settings say that this does not matter; otherwise the frontier was lost. What is found and what
-follows is a list in `deduplicator.start`.
+follows is a list in `deduplicator.frontiers.start`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from common.kafka.positions import GroupCommit
 from common.routes import SAME, Place, Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.frontier_store import FrontierStore
-from deduplicator.group_commits import ConsumerGroup, TransactionUndecided
+from deduplicator.frontiers.frontier_store import FrontierStore
+from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
+from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
 from deduplicator.partitions import AssignedPartition
-from deduplicator.start_offsets import check_start_offsets, find_first_source_offset
 
 log = logging.getLogger(__name__)
 

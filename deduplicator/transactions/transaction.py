@@ -1,7 +1,7 @@
 """A transactional producer, and what is certain about its transaction after each failure.
 
-Its lifecycle is a table (`deduplicator.transaction_states`). After a failure there are only two
-cases:
+Its lifecycle is a table (`deduplicator.transactions.transaction_states`). After a failure there are
+only two cases:
 
 - the client says that the transaction must be aborted, and the abort is answered: none of its
   records became visible;
@@ -31,14 +31,14 @@ from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from common.pulse import Pulse
-from deduplicator.transaction_failures import (
+from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
     classify_undone,
     find_client_failure,
     is_unfinished,
 )
-from deduplicator.transaction_states import Event, State, after
+from deduplicator.transactions.transaction_states import Event, State, after
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0
@@ -49,7 +49,7 @@ the watchdog's limit (`reo.service.health.SILENT_S`).
 TIMEOUT_SHARE = 0.9
 """The share of the time-out after which a transaction has to be over. After the whole of it the
 coordinator fences the producer, which ends this process; and the next one would begin with as large
-a transaction, since `deduplicator.transaction_size` starts anew.
+a transaction, since `deduplicator.transactions.transaction_size` starts anew.
 """
 START_S = 0.002
 """For how long `start_commit` calls the client, which has to take the request over only."""

@@ -1,0 +1,85 @@
+"""Limits of waiting that do not measure the machine.
+
+A limit ends a test that waits for what never comes. How long things take depends on what else runs:
+with twenty runnable threads on two processors, each gets a tenth of a processor. So a limit counts
+the processor time that one thread could have had: a second in which `r` threads are runnable on `p`
+processors counts as `p / r` seconds, and at most as one (proc(5), /proc/loadavg). On an idle
+machine that is the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+STEP_S = 1.0
+
+
+def read_runnable_threads() -> int:
+    """How many threads run or wait for a processor now, this one included."""
+    return max(1, int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]))
+
+
+class Limit:
+    """A limit in seconds of a fair share of the processors."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left_s = seconds
+        self.counted_at = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether the time is over; to be asked at least every second or so."""
+        now = time.monotonic()
+        share = min(1.0, len(os.sched_getaffinity(0)) / read_runnable_threads())
+        self.left_s -= (now - self.counted_at) * share
+        self.counted_at = now
+        return self.left_s <= 0
+
+
+def wait(process: subprocess.Popen[Any], timeout_s: float) -> int:
+    """Wait until a process ends; subprocess.TimeoutExpired after its fair share of `timeout_s`."""
+    limit = Limit(timeout_s)
+    while True:
+        try:
+            return process.wait(STEP_S)
+        except subprocess.TimeoutExpired:
+            if limit.is_over():
+                raise
+
+
+def communicate(process: subprocess.Popen[Any], timeout_s: float) -> tuple[Any, Any]:
+    """The same, with what the process has written on its pipes."""
+    limit = Limit(timeout_s)
+    while True:
+        try:
+            return process.communicate(timeout=STEP_S)
+        except subprocess.TimeoutExpired:
+            if limit.is_over():
+                raise
+
+
+def run(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    timeout_s: float,
+    check: bool = False,
+    capture_output: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """As subprocess.run: a process that takes longer is killed."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            output, errors = communicate(process, timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, output, errors)
+    if check:
+        done.check_returncode()
+    return done
