@@ -33,7 +33,7 @@ def test_a_second_counts_as_the_share_of_a_thread(
 
 
 def test_what_is_runnable_is_read() -> None:
-    """This thread is."""
+    """It is at least the thread that asks, and at most all threads."""
     total = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     assert 1 <= fair_share.read_runnable_threads() <= 2 * total
 

@@ -4,10 +4,11 @@ are, and nobody waits for it who is told to stop.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ SETTINGS = load(
     }
 )
 PLACES = [Place("copy-proxy", 0)]
+
+
+@pytest.fixture(autouse=True)
+def without_dumps() -> Iterator[None]:
+    """No dump of every stack, hundreds of lines, for an abort that a test wants."""
+    is_enabled = faulthandler.is_enabled()
+    faulthandler.disable()
+    yield
+    if is_enabled:
+        faulthandler.enable()
 
 
 def test_an_abort_is_asked_again_and_the_answer_counts(
