@@ -1,4 +1,6 @@
-"""Every way in which reo ends on purpose, typed by what must happen next.
+"""Every error with which reo ends on purpose: its class and exit code, by what must happen next.
+
+The text of an error is written where it is raised.
 
     ReoError
     ├── Restart                     a new process repairs it; the supervisor starts one, with a

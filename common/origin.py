@@ -1,4 +1,6 @@
-"""The origin header: stage one adds it to a record, and stage two removes it.
+"""The origin header, written by stage one and read by stage two: its layout and its parser.
+
+It is written in Spark by `replicator.wrap`, and parsed here and in `deduplicator/hot_path.c`.
 
 One header, last, named `__origin`. Its value is 54 bytes, integers in network byte order
 (big-endian), signed but for the version:

@@ -1,4 +1,4 @@
-"""The seam, stage two's side: the group's member on the intermediate topics.
+"""The consumer of the intermediate topics, as a member of the group.
 
 It returns batches, and records which partitions were assigned and revoked
 (`deduplicator.partitions`). The group's callbacks run inside `poll`, and no transaction is ever

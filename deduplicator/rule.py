@@ -1,5 +1,8 @@
 """The rule: which records of the intermediate topic are new. Pure; the heart of reo.
 
+`hot_path.c` (`reo_scan`) has it a second time, in C: whoever changes one changes both
+(`tests/unit/test_compiled.py` compares them).
+
 It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end
 across Spark. State per intermediate partition is the frontier (last accepted source offset), the
 epoch of the run that is believed, the link (the last record of that epoch that was accepted or was

@@ -1,4 +1,4 @@
-"""Discovers topics that appear while a worker runs and match a pattern.
+"""Discovers source topics that a pattern matches, and creates what their copies need.
 
 A thread of its own, with clients of its own, asks the source cluster: it may not answer for long,
 and the loop must not wait for it. The thread prepares the topics (`topic_creation`) before the

@@ -1,5 +1,4 @@
-"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of its
-states.
+"""A run: one streaming query from the frontier on, with an epoch of its own; its lifecycle table.
 
 There is one way to recover: a new run from the frontier. So every end of a run except two leads
 back to planning:

@@ -1,4 +1,4 @@
-"""The operator deletes the committed offsets of the group while the service is stopped.
+"""The operator: deletes the committed offsets of the stopped service, and runs `reo recover`.
 
 When the service then ends because its frontiers are missing, the operator runs `reo recover
 --apply` and starts the service again. Kafka refuses to delete the offsets of a group that has

@@ -1,4 +1,6 @@
-"""Every setting: name, type, default, range, other names, meaning. docs/reference.md and the Helm
+"""The list of all settings: name, type, default, range, other names, meaning of each.
+
+The long sections are in `cluster_sections` and `stage_sections`. docs/reference.md and the Helm
 chart's schema have it from here.
 
 A setting has one dotted name: in the code `settings.section.key`, in a settings file `[section]

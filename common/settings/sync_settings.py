@@ -1,6 +1,4 @@
-"""The settings that keep consumer groups and topic configurations in sync: what they contain, and
-which settings contradict them.
-"""
+"""Checks of the settings that keep consumer groups and topic configurations in sync."""
 
 from __future__ import annotations
 

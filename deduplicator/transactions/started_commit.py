@@ -1,5 +1,4 @@
-"""A transaction whose commit was started and not confirmed yet, and the metrics that are updated
-when it is confirmed.
+"""What is counted when a commit that was started is confirmed: records, offsets, times.
 
 It keeps counts and timestamps only: the records belong to the producer by then.
 """

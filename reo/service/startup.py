@@ -1,5 +1,6 @@
-"""Checks permissions and creates the topics before the service starts its stages, in a child
-process.
+"""What a start does before the stages: checks permissions, creates topics, syncs configurations.
+
+In a child process.
 
 A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group
 coordinator is lost at the wrong moment (librdkafka #4605). The supervisor restarts the process of a

@@ -1,1 +1,1 @@
-"""Several source clusters with the same records (`source.mode=failover`): which one is copied."""
+"""Which source cluster a run copies from, in single and in failover mode (`source.mode`)."""
