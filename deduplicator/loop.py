@@ -47,7 +47,7 @@ from deduplicator.missing_positions import PositionGone, RecordsMissing
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.round_output import RoundOutput
-from deduplicator.transactions.started_commit import StartedCommit
+from deduplicator.transactions.commit_metrics import StartedCommit
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, split_by_partition

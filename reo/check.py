@@ -33,7 +33,7 @@ from reo.checks import (
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from replicator.spark import connector
+from replicator.spark import connector_jars
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -229,7 +229,7 @@ def check_stage_one() -> list[Finding]:
     """
     try:
         setup.find_java()
-        connector.jars()
+        connector_jars.jars()
     except SettingsInvalid as reason:
         return [
             warning(

@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from reo.version import VERSION
-from replicator.spark import connector
+from replicator.spark import connector_jars
 
 Component = dict[str, object]
 JAR = re.compile(r"(.+)-(\d+\.[^/]*)\.jar")
@@ -127,7 +127,9 @@ def build_sbom() -> dict[str, object]:
     """All components, sorted by package URL."""
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
-    jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *connector.jars()])
+    jars = sorted(
+        [*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *connector_jars.jars()]
+    )
     components = {
         str(component["purl"]): component
         for component in (*list_debian_packages(), *list_python_packages(), *list_jars(jars))

@@ -15,7 +15,7 @@ from pathlib import Path
 from common import runtime
 from common.errors import ReoError, SettingsInvalid
 from deduplicator import hot_path
-from replicator.spark import class_archive, connector
+from replicator.spark import class_archive, connector_jars
 
 JAVA_VERSIONS = ("17", "21")
 """The versions that Spark 4.2 supports."""
@@ -27,11 +27,11 @@ def command(source: str | None) -> int:
     """The sub-command: the jars come from the folder `source`, or from Maven Central."""
     try:
         _report("java", find_java())
-        fetched = connector.install_jars(Path(source) if source else None)
+        fetched = connector_jars.install_jars(Path(source) if source else None)
         _report(
             "jars",
             f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
-            connector.jars_folder(),
+            connector_jars.jars_folder(),
         )
         _report("archive", _prepare_archive(), class_archive.archive_file())
         _report("compiled", describe_compiled_path())

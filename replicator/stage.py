@@ -34,10 +34,10 @@ from replicator import run
 from replicator.candidates.candidate_health import Health
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
-from replicator.completion import Completion
 from replicator.plan import Planner, wait_unless_stopping
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.spark import session, spark_master
+from replicator.stop_at_end import Completion
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.round_output import RoundOutput
-from deduplicator.transactions.started_commit import set_frontier_metric
+from deduplicator.transactions.commit_metrics import set_frontier_metric
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
-"""`reo offsets translate`: at which destination offset a consumer group continues, exactly behind
-the last record that it has committed at the source.
+"""`reo offsets translate`: where a group continues at the destination; `--apply` commits it.
 
-Each partition is translated, and proved, by itself (`reo.migration.partition_translation`). When
+That is exactly behind the last record that it has committed at the source.
+
+Each partition is translated, and proved, by itself (`reo.migration.offset_translation`). When
 one is refused, nothing is committed for any partition.
 """
 
@@ -21,7 +22,7 @@ from common.settings import Settings, destination_settings
 from reo.compare.comparable import select_comparable
 from reo.migration import translation_report
 from reo.migration.foreign_group import ForeignGroup
-from reo.migration.partition_translation import PartitionTranslator
+from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
 
 ProvedOffsets = dict[Place, tuple[int, int]]

@@ -35,7 +35,7 @@ from common.settings import Settings, is_ours, user_code
 from reo.migration import offsets_sync
 from reo.service import events, health, service_status, startup
 from reo.service.drain import Drain
-from replicator.spark import connector
+from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -102,7 +102,7 @@ class Supervisor:
         """
         try:
             if "replicator" in self.stages:
-                connector.jars()  # before anything is created on the clusters
+                connector_jars.jars()  # before anything is created on the clusters
             if "deduplicator" in self.stages:
                 user_code.check(self.settings)
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)

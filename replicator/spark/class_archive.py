@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from common.errors import StageFailed
-from replicator.spark.connector import jars, jars_folder
+from replicator.spark.connector_jars import jars, jars_folder
 
 CLASSES = Path(__file__).with_name("classes.gz")
 COLLECTOR = "-XX:+UseParallelGC"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common.settings import Settings
-from replicator.spark import class_archive, connector, jvm, memory
+from replicator.spark import class_archive, connector_jars, jvm, memory
 
 EXECUTORS = 2
 MEMORY_OVERHEAD_MB = 512
@@ -58,7 +58,7 @@ def _own_jars() -> dict[str, str]:
     created.
     """
     return {
-        "spark.driver.extraClassPath": ":".join(map(str, connector.jars())),
+        "spark.driver.extraClassPath": ":".join(map(str, connector_jars.jars())),
         "spark.driver.defaultJavaOptions": " ".join(class_archive.options()),
     }
 
@@ -76,7 +76,7 @@ def _executors(settings: Settings, partitions: int) -> dict[str, str]:
 
 def _on_standalone(partitions: int) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(map(str, connector.jars())),
+        "spark.jars": ",".join(map(str, connector_jars.jars())),
         # without it, an application takes the whole cluster
         "spark.cores.max": str(count_slots(partitions)),
     }

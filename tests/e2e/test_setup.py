@@ -16,7 +16,7 @@ import pytest
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from reo import check, cli, setup
-from replicator.spark import class_archive, connector
+from replicator.spark import class_archive, connector_jars
 from tests.harness import fair_share
 from tests.harness.kafka import ROOT, until
 
@@ -26,34 +26,34 @@ JARS = ROOT / "jars" / "spark"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the jars are to go; it is not there yet."""
-    monkeypatch.setenv(connector.VARIABLE, str(tmp_path / "data" / "jars"))
+    monkeypatch.setenv(connector_jars.VARIABLE, str(tmp_path / "data" / "jars"))
     return tmp_path / "data" / "jars"
 
 
 def test_jars_come_once(folder: Path) -> None:
     """All of them, from a folder; what is right is left alone, what is not is replaced."""
-    names = list(connector.read_checksums())
-    assert connector.install_jars(JARS) == names
-    assert connector.install_jars(JARS) == []
+    names = list(connector_jars.read_checksums())
+    assert connector_jars.install_jars(JARS) == names
+    assert connector_jars.install_jars(JARS) == []
     (folder / names[0]).write_bytes(b"another file")
-    assert connector.install_jars(JARS) == [names[0]]
+    assert connector_jars.install_jars(JARS) == [names[0]]
     assert check.check_stage_one() == []
-    assert [jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector.jars()] == [
-        True
-    ] * len(names)
+    assert [
+        jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector_jars.jars()
+    ] == [True] * len(names)
     assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
 
 
 def test_a_jar_with_another_checksum_is_refused(folder: Path, tmp_path: Path) -> None:
     """Nothing of it gets into the folder, and the message names it."""
     shutil.copytree(JARS, tmp_path / "mirror", ignore=shutil.ignore_patterns("*.jsa"))
-    wrong = next(iter(connector.read_checksums()))
+    wrong = next(iter(connector_jars.read_checksums()))
     with (tmp_path / "mirror" / wrong).open("ab") as file:
         file.write(b"\0")
     with pytest.raises(
         StageFailed, match=rf"^{wrong} from .*mirror: not the file whose checksum reo has"
     ):
-        connector.install_jars(tmp_path / "mirror")
+        connector_jars.install_jars(tmp_path / "mirror")
     assert list(folder.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_missing_jars_are_named_with_the_command(
     one.
     """
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
-        connector.jars()
+        connector_jars.jars()
     (finding,) = check.check_stage_one()
     assert (finding.level, finding.about) == ("warning", "stage one")
     assert "cannot run on this machine" in str(finding)
@@ -78,9 +78,9 @@ def test_an_installed_reo_keeps_them_in_the_users_data_directory(
     """XDG_DATA_HOME if it is absolute, as the specification says, else ~/.local/share; a checkout
     has its own folder.
     """
-    monkeypatch.delenv(connector.VARIABLE, raising=False)
-    assert connector.jars_folder() == JARS
-    monkeypatch.setattr(connector, "PACKAGES", tmp_path)
+    monkeypatch.delenv(connector_jars.VARIABLE, raising=False)
+    assert connector_jars.jars_folder() == JARS
+    monkeypatch.setattr(connector_jars, "PACKAGES", tmp_path)
     (tmp_path / "reo-1.0.dist-info").mkdir()
     monkeypatch.setenv("HOME", "/home/somebody")
     for data_home, base in (
@@ -89,7 +89,7 @@ def test_an_installed_reo_keeps_them_in_the_users_data_directory(
         ("", "/home/somebody/.local/share"),
     ):
         monkeypatch.setenv("XDG_DATA_HOME", data_home)
-        assert connector.jars_folder().parent == Path(base) / "reo"
+        assert connector_jars.jars_folder().parent == Path(base) / "reo"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_second_counts_as_the_share_of_a_thread(
 ) -> None:
     """Ten seconds are the clock's on an idle machine, and more where threads wait for it."""
     now = [100.0]
-    monkeypatch.setattr(fair_share.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(fair_share, "read_runnable_threads", lambda: runnable)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     limit = fair_share.Limit(10)

@@ -1,5 +1,6 @@
-"""The jars of Spark's Kafka connector, which stage one adds to PySpark's own: where they are, and
-how they get there.
+"""The jars of Spark's Kafka connector: fetched by checksum, installed, and found.
+
+Stage one adds them to PySpark's own.
 
 `jars.xml` names their versions for Ivy, which is inside PySpark; `jars.sha256` has their checksums.
 `reo setup` fetches them once, so no service downloads anything when it starts. An installed reo (a
