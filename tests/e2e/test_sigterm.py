@@ -118,6 +118,8 @@ def test_while_it_commits(
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
+    # the copy can be complete already, and a Python that still starts has no signal handlers
+    again.wait_for_log("deduplicator-0 started")
     until(
         lambda: proxied[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy),
         "the copy is exact",
