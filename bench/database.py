@@ -37,7 +37,8 @@ class PostgresqlTestbed(Testbed):
         self.session = self.server.session()
         """Kept, since entering costs more than the question."""
 
-    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002  (nobody sees anything else)
+    # nobody sees anything else
+    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002
         """The greatest source offsets: the source has no gaps."""
         row = self.session.execute(
             "SELECT coalesce(sum((SELECT max(source_offset) + 1 FROM load WHERE partition = p)), 0)"

@@ -57,7 +57,8 @@ class ArmedFailpoint:
         """Whether the signal is due at this failpoint now; then creates the file, which is the
         proof.
         """
-        if point != self.point or os.path.exists(self.file):  # noqa: PTH110  (no import for what is off in production)
+        # no import for what is off in production
+        if point != self.point or os.path.exists(self.file):  # noqa: PTH110
             return False
         self.hits_left -= 1
         if self.hits_left > 0:

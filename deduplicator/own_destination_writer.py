@@ -49,7 +49,8 @@ class OwnDestination:
         ]
         self.outputs[place].known_offset = source_offsets[-1]
 
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the store knows who owns a partition)
+    # the store knows who owns a partition
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 

@@ -8,7 +8,6 @@ copy may only have records that the source had at the time of the fault.
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -171,8 +170,3 @@ class Story:
     """Whether the load starts paused, until the story resumes it."""
     timeline: bool = False
     """Whether offsets over time are recorded, for the picture."""
-
-
-def count_deaths(service: Service, stage: str) -> int:
-    """How many processes of this stage the supervisor has seen end."""
-    return len(re.findall(rf" reo: {stage}-\d+ ended ", service.log))

@@ -23,7 +23,8 @@ UNDER_TEST = ["common", "deduplicator"]
 
 def run_target(name: str, seconds: int) -> None:
     """Run one target; does not return."""
-    import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed by `make fuzz` alone
+    # installed by `make fuzz` alone
+    import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     with atheris.instrument_imports(include=UNDER_TEST):
         from fuzz import seeds, targets

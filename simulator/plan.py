@@ -8,7 +8,7 @@ when stay those of the seed.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 FAULTS_MAX = 6
@@ -93,23 +93,10 @@ class Fault:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A schedule before it runs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanExtras:
+    """What only some plans have."""
 
-    seed: int
-    partitions: int
-    workers: int
-    records: int
-    transaction_share: float
-    """The share of the source's batches that are transactions; every third transaction is
-    aborted.
-    """
-    protocol: str
-    stop_at_end: bool
-    clock_offsets_s: tuple[float, ...]
-    """How far the clock of each host is from the true time."""
-    faults: tuple[Fault, ...]
     candidates: int = 1
     """How many source clusters have the same records; more than 1 with `source.mode=failover`."""
     start: str = "earliest"
@@ -128,45 +115,56 @@ class Plan:
     """Whether a pattern selects the topics, so that a new one is copied too."""
 
 
-@dataclass(slots=True)
-class _Extras:
-    """What not every plan has."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(PlanExtras):
+    """A schedule before it runs."""
 
-    candidates: int = 1
-    start: str = "earliest"
-    filter_setting: str = ""
-    destination_record_delay_s: float = 0.0
-    batch_s: int = 30
-    topics: int = 1
-    has_pattern: bool = False
-    kinds: tuple[str, ...] = ()
-    """Faults that are not drawn by their weights."""
+    seed: int
+    partitions: int
+    workers: int
+    records: int
+    transaction_share: float
+    """The share of the source's batches that are transactions; every third transaction is
+    aborted.
+    """
+    protocol: str
+    stop_at_end: bool
+    clock_offsets_s: tuple[float, ...]
+    """How far the clock of each host is from the true time."""
+    faults: tuple[Fault, ...]
 
 
-def _draw_extras(generator: random.Random, topics: int | None) -> _Extras:
-    extras = _Extras(generator.choice((2, 3)) if generator.random() < 1 / 8 else 1)
-    if generator.random() < 1 / 8:
-        extras.kinds = (FRONTIERS_DELETED,)
-    if generator.random() < 1 / 8 and extras.candidates == 1 and not extras.kinds:
-        extras.start = "latest"
-    if extras.candidates == 1 and not extras.kinds:
-        extras.filter_setting = generator.choice(
-            ("", "", "", "", "", "", "filter.sql", "filter.function")
-        )
-    if generator.random() < 1 / 16:
-        extras.destination_record_delay_s = generator.uniform(2.5, 8.0)
-    extras.batch_s = generator.choice((5, 30, 30, 30))
-    extras.topics = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
+def _draw_extras(
+    generator: random.Random, topics: int | None
+) -> tuple[PlanExtras, tuple[str, ...]]:
+    """The extras, and the kinds of faults that are not drawn by their weights."""
+    candidates = generator.choice((2, 3)) if generator.random() < 1 / 8 else 1
+    kinds: tuple[str, ...] = (FRONTIERS_DELETED,) if generator.random() < 1 / 8 else ()
+    is_plain = candidates == 1 and not kinds
+    start = "latest" if generator.random() < 1 / 8 and is_plain else "earliest"
+    filters = ("", "", "", "", "", "", "filter.sql", "filter.function")
+    filter_setting = generator.choice(filters) if is_plain else ""
+    record_delay_s = generator.uniform(2.5, 8.0) if generator.random() < 1 / 16 else 0.0
+    batch_s = generator.choice((5, 30, 30, 30))
+    topic_count = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
     # candidates are refused with a pattern
-    if topics is None and extras.candidates == 1 and generator.random() < 1 / 8:
-        extras.has_pattern = True
-        extras.kinds += generator.choice(
-            ((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ())
-        )
-    return extras
+    has_pattern = topics is None and candidates == 1 and generator.random() < 1 / 8
+    if has_pattern:
+        kinds += generator.choice(((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ()))
+    return PlanExtras(
+        candidates=candidates,
+        start=start,
+        filter_setting=filter_setting,
+        destination_record_delay_s=record_delay_s,
+        batch_s=batch_s,
+        topics=topic_count,
+        has_pattern=has_pattern,
+    ), kinds
 
 
-def _draw_fault_kinds(generator: random.Random, extras: _Extras) -> list[str]:
+def _draw_fault_kinds(
+    generator: random.Random, extras: PlanExtras, extra_kinds: tuple[str, ...]
+) -> list[str]:
     possible_weights = FAULT_WEIGHTS
     if extras.candidates > 1:
         possible_weights = {
@@ -182,7 +180,7 @@ def _draw_fault_kinds(generator: random.Random, extras: _Extras) -> list[str]:
         kinds = [kind for kind in kinds if kind != "destination recreated"]
     return kinds + [
         kind
-        for kind in extras.kinds
+        for kind in extra_kinds
         if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)
     ]
 
@@ -218,30 +216,26 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     that the rest of the plan is the same with and without them.
     """
     generator = random.Random(seed)  # noqa: S311
-    extras = _Extras(candidates or 1)
+    extras = PlanExtras(candidates=candidates or 1)
+    extra_kinds: tuple[str, ...] = ()
     if candidates is None:
-        extras = _draw_extras(random.Random(f"{seed} candidates"), topics)  # noqa: S311
-    faults = _draw_faults(generator, _draw_fault_kinds(generator, extras))
+        extras_generator = random.Random(f"{seed} candidates")  # noqa: S311
+        extras, extra_kinds = _draw_extras(extras_generator, topics)
+    faults = _draw_faults(generator, _draw_fault_kinds(generator, extras, extra_kinds))
     return Plan(
-        seed,
-        generator.choice((1, 1, 2, 3)),
-        generator.choice((1, 1, 2, 3)),
-        generator.randint(3, 40),
-        generator.choice((0.0, 0.3, 0.7)),
-        generator.choice(("classic", "classic", "consumer")),
-        generator.random() < 0.15,
-        tuple(
+        seed=seed,
+        partitions=generator.choice((1, 1, 2, 3)),
+        workers=generator.choice((1, 1, 2, 3)),
+        records=generator.randint(3, 40),
+        transaction_share=generator.choice((0.0, 0.3, 0.7)),
+        protocol=generator.choice(("classic", "classic", "consumer")),
+        stop_at_end=generator.random() < 0.15,
+        clock_offsets_s=tuple(
             generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900)))
             for _ in range(4)
         ),
-        faults,
-        extras.candidates,
-        extras.start,
-        extras.filter_setting,
-        extras.destination_record_delay_s,
-        extras.batch_s,
-        extras.topics,
-        extras.has_pattern,
+        faults=faults,
+        **asdict(extras),
     )
 
 

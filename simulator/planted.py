@@ -52,7 +52,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the changed text of the module."""
-        exec(compile(self.text(), str(self.path), "exec"), module.__dict__)  # noqa: S102  (our own text)
+        # our own text
+        exec(compile(self.text(), str(self.path), "exec"), module.__dict__)  # noqa: S102
 
     def text(self) -> str:
         """The changed text. ValueError when the module does not have the text exactly once: the

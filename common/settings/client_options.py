@@ -127,7 +127,8 @@ def to_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
-        raise ValueError("a text, a number, true or false is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+        # what is wrong with a setting is a ValueError
+        raise ValueError("a text, a number, true or false is expected: put it in quotes")  # noqa: TRY004
     # PEM is several lines
     if not all(character.isprintable() or character in "\t\n\r" for character in str(value)):
         raise ValueError("printable characters are expected")

@@ -89,7 +89,8 @@ def _json_object(given: Any) -> str:
     try:
         value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
         if not isinstance(value, Mapping):
-            raise ValueError("another value")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+            # what is wrong with a setting is a ValueError
+            raise ValueError("another value")  # noqa: TRY004
         return orjson.dumps(dict(value)).decode() if value else ""
     except (ValueError, TypeError):
         raise ValueError(
@@ -101,7 +102,8 @@ def _json_object(given: Any) -> str:
 def _checked_secret(given: Any) -> str:
     """The secret unchanged, including blanks; error messages do not repeat it."""
     if not isinstance(given, str):
-        raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+        # what is wrong with a setting is a ValueError
+        raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004
     if not given.isprintable():
         raise ValueError("printable characters are expected")
     return given

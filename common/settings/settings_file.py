@@ -77,7 +77,8 @@ def _ini(content: str) -> Mapping[str, Any]:
     prefix.
     """
     parser = configparser.ConfigParser(interpolation=None, default_section="", strict=True)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # `_flatten` normalizes the case
+    # `_flatten` normalizes the case
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(f"[{NO_SECTION}]\n{content}")
     sections = {name: dict(parser[name]) for name in parser.sections()}
     return {**sections.pop(NO_SECTION), **sections}

@@ -78,7 +78,8 @@ class PostgresqlDestination:
         self._last_offsets.setdefault(place, self.outputs[place].known_offset)
         self.outputs[place].known_offset = source_offsets[-1]
 
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is in the database)
+    # the fence is in the database
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 

@@ -26,6 +26,17 @@ class Difference:
         return f"{self.topic}: {self.what}: {change} ({self.why})"
 
 
+def is_lowered_limit(config: str, now: str, value: str) -> bool:
+    """Whether this is max.message.bytes, and the new value is lower: it is never lowered."""
+    return config == LIMIT and int(now) > int(value)
+
+
+def keep_limit(name: str, now: str, value: str) -> Difference:
+    """The row of max.message.bytes where it stays higher than at the source."""
+    why = f"the source has {value} now; larger records may be there from before"
+    return Difference(name, LIMIT, now, None, why)
+
+
 def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
     """Compare a destination topic with its source topic."""
     expected, refused, set_at_source = (
@@ -36,16 +47,8 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
     differences = []
     for config, value in expected.items():
         now = str(copy[config].value)
-        if config == LIMIT and int(now) > int(value):
-            differences.append(
-                Difference(
-                    name,
-                    config,
-                    now,
-                    None,
-                    f"the source has {value} now; larger records may be there from before",
-                )
-            )
+        if is_lowered_limit(config, now, value):
+            differences.append(keep_limit(name, now, value))
         elif now != value:
             differences.append(
                 Difference(

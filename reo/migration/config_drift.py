@@ -31,9 +31,15 @@ from common.errors import ReoError, TopicsUnfit
 from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import admin
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.kafka.topic_config import LIMIT, Entries
+from common.kafka.topic_config import Entries
 from common.settings import Settings, destination_settings, sync_settings
-from reo.migration.config_comparison import Difference, compare_destination, compare_intermediate
+from reo.migration.config_comparison import (
+    Difference,
+    compare_destination,
+    compare_intermediate,
+    is_lowered_limit,
+    keep_limit,
+)
 
 log = logging.getLogger(__name__)
 KEPT_ALIKE = f"kept alike ({sync_settings.SYNC_CONFIGS})"
@@ -158,16 +164,8 @@ class ConfigDrift:
         """One configuration of `topics.sync`; there is no row when both values are the same."""
         if now == value:
             return []
-        if config == LIMIT and int(now) > int(value):
-            return [
-                Difference(
-                    name,
-                    config,
-                    now,
-                    None,
-                    f"the source has {value} now; larger records may be there from before",
-                )
-            ]
+        if is_lowered_limit(config, now, value):
+            return [keep_limit(name, now, value)]
         if config == "min.insync.replicas":
             topic = self.destination_admin.describe_topics(
                 TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S

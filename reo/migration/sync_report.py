@@ -19,7 +19,7 @@ from common.errors import (
     OffsetUntranslatable,
     ReoError,
 )
-from reo.migration.translation_report import TranslatedPartition, format_offset
+from reo.migration.translation_report import TranslatedPartition, format_cells
 from reo.output import align_columns, error_to_dict
 
 Skipped = AccessRefused | GroupBusy | HangingTransaction
@@ -77,18 +77,7 @@ class SyncedGroup:
                     ),
                 )
             ]
-        return [
-            (
-                self.name,
-                str(row.source),
-                format_offset(row.source_offset),
-                str(row.destination),
-                format_offset(row.committed_offset),
-                format_offset(row.destination_offset),
-                row.describe_commit(),
-            )
-            for row in self.rows
-        ]
+        return [(self.name, *format_cells(row)) for row in self.rows]
 
 
 def as_json(groups: Sequence[SyncedGroup]) -> str:

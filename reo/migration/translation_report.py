@@ -81,17 +81,7 @@ def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> s
             "translated",
             "committed" if applied else "to be committed",
         ),
-        *(
-            (
-                str(row.source),
-                format_offset(row.source_offset),
-                str(row.destination),
-                format_offset(row.committed_offset),
-                format_offset(row.destination_offset),
-                row.describe_commit(),
-            )
-            for row in rows
-        ),
+        *map(format_cells, rows),
     ]
     if any(row.refusal for row in rows):
         conclusion = "nothing was committed: a partition was refused"
@@ -104,6 +94,18 @@ def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> s
             else "nothing was changed; run it again with --apply to commit this"
         )
     return "\n".join([f"group {group}", *align_columns(table), conclusion])
+
+
+def format_cells(row: TranslatedPartition) -> tuple[str, ...]:
+    """The cells of one partition."""
+    return (
+        str(row.source),
+        format_offset(row.source_offset),
+        str(row.destination),
+        format_offset(row.committed_offset),
+        format_offset(row.destination_offset),
+        row.describe_commit(),
+    )
 
 
 def format_offset(offset: int | None) -> str:

@@ -76,4 +76,5 @@ def run() -> int:
     log_option = jvm.write_log_config(
         Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm.EXECUTOR
     )
-    return os.execvp(java, [java, log_option, *words])  # noqa: S606  (signals reach the JVM, and its exit code is the container's)
+    # signals reach the JVM, and its exit code is the container's
+    return os.execvp(java, [java, log_option, *words])  # noqa: S606

@@ -107,22 +107,6 @@ class ClusterTopics:
         """Delete the records below an offset, or all with -1. Returns the new log start offset."""
         return self.log(topic, partition).delete(before)
 
-    def apply_retention(self, topic: str) -> None:
-        """Delete records older than retention.ms from the beginning of each partition, but none of
-        open transactions.
-        """
-        limit_ms = int(self.topics[topic].config["retention.ms"])
-        for log in self.topics[topic].logs if limit_ms >= 0 else ():
-            kept = next(
-                (
-                    record.offset
-                    for record in log.records
-                    if record.timestamp_ms >= self.now_ms() - limit_ms
-                ),
-                log.end,
-            )
-            log.delete(min(kept, log.last_stable_offset))
-
     def compact(self, topic: str, partition: int) -> int:
         """Keep only the newest stable record of each key, and remove aborted records. Returns how
         many records were removed.

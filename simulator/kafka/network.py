@@ -41,7 +41,8 @@ class Network:
         self.schedule = schedule
         self.clusters: dict[str, Cluster] = dict(clusters or {})
 
-    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:  # noqa: ARG002  (for its replacement)
+    # for its replacement
+    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:  # noqa: ARG002
         """The outcome of a request. The injector of faults replaces this method."""
         return "ok"
 

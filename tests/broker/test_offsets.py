@@ -17,7 +17,7 @@ from common import settings as reo_settings
 from reo.migration.offsets import ProvedOffsets, Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.group_offsets import commit, committed, translate
-from tests.harness.judge import Record
+from tests.harness.judge import Record, to_record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
 from tests.harness.transactional_copy import (
@@ -112,14 +112,7 @@ def test_consumers_go_on_with_what_they_have_not_seen(
             and message.error() is None
             and len(read[message.partition()]) < wanted[message.partition()]
         ):
-            read[message.partition()].append(
-                Record(
-                    message.key(),
-                    message.value(),
-                    tuple(message.headers() or ()),
-                    message.timestamp()[1],
-                )
-            )
+            read[message.partition()].append(to_record(message))
             consumer.commit(
                 offsets=[TopicPartition(copied.topic, message.partition(), message.offset() + 1)],
                 asynchronous=False,

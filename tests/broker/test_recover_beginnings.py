@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition
 
-from common.frontier import decode
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import (
@@ -15,7 +14,6 @@ from tests.harness.recovery import (
     FIRST_RECORDS,
     PARTITIONS,
     STOP_S,
-    add_source_offsets,
     copy_and_stop,
     copy_more,
     delete_group,
@@ -23,7 +21,7 @@ from tests.harness.recovery import (
     read_frontiers,
     run_recover,
 )
-from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_one import wait_for_frontiers
 
 
 @pytest.mark.parametrize(
@@ -152,22 +150,8 @@ def test_an_empty_destination_and_one_ahead_of_nothing(
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == {0: 0, 1: -1}
     service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
-    wait_for_frontiers(service, PARTITIONS)
-    epoch = 1 + max(
-        decode(commit.metadata).rule.epoch
-        for commit in read_commits(clusters.destination, topic).values()
-    )
-    write_intermediate(
-        clusters,
-        topic,
-        topic,
-        wrap_records(
-            clusters,
-            topic,
-            add_source_offsets(make_records(range(FIRST_RECORDS), PARTITIONS), 1),
-            epoch,
-        ),
-    )
+    records = make_records(range(FIRST_RECORDS), PARTITIONS)
+    copy_more(clusters, topic, service, records, 1, source_has=FIRST_RECORDS)
     clusters.wait_for_copy(topic, FIRST_RECORDS, STOP_S)
     service.stop()
 

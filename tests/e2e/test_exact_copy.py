@@ -152,6 +152,19 @@ VISIBLE = [
 ]
 
 
+def write_cases(source: Cluster) -> tuple[str, dict[str, list[Record]]]:
+    """Write every case to a partition of its own of a new topic; returns the topic, and the records
+    that its readers see.
+    """
+    topic = source.create(
+        make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1)
+    )
+    return topic, {
+        case: write(source, topic, partition)
+        for partition, (case, write) in enumerate(CASES.items())
+    }
+
+
 class Copied(NamedTuple):
     """One finished run over all cases."""
 
@@ -168,13 +181,7 @@ class Copied(NamedTuple):
 )
 def copied(request: pytest.FixtureRequest, clusters: Clusters, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service."""
-    topic = clusters.source.create(
-        make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1)
-    )
-    written = {
-        case: write(clusters.source, topic, partition)
-        for partition, (case, write) in enumerate(CASES.items())
-    }
+    topic, written = write_cases(clusters.source)
     service = start_for_module(
         topic,
         "--stop-at-end",

@@ -22,8 +22,8 @@ from common.routes import Place
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from tests.conftest import Start, make_topic_name
-from tests.e2e.test_exact_copy import CASES
+from tests.conftest import Start
+from tests.e2e.test_exact_copy import CASES, write_cases
 from tests.harness import fair_share
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters
@@ -44,13 +44,7 @@ class Copied(NamedTuple):
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service, in small transactions."""
-    topic = clusters.source.create(
-        make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1)
-    )
-    written = {
-        case: write(clusters.source, topic, partition)
-        for partition, (case, write) in enumerate(CASES.items())
-    }
+    topic, written = write_cases(clusters.source)
     service = start_for_module(
         topic,
         "--stop-at-end",

@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Value = TypeVar("Value")
 STEP_S = 1.0
 
 
@@ -42,24 +43,22 @@ class Limit:
 
 def wait(process: subprocess.Popen[Any], timeout_s: float) -> int:
     """Wait until a process ends; subprocess.TimeoutExpired after its fair share of `timeout_s`."""
-    limit = Limit(timeout_s)
-    while True:
-        try:
-            return process.wait(STEP_S)
-        except subprocess.TimeoutExpired:
-            if limit.is_over():
-                raise
+    return _repeat(lambda: process.wait(STEP_S), timeout_s)
 
 
 def communicate(process: subprocess.Popen[Any], timeout_s: float) -> tuple[Any, Any]:
     """The same, with what the process has written on its pipes."""
+    return _repeat(lambda: process.communicate(timeout=STEP_S), timeout_s)
+
+
+def _repeat(wait_a_step: Callable[[], Value], timeout_s: float) -> Value:
     limit = Limit(timeout_s)
     while True:
         try:
-            return process.communicate(timeout=STEP_S)
-        except subprocess.TimeoutExpired:
+            return wait_a_step()
+        except subprocess.TimeoutExpired as waited:
             if limit.is_over():
-                raise
+                raise subprocess.TimeoutExpired(waited.cmd, timeout_s) from None
 
 
 def run(

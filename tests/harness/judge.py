@@ -164,6 +164,12 @@ def compare_counters(copy: Partitions, reported_records: int, uncertain_records:
     return [f"{counted}; it may have missed at most {uncertain_records}"]
 
 
+def to_record(message: Any) -> Record:
+    """The fields of a consumed message that must be equal."""
+    headers = tuple(message.headers() or ())
+    return Record(message.key(), message.value(), headers, message.timestamp()[1])
+
+
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
     """Every record that a consumer reads, from the beginning to the current end."""
     consumer = Consumer(
@@ -205,13 +211,7 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> P
                 )
             for message in messages:
                 if message.error() is None:
-                    record = Record(
-                        message.key(),
-                        message.value(),
-                        tuple(message.headers() or ()),
-                        message.timestamp()[1],
-                    )
-                    records_by_partition[message.partition()].append(record)
+                    records_by_partition[message.partition()].append(to_record(message))
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     unfinished_partitions.discard(message.partition())
                 else:

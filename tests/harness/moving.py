@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.child_processes import die_with_parent
 from common.frontier import decode
-from tests.harness.judge import Record
+from tests.harness.judge import to_record
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.recovery import read_commits
 from tests.harness.stage_one import wrap_records, write_intermediate
@@ -148,13 +148,7 @@ def _relay(clusters: Clusters, topic: str, epoch: int, stopping: threading.Event
             assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF, (
                 message.error()
             )
-            record = Record(
-                message.key(),
-                message.value(),
-                tuple(message.headers() or ()),
-                message.timestamp()[1],
-            )
-            records.append((message.partition(), message.offset(), record))
+            records.append((message.partition(), message.offset(), to_record(message)))
         if records:
             write_intermediate(
                 clusters,

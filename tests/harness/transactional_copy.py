@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.harness.judge import Record
+from tests.harness.judge import Record, to_record
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.producing import produce_records
 from tests.harness.service import Service
@@ -63,13 +63,7 @@ def placed(
         while unfinished:
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
-                    record = Record(
-                        message.key(),
-                        message.value(),
-                        tuple(message.headers() or ()),
-                        message.timestamp()[1],
-                    )
-                    found[message.partition()].append((message.offset(), record))
+                    found[message.partition()].append((message.offset(), to_record(message)))
                 else:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     unfinished.discard(message.partition())

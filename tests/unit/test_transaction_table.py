@@ -169,7 +169,8 @@ def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None
         except KafkaException:
             if not hidden:
                 raise
-            raise SystemError("a result with an exception set")  # noqa: B904  (as the interpreter does it)
+            # as the interpreter does it
+            raise SystemError("a result with an exception set")  # noqa: B904
 
     made[0].flush = flush  # type: ignore[method-assign]
     with pytest.raises(Fenced, match="writing the records"):
