@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from common.errors import TopicsUnfit
+from common.errors import ReoError, TopicsUnfit
 from common.kafka import topic_config, topic_fitness, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import admin
@@ -96,8 +97,9 @@ def _create_route_topics(
     source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
     intermediate = new_intermediate(settings, route, source, source_config)
     # first: an existing topic shows which configurations the brokers know
-    if route.intermediate_topic not in existing:
-        create_or_extend(destination_admin, settings.destination_cluster, None, intermediate)
+    found = existing.get(route.intermediate_topic) or create(
+        destination_admin, settings.destination_cluster, intermediate
+    )
     if not destination_settings.is_outside_kafka(settings):
         known = topics.describe_config(
             destination_admin, settings.destination_cluster, route.intermediate_topic
@@ -113,13 +115,8 @@ def _create_route_topics(
             new_copy(settings, route, partitions, source_config, known),
         )
     # extended last: a destination with fewer partitions is refused at the next start
-    if route.intermediate_topic in existing:
-        create_or_extend(
-            destination_admin,
-            settings.destination_cluster,
-            existing[route.intermediate_topic],
-            intermediate,
-        )
+    if found is not None:
+        create_or_extend(destination_admin, settings.destination_cluster, found, intermediate)
     topic_fitness.check_existing(
         destination_admin, settings, route, topic_config.limit(source_config)
     )
@@ -174,45 +171,61 @@ def create_or_extend(
     """Create the topic, or add missing partitions. With `validate_only` nothing changes: the
     brokers only validate the request.
     """
-    options = {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": validate_only}
-    level = logging.DEBUG if validate_only else logging.INFO
+    found = existing or create(client, cluster, new, validate_only)
+    if found is None or found.partitions >= new.num_partitions:
+        return
+    log.log(
+        _log_level(validate_only),
+        "adding partitions to topic %s: %d, then %d",
+        new.topic,
+        found.partitions,
+        new.num_partitions,
+    )
+    partitions = NewPartitions(new.topic, new.num_partitions)
     try:
-        if existing is None:
-            log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
-            client.create_topics([new], **options)[new.topic].result()
-        elif existing.partitions < new.num_partitions:
-            log.log(
-                level,
-                "adding partitions to topic %s: %d, then %d",
-                new.topic,
-                existing.partitions,
-                new.num_partitions,
-            )
-            client.create_partitions([NewPartitions(new.topic, new.num_partitions)], **options)[
-                new.topic
-            ].result()
+        client.create_partitions([partitions], **_options(validate_only))[new.topic].result()
     except KafkaException as failed:
-        code, doing = (
-            failed.args[0].code(),
-            f"creating topic {new.topic} on the {cluster.name} cluster",
+        # else another process was first
+        if failed.args[0].code() != KafkaError.INVALID_PARTITIONS:
+            raise _explain(failed.args[0], cluster, new) from None
+
+
+def create(
+    client: AdminClient, cluster: Cluster, new: NewTopic, validate_only: bool = False
+) -> Topic | None:
+    """Create the topic. If another process was first, return the topic: it has fewer partitions
+    than `new` if the other process looked at the source before a partition was added there.
+    """
+    level = _log_level(validate_only)
+    log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
+    try:
+        client.create_topics([new], **_options(validate_only))[new.topic].result()
+    except KafkaException as failed:
+        if failed.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise _explain(failed.args[0], cluster, new) from None
+        return topics.look_up(cluster, client, [new.topic]).get(new.topic)
+    return None
+
+
+def _options(validate_only: bool) -> dict[str, Any]:
+    return {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": validate_only}
+
+
+def _log_level(validate_only: bool) -> int:
+    return logging.DEBUG if validate_only else logging.INFO
+
+
+def _explain(error: KafkaError, cluster: Cluster, new: NewTopic) -> ReoError:
+    """Why the brokers did not create or extend the topic."""
+    doing = f"creating topic {new.topic} on the {cluster.name} cluster"
+    if error.code() in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
+        return TopicsUnfit(
+            f"{doing}: {error.str()}. Create it as the cluster requires it, with"
+            f" {new.num_partitions} partitions"
         )
-        if code in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
-            raise TopicsUnfit(
-                f"{doing}: {failed.args[0].str()}. Create it as the cluster requires it, with"
-                f" {new.num_partitions} partitions"
-            ) from None
-        if code == KafkaError.INVALID_REPLICATION_FACTOR:
-            raise TopicsUnfit(
-                f"{doing}: {failed.args[0].str()}. Set topics.replication_factor to no more than"
-                " the cluster has brokers"
-            ) from None
-        # another process was first
-        if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):
-            raise translate(failed.args[0], doing) from None
-        if (
-            existing is None
-            and not validate_only
-            and (created := topics.look_up(cluster, client, [new.topic]).get(new.topic))
-        ):
-            # the other process may have created it before a partition was added to the source
-            create_or_extend(client, cluster, created, new)
+    if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+        return TopicsUnfit(
+            f"{doing}: {error.str()}. Set topics.replication_factor to no more than the cluster"
+            " has brokers"
+        )
+    return translate(error, doing)

@@ -55,6 +55,10 @@ LATER_FIXED_SEEDS = {
         "a worker was killed in the first start with `latest`, and copied its partition from the"
         " beginning"
     ),
+    20339: (
+        "a partition was added while all processes started: one saw the intermediate topic"
+        " extended, the destination topic not yet, and refused it"
+    ),
     200926: (
         "unread records of the intermediate topic were lost, and a new batch began in their place:"
         " it was accepted over them"
