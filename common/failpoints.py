@@ -33,6 +33,7 @@ Failpoint = Literal[
     "two: partitions gone",
     "two: stopping",
     "one: started",
+    "one: ready",
     "one: planned",
     "one: query started",
     "one: first written",

@@ -33,6 +33,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.child_processes import die_with_parent
+from demo import fair_share
+from demo.fair_share import Limit
 
 START_TIMEOUT_S = 60
 ARCHIVE = "broker.jsa"
@@ -138,8 +140,8 @@ class Broker:
         START_TIMEOUT_S.
         """
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline and self.running:
+        limit = Limit(START_TIMEOUT_S)
+        while not limit.is_over() and self.running:
             try:
                 if admin.list_topics(timeout=1).brokers:
                     return self
@@ -160,7 +162,7 @@ class Broker:
         if self.running:
             self.process.send_signal(with_signal)
         try:
-            self.process.wait(timeout_s)
+            fair_share.wait(self.process, timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

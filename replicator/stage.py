@@ -78,6 +78,7 @@ class Stage:
             can_plan_first = self.settings.stop_at_end and not self.has_filter
             # a plan made before the JVM is up would be outdated when the run starts
             can_plan = can_plan_first or self._wait_for_slots()
+            failpoints.hit("one: ready")
             plan = self.planner.plan() if can_plan else None
             failpoints.hit("one: planned")
             if plan is None:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from demo import fair_share
 from tests.conftest import Start
-from tests.harness import fair_share
 from tests.harness.filter_functions import number, passing
 from tests.harness.filtered_copy import PARTITIONS, begun, fed, is_behind
 from tests.harness.judge import Record, compare_partitions

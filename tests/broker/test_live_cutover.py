@@ -14,11 +14,12 @@ import pytest
 
 from common import settings as reo_settings
 from common.routes import Place
+from demo import fair_share
 from reo.migration.cutover_plan import Plan
 from reo.migration.cutover_view import CutoverView
 from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
 from tests.conftest import Start
-from tests.harness import fair_share, moving
+from tests.harness import moving
 from tests.harness.commands import COMMAND_S
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment

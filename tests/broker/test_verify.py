@@ -10,8 +10,8 @@ import sys
 import pytest
 from confluent_kafka import TopicPartition
 
+from demo import fair_share
 from tests.conftest import Start
-from tests.harness import fair_share
 from tests.harness.commands import LONG_COMMAND_S, as_json, reo, reo_with
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until

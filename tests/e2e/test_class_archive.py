@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import sys
 
+from demo import fair_share
 from replicator.spark import class_archive
-from tests.harness import fair_share
 
 START = """
 from pathlib import Path

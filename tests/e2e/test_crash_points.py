@@ -42,7 +42,7 @@ STAGE_TWO: list[Deaths] = [
 not of one service.
 """
 STAGE_ONE: list[Deaths] = [
-    {"one: started": 1, "one: run ended": 1},
+    {"one: started": 1, "one: ready": 1, "one: run ended": 1},
     {"one: planned": 1, "one: drained": 1},
     {"one: query started": 1},
     {"one: first written": 1},

@@ -13,9 +13,9 @@ from confluent_kafka import TopicPartition
 
 from common.origin import Origin, parse
 from common.settings import load
+from demo import fair_share
 from tests.broker.test_history import planner
 from tests.conftest import Start
-from tests.harness import fair_share
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until

@@ -254,21 +254,24 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(
     committed it; stage one reads the old one and begins behind it.
 
     Its epoch is the later one. All the same the new destination gets every record: another run,
-    which has read the new frontier, writes them.
+    which has read the new frontier, writes them. The JVM of stage one is up before: a worker that
+    stands still for a minute is replaced.
     """
     copied_before(clusters, topic, start)
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
-    proof = tmp_path / "frozen"
+    ready, chosen = tmp_path / "ready", tmp_path / "chosen"
+    one = start(topic, "replicator", freeze_at=f"one: ready:1:{ready}")
+    wait_for_failpoint(ready, "one: ready")
     two = start(
         topic,
         "deduplicator",
         deduplicator_session_timeout_ms="60000",
         deduplicator_transaction_timeout_ms="60000",
-        freeze_at=f"two: frontier read:1:{proof}",
+        freeze_at=f"two: frontier read:1:{chosen}",
     )
-    wait_for_failpoint(proof, "two: frontier read")
-    one = start(topic, "replicator")
+    wait_for_failpoint(chosen, "two: frontier read")
+    one.signal("replicator", "SIGCONT")
     one.wait_for_log(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
     until(
         lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST,

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from common.partition_mapping import SourceRecord
+from demo import fair_share
 from tests.conftest import Start
-from tests.harness import fair_share, mappings
+from tests.harness import mappings
 from tests.harness.java import partitions_of
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record

@@ -22,9 +22,9 @@ from common.routes import Place
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
+from demo import fair_share
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
-from tests.harness import fair_share
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.postgresql import PASSWORD, Server

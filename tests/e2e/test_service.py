@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from demo import fair_share
 from demo.broker import free_port
 from tests.conftest import Start
-from tests.harness import fair_share
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.service import LIBRARY, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records

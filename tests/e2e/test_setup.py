@@ -15,9 +15,9 @@ import pytest
 
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
+from demo import fair_share
 from reo import check, cli, setup
 from replicator.spark import class_archive, connector_jars
-from tests.harness import fair_share
 from tests.harness.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"

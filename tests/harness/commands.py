@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from common.kafka.consumer_group import list_group_offsets
-from tests.harness import fair_share
+from demo import fair_share
 from tests.harness.kafka import ROOT, Cluster, Clusters
 from tests.harness.service import build_environment
 

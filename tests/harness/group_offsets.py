@@ -7,7 +7,7 @@ import sys
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from tests.harness import fair_share
+from demo import fair_share
 from tests.harness.commands import COMMAND_S
 from tests.harness.kafka import ROOT, Cluster, Clusters
 from tests.harness.service import build_environment

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.harness import fair_share
+from demo import fair_share
 from tests.harness.kafka import ROOT
 
 COMMAND_S = 240

@@ -21,8 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from demo.broker import Broker
+from demo.fair_share import Limit
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
-from tests.harness.fair_share import Limit
 from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
 from tests.harness.producing import make_producer, produce_records
 
@@ -60,7 +60,7 @@ def until(
     seen_last: Sequence[str] = (),
 ) -> Value:
     """Repeat the condition until its value is true, and return the value; AssertionError with
-    `what` after `timeout_s` (`tests.harness.fair_share`).
+    `what` after `timeout_s` (`demo.fair_share`).
     """
     limit = Limit(timeout_s)
     while True:

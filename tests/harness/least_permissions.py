@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclBinding
 
 from common.kafka.needed_acls import PERMISSIONS, Permission
 from common.settings import load
-from tests.harness import fair_share
+from demo import fair_share
 from tests.harness.authorized import Authorized, acl
 from tests.harness.kafka import ROOT, START_S, Clusters
 from tests.harness.service import build_environment

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.child_processes import die_with_parent
+from demo import fair_share
 from demo.broker import free_port
-from tests.harness import fair_share
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 
