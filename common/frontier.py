@@ -31,7 +31,7 @@ class Link(NamedTuple):
     """The record of the current epoch that was covered last; the next one has to follow it."""
 
     source_offset: int
-    batch: int
+    attempt: int
     sequence: int
 
 

@@ -14,8 +14,9 @@ One header, last, named `__origin`. Its value is 54 bytes, integers in network b
               `timestampType`)
       22      8  source offset
       30      8  source timestamp, ms since 1970 UTC
-      38      8  batch: Spark's batch timestamp, ms; one value for all tasks of a batch
-      46      8  sequence in the Spark task: 0, 1, 2 …
+      38      8  attempt: which attempt of a Spark task wrote the record; a hash of Spark's batch
+              timestamp and of the task's name (`replicator.wrap`)
+      46      8  sequence in the task attempt: 0, 1, 2 …
 
 Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is parsed here, and
 by the compiled path (`deduplicator/hot_path.c`). A user's header of the same name is not the last
@@ -50,7 +51,7 @@ class Origin(Struct, frozen=True, gc=False):
     timestamp_ms: int
     timestamp_kind: int
     epoch: int
-    batch: int
+    attempt: int
     sequence: int
     source_identity: str
     """16 hexadecimal digits."""
@@ -62,22 +63,22 @@ def parse(value: bytes) -> Origin:
     """
     if len(value) != LAYOUT.size or value[0] != VERSION:
         raise ValueError(_unreadable(value))
-    _, identity, epoch, partition, kind, offset, timestamp_ms, batch, sequence = _unpack(value)
+    _, identity, epoch, partition, kind, offset, timestamp_ms, attempt, sequence = _unpack(value)
     if (
         epoch < 0
         or partition < 0
         or offset < 0
-        or batch < 0
+        or attempt < 0
         or sequence < 0
         or not -1 <= kind <= 1
         or timestamp_ms < -OFFSET_MAX
     ):
         raise ValueError(
             f"a number of the origin is out of range: epoch {epoch}, source partition {partition},"
-            f" timestamp kind {kind}, source offset {offset}, timestamp {timestamp_ms}, batch"
-            f" {batch}, sequence {sequence}"
+            f" timestamp kind {kind}, source offset {offset}, timestamp {timestamp_ms},"
+            f" attempt {attempt}, sequence {sequence}"
         )
-    return Origin(partition, offset, timestamp_ms, kind, epoch, batch, sequence, identity.hex())
+    return Origin(partition, offset, timestamp_ms, kind, epoch, attempt, sequence, identity.hex())
 
 
 def parse_all(values: Sequence[bytes | None]) -> list[Origin]:
@@ -134,7 +135,7 @@ def encode(origin: Origin) -> bytes:
             origin.timestamp_kind,
             origin.source_offset,
             origin.timestamp_ms,
-            origin.batch,
+            origin.attempt,
             origin.sequence,
         )
     except struct.error as reason:

@@ -90,16 +90,25 @@ def select_answering(settings: Settings) -> Settings:
     """The settings with the furthest candidate that answers as the only source; the first
     candidate's error when none answers in `connect_timeout_s`.
     """
+    return find_furthest(settings)[0]
+
+
+def find_furthest(settings: Settings) -> tuple[Settings, list[ReoError]]:
+    """The same, and the errors of the candidates that do not answer: one of them can have more
+    records.
+    """
     if len(settings.sources) == 1:
-        return settings
+        return settings, []
     deadline = runtime.monotonic() + settings.connect_timeout_s
     while True:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
+        errors = [result for result in results if isinstance(result, ReoError)]
         if snapshots:
-            return max(
+            furthest = max(
                 snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)
-            ).settings
+            )
+            return furthest.settings, errors
         if runtime.monotonic() > deadline and isinstance(results[0], ReoError):
             raise results[0]
         runtime.sleep(PAUSE_S)

@@ -126,7 +126,7 @@ class CompiledBatch:
             raw.frontier,
             raw.epoch,
             (
-                Link(raw.link_offset, raw.link_batch, raw.link_sequence)
+                Link(raw.link_offset, raw.link_attempt, raw.link_sequence)
                 if raw.link_offset >= 0
                 else None
             ),

@@ -167,7 +167,7 @@ int reo_header(const message *m, int64_t index, const char **name, const void **
 
 /* The rule's state of one intermediate partition (common/frontier.py, RuleState): -1 stands for no link; a hole that is not open is above every offset. */
 typedef struct {
-    int64_t frontier, epoch, link_offset, link_batch, link_sequence, hole_first, hole_last;
+    int64_t frontier, epoch, link_offset, link_attempt, link_sequence, hole_first, hole_last;
     int64_t duplicates, stale, holes; /* counted by scan */
 } rule;
 
@@ -188,10 +188,10 @@ int64_t reo_scan(batch *taken, int64_t begin, int64_t end, const uint8_t *identi
         const uint8_t *at = taken->origins[i];
         if (!at || taken->origin_sizes[i] != 54 || at[0] != 1 || taken->errors[i] || !taken->plain[i]) return -1;
         int64_t epoch = big_endian(at + 9, 8), offset = big_endian(at + 22, 8), timestamp_ms = big_endian(at + 30, 8);
-        int64_t batch_ms = big_endian(at + 38, 8), sequence = big_endian(at + 46, 8);
+        int64_t attempt = big_endian(at + 38, 8), sequence = big_endian(at + 46, 8);
         int32_t partition = (int32_t)big_endian(at + 17, 4);
         int8_t kind = (int8_t)at[21];
-        if (epoch < 0 || offset < 0 || batch_ms < 0 || sequence < 0 || kind < -1 || kind > 1 || partition != taken->partitions[i]) return -1;
+        if (epoch < 0 || offset < 0 || attempt < 0 || sequence < 0 || kind < -1 || kind > 1 || partition != taken->partitions[i]) return -1;
         if (timestamp_ms <= 0) return -1; /* librdkafka takes 0 for "now", and -1 is no timestamp: Python decides */
         taken->source_offsets[i] = offset;
         taken->timestamps_ms[i] = timestamp_ms;
@@ -201,7 +201,7 @@ int64_t reo_scan(batch *taken, int64_t begin, int64_t end, const uint8_t *identi
                 continue;
             }
             s.epoch = epoch;
-            s.link_offset = s.link_batch = s.link_sequence = -1;
+            s.link_offset = s.link_attempt = s.link_sequence = -1;
             hole_first = (uint64_t)1 << 63;
             s.hole_last = -1;
         }
@@ -209,15 +209,15 @@ int64_t reo_scan(batch *taken, int64_t begin, int64_t end, const uint8_t *identi
             s.duplicates++;
             if (offset >= s.link_offset) {
                 s.link_offset = offset;
-                s.link_batch = batch_ms;
+                s.link_attempt = attempt;
                 s.link_sequence = sequence;
             }
         } else if ((sequence == 0 && (uint64_t)offset < hole_first)
-                   || (sequence > 0 && sequence - 1 == s.link_sequence && batch_ms == s.link_batch && offset > s.link_offset)) {
+                   || (sequence > 0 && sequence - 1 == s.link_sequence && attempt == s.link_attempt && offset > s.link_offset)) {
             if (memcmp(at + 1, identity, 8)) return -1;
             accepted[count++] = (int32_t)i;
             s.frontier = s.link_offset = offset;
-            s.link_batch = batch_ms;
+            s.link_attempt = attempt;
             s.link_sequence = sequence;
             if ((uint64_t)offset >= hole_first) {
                 if (offset < s.hole_last) {

@@ -80,7 +80,7 @@ class RawRule(ctypes.Structure):
             "frontier",
             "epoch",
             "link_offset",
-            "link_batch",
+            "link_attempt",
             "link_sequence",
             "hole_first",
             "hole_last",

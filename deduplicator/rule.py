@@ -6,13 +6,13 @@
 It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end
 across Spark. State per intermediate partition is the frontier (last accepted source offset), the
 epoch of the run that is believed, the link (the last record of that epoch that was accepted or was
-a duplicate), and the open hole of that epoch. For a record (o, e, b, s):
+a duplicate), and the open hole of that epoch. For a record (o, e, a, s):
 
 1. e older than the state's epoch: **stale**. A zombie of an earlier run; its run was replaced by
    one that starts at the frontier.
 2. e newer: it becomes the state's epoch; there is no link yet, and no hole is open.
 3. o ≤ frontier: **duplicate**; if it is at or beyond the link, it becomes the link.
-4. o > frontier and (s = 0 and no hole is open at or below o, or b = link.batch and s =
+4. o > frontier and (s = 0 and no hole is open at or below o, or a = link.attempt and s =
    link.sequence + 1 and o > link.offset): **accept**; it becomes the frontier and the link.
 5. otherwise: **hole**. A record in between was not written. It is dropped, and the hole stays open
    until the frontier has reached the highest offset that was dropped: stage one has not committed
@@ -20,11 +20,12 @@ a duplicate), and the open hole of that epoch. For a record (o, e, b, s):
 
 Offsets alone are not enough (`o = frontier + 1`): compaction, control records and filters leave
 legal gaps. A highest-seen rule loses records: a producer can fail one batch and deliver the next,
-and the late record is then below the highest seen. b is compared because sequences restart with
-each batch.
+and the late record is then below the highest seen. a, the attempt of a Spark task, is compared
+because sequences restart with each attempt: a second attempt of the same task numbers its records
+anew, and not as the first one did when the source was compacted in between.
 
-Why nothing is lost. A chain (4, the second case) is sound by itself: within a batch the numbers are
-consecutive. s = 0 needs more: Spark starts a batch only when the one before it is completely
+Why nothing is lost. A chain (4, the second case) is sound by itself: within an attempt the numbers
+are consecutive. s = 0 needs more: Spark starts a batch only when the one before it is completely
 written, and a run starts at frontier + 1. So every record before this one was read in this epoch,
 and each of them was accepted, was a duplicate, or was dropped by 5. If one of them was dropped and
 is not accepted yet, the hole is open below o, and s = 0 is refused. Therefore the state needs both
@@ -66,7 +67,7 @@ class Decision(NamedTuple):
 def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
     """Apply the rule to one partition's records in the order of the intermediate topic."""
     frontier, epoch, link, hole = state
-    link_offset, link_batch, link_sequence = link or (-1, -1, -1)
+    link_offset, link_attempt, link_sequence = link or (-1, -1, -1)
     hole_first, hole_last = hole or NO_HOLE
     accepted: list[int] = []
     duplicates = stale = 0
@@ -77,22 +78,22 @@ def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
                 stale += 1
                 continue
             epoch = record_epoch
-            link_offset = link_batch = link_sequence = -1
+            link_offset = link_attempt = link_sequence = -1
             hole_first, hole_last = NO_HOLE
         source_offset = origin.source_offset
         sequence = origin.sequence
         if source_offset <= frontier:
             duplicates += 1
             if source_offset >= link_offset:
-                link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence
+                link_offset, link_attempt, link_sequence = source_offset, origin.attempt, sequence
         elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1
-            and origin.batch == link_batch
+            and origin.attempt == link_attempt
             and source_offset > link_offset
         ):
             accepted.append(position)
             frontier = link_offset = source_offset
-            link_batch = origin.batch
+            link_attempt = origin.attempt
             link_sequence = sequence
             if source_offset >= hole_first:
                 hole_first, hole_last = (
@@ -100,7 +101,7 @@ def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
                 )
         else:
             hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)
-    new_link = Link(link_offset, link_batch, link_sequence) if link_offset >= 0 else None
+    new_link = Link(link_offset, link_attempt, link_sequence) if link_offset >= 0 else None
     new_hole = Hole(hole_first, hole_last) if hole_last >= 0 else None
     holes = len(origins) - len(accepted) - duplicates - stale
     return Decision(

@@ -25,13 +25,13 @@ def origin(
     partition: int = 0,
     source_offset: int = 11,
     epoch: int = EPOCH,
-    batch: int = 7,
+    attempt: int = 7,
     sequence: int = 4,
     timestamp_ms: int = 1_357_034_400_000,
 ) -> bytes:
     """What `replicator.wrap` builds inside Spark."""
     return encode(
-        Origin(partition, source_offset, timestamp_ms, 0, epoch, batch, sequence, IDENTITY)
+        Origin(partition, source_offset, timestamp_ms, 0, epoch, attempt, sequence, IDENTITY)
     )
 
 
@@ -56,13 +56,13 @@ BATCHES = (
     # a duplicate becomes the link
     b"".join(
         (
-            frame(0, 0, origin(0, 9, batch=8, sequence=0)),
-            frame(0, 0, origin(0, 11, batch=8, sequence=1)),
+            frame(0, 0, origin(0, 9, attempt=8, sequence=0)),
+            frame(0, 0, origin(0, 11, attempt=8, sequence=1)),
         )
     ),
     # a hole, and a batch that cannot begin behind it
     b"".join(
-        (frame(0, 0, origin(0, 15, sequence=9)), frame(0, 0, origin(0, 16, batch=8, sequence=0)))
+        (frame(0, 0, origin(0, 15, sequence=9)), frame(0, 0, origin(0, 16, attempt=8, sequence=0)))
     ),
     frame(3, 0, origin(3)),
     frame(0, 2, origin()),

@@ -32,8 +32,8 @@ ORIGIN: Mapping[str, tuple[str, str]] = {
     "kind": ("b", "of the timestamp: -1 none, 0 create time, 1 log-append time"),
     "offset": ("q", "source offset"),
     "timestamp": ("q", "source timestamp, ms since 1970 UTC"),
-    "batch": ("q", "Spark's batch timestamp, ms; one value for all tasks of a batch"),
-    "sequence": ("q", "in the Spark task: 0, 1, 2 … for one partition in one batch"),
+    "attempt": ("q", "which attempt of a Spark task wrote the record: a hash, below 2^63"),
+    "sequence": ("q", "in the task attempt: 0, 1, 2 …"),
 }
 """By field, in order: its code in Python's `struct`, and its meaning."""
 READ_UP_TO = {
@@ -50,7 +50,7 @@ FRONTIER = {
         "frontier: up to this source offset everything is copied, or nothing is to be; -1 for none"
     ),
     "e": "epoch of the last run that was seen",
-    "l": "link: source offset, batch and sequence that were covered last in this epoch, or null",
+    "l": "link: source offset, attempt and sequence that were covered last in this epoch, or null",
     "h": (
         "open hole of this epoch: from which source offset on no batch may begin, and the highest"
         " one that was dropped, or null"

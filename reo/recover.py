@@ -26,9 +26,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import frontier as frontiers
 from common import run_epochs, runtime, source_candidates
-from common.errors import CopyDiffers, FrontierLost, ReoError, ServiceRuns, StageFailed
+from common.errors import (
+    ClusterUnreachable,
+    CopyDiffers,
+    FrontierLost,
+    ReoError,
+    ServiceRuns,
+    StageFailed,
+    TopicMissing,
+)
 from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, permissions, positions, topic_creation, topics
 from common.kafka.clients import admin
@@ -64,7 +71,7 @@ class Recovery:
         ends = self.data.list_destination_ends()
         is_compacted = self.data.is_compacted()
         self.partitions = [
-            _decode_commit(partition, commits.get(partition))
+            recovery_report.decode_commit(partition, commits.get(partition))
             for partition in self.data.common_partitions
         ]
         source_partitions = max(
@@ -221,14 +228,21 @@ class Recovery:
         )
 
 
-def _decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
-    row = RecoveredPartition(partition, commit)
-    if commit is not None:
+def _select_copied(
+    settings: Settings, sources: Mapping[Route, topics.Topic]
+) -> tuple[list[Recovery], list[TopicMissing]]:
+    """The recoveries of the routes that have a destination topic, and why there is none of the
+    others; TopicMissing when no route has one.
+    """
+    recoveries, never_copied = [], []
+    for route, source in sources.items():
         try:
-            row.frontier = frontiers.decode(commit.metadata)
-        except ValueError as reason:
-            row.unreadable = str(reason)
-    return row
+            recoveries.append(Recovery(settings, route, source))
+        except TopicMissing as missing:
+            never_copied.append(missing)
+    if never_copied and not recoveries:
+        raise never_copied[0]
+    return recoveries, never_copied
 
 
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
@@ -240,7 +254,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
             "the frontiers are in the database, and the group's commits are copies of them: "
             "when these were lost or reset, stop the service, delete the group, and start again",
         )
-        settings = source_candidates.select_answering(settings)
+        settings, silent_candidates = source_candidates.find_furthest(settings)
         permissions.check_permissions(settings, "recover --apply" if apply else "recover")
         sources, not_comparable = select_comparable(
             settings,
@@ -248,12 +262,17 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
                 settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
             ),
         )
-        routes = [Recovery(settings, route, source) for route, source in sources.items()]
+        routes, never_copied = _select_copied(settings, sources)
         if apply:
             Group(settings, admin(settings.destination_cluster, settings)).check_stopped()
         for recovery in routes:
             recovery.read_data()
         refused = [row.refusal for recovery in routes for row in recovery.partitions if row.refusal]
+        if refused and silent_candidates:
+            raise ClusterUnreachable(
+                f"{refused[0]}. But a candidate that can have these records does not answer:"
+                f" {silent_candidates[0]}. Run `reo recover` again when it does"
+            )
         for recovery in routes:
             if apply and not refused and any(row.new_frontier for row in recovery.partitions):
                 recovery.apply()
@@ -267,6 +286,6 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
             )
         )
     refusals = [*refused, *not_comparable]
-    for refusal in refusals:
-        print(f"reo recover: {refusal}", file=sys.stderr)
+    for said in (*refusals, *never_copied):
+        print(f"reo recover: {said}", file=sys.stderr)
     return refusals[0].exit_code if refusals else 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost
 from common.frontier import Frontier
 from common.kafka.consumer_group import Commit
@@ -94,6 +95,17 @@ class RecoveredPartition:
             "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
             "refused": error_to_dict(self.refusal),
         }
+
+
+def decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
+    """A partition with what the group has of it."""
+    row = RecoveredPartition(partition, commit)
+    if commit is not None:
+        try:
+            row.frontier = frontiers.decode(commit.metadata)
+        except ValueError as reason:
+            row.unreadable = str(reason)
+    return row
 
 
 def as_json(

@@ -12,8 +12,10 @@ literals. With more routes they are looked up by source topic.
 `s` is `monotonically_increasing_id()` without its upper bits, which hold the Spark partition: 0, 1,
 2 … within one task. Spark refuses that expression in a stream unless
 `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.spark.session`), because it is
-not unique across batches. Here it must not be unique: it restarts with every batch, and `b`
-distinguishes batches.
+not unique across batches. Here it must not be unique: it restarts with every attempt of a task, and
+`a` distinguishes attempts. Spark puts the attempt's name ("task 0.1 in stage 2.0 (TID 7)"; a driver
+gives each TID once) into the log context of the thread that runs it (`Executor.setMDCForTask`); no
+expression of Spark's own has it.
 
 The query fails at a record whose header names stage two could not read unchanged
 (`_refuse_header_names`), and at one whose timestamp Spark has changed (`_refuse_old_timestamps`).
@@ -45,6 +47,10 @@ REFUSED = "a header's name cannot be copied unchanged in the source record of"
 """The error of a query that met such a name begins with this text; partition and offset follow."""
 TOO_OLD = "Spark changes timestamps before 1582-10-15, as in the source record of"
 """The same for a timestamp that Spark changes."""
+ATTEMPT = "reflect('org.slf4j.MDC', 'get', 'task_name')"
+NAMELESS = "this task attempt has no name: spark.log.legacyTaskNameMdc.enabled has to be false"
+ATTEMPT_BITS = (1 << 63) - 1
+"""Numbers of the origin are not negative."""
 GREGORIAN_MS = -12_219_292_800_000
 """1582-10-15T00:00:00Z. Spark treats an earlier timestamp as a date of the Julian calendar and
 moves it by days (measured).
@@ -174,13 +180,20 @@ def _build_origin(epoch: int, identities: Mapping[Route, str]) -> Column:
         f.col("timestampType").cast("tinyint"),
         f.col("offset"),
         f.unix_millis("timestamp"),
-        f.unix_millis(f.current_timestamp()),
+        _hash_attempt(),
         sequence,
     )
     fixed = _choose_by_topic(
         identities, lambda route: bytearray(origin.fixed(identities[route], epoch))
     )
     return f.concat(fixed, *(number.cast("binary") for number in numbers))
+
+
+def _hash_attempt() -> Column:
+    """Which attempt of a task evaluates this. An attempt without a name fails the query."""
+    name = f.coalesce(f.expr(ATTEMPT), f.raise_error(f.lit(NAMELESS)))
+    batch_ms = f.unix_millis(f.current_timestamp())
+    return f.xxhash64(batch_ms, name).bitwiseAND(f.lit(ATTEMPT_BITS))
 
 
 def _concat(*parts: str | Column) -> Column:

@@ -18,7 +18,7 @@ from common.errors import StageFailed
 from common.routes import Place
 from replicator.run import Plan
 from simulator.query_task import POLL_S, Task
-from simulator.schedule import START_UNIX_S, Process, Signal
+from simulator.schedule import Process, Signal
 
 if TYPE_CHECKING:
     from simulator.system import System
@@ -149,18 +149,11 @@ class Query:
             if settings.stop_at_end
             else {}
         )
-        number = 0
         while not self.is_over:
-            number += 1
-            batch_ms = (
-                int((START_UNIX_S + schedule.now + self.engine.process.clock_offset_s) * 1000)
-                + number
-            )
             ends_at = schedule.now + (1e9 if settings.stop_at_end else settings.replicator.batch_s)
             tasks = [
                 Task(
                     self,
-                    batch_ms,
                     place,
                     source_partitions[place],
                     begin,

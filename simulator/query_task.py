@@ -34,14 +34,14 @@ class Task:
     def __init__(
         self,
         query: Query,
-        batch_ms: int,
         place: Place,
         source_partition: Place,
         begin: int,
         end: int | None,
         ends_at: float,
     ) -> None:
-        self.query, self.system, self.batch_ms = query, query.system, batch_ms
+        self.query, self.system = query, query.system
+        self.attempt = next(self.system.attempt_numbers)
         self.place, self.source_partition = place, source_partition
         self.begin = self.position = begin
         self.end, self.ends_at = end, ends_at
@@ -124,7 +124,7 @@ class Task:
                 timestamp_ms,
                 0,
                 plan.epoch,
-                self.batch_ms,
+                self.attempt,
                 self.sequence,
                 identity,
             )
@@ -173,7 +173,6 @@ class Task:
     def _start_next_attempt(self) -> None:
         other = Task(
             self.query,
-            self.batch_ms,
             self.place,
             self.source_partition,
             self.begin,

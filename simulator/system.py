@@ -6,6 +6,7 @@ code.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -68,6 +69,8 @@ class System(Clusters):
         self.end_reason = ""
         self.spark_read_to: dict[Place, int] = {}
         """For each source partition, up to which offset a query has read."""
+        self.attempt_numbers = itertools.count(1)
+        """Of Spark's task attempts: each has its own."""
         self.ends_at_start: dict[Place, int] = {}
         """For each source partition, its end when the service was started."""
         self.settings = self._settings()

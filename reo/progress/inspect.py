@@ -33,7 +33,7 @@ HEAD = (
     "offset",
     "source offset",
     "epoch",
-    "batch",
+    "attempt",
     "sequence",
     "timestamp",
     "key",
@@ -143,7 +143,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     origin = row["origin"]
     numbers = (
         str(origin[name])
-        for name in ("source_offset", "epoch", "batch", "sequence", "timestamp_ms")
+        for name in ("source_offset", "epoch", "attempt", "sequence", "timestamp_ms")
     )
     return place, str(row["offset"]), *numbers, _shorten(row["key"]), size
 

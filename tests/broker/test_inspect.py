@@ -30,7 +30,7 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
     records = make_records(range(20), PARTITIONS)
     clusters.destination.write(
         f"{topic}-proxy",
-        wrap_records(clusters, topic, add_source_offsets(records), epoch=77, batch=5),
+        wrap_records(clusters, topic, add_source_offsets(records), epoch=77, attempt=5),
     )
     clusters.destination.write(
         f"{topic}-proxy",
@@ -51,7 +51,7 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
             found["source_partition"],
             found["source_offset"],
             found["epoch"],
-            found["batch"],
+            found["attempt"],
             found["sequence"],
         )
         for found in origins

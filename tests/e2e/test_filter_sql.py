@@ -158,7 +158,7 @@ def test_what_is_written_is_numbered_without_gaps(
             number(record.value) for record in records
         ]
         assert all(number(record.value) % 3 for record in records)
-        for _, batch in groupby(origins, lambda origin: (origin.epoch, origin.batch)):
+        for _, batch in groupby(origins, lambda origin: (origin.epoch, origin.attempt)):
             sequences = [origin.sequence for origin in batch]
             assert sequences == list(range(len(sequences)))
 

@@ -13,9 +13,9 @@ from common.origin import Origin
 IDENTITY = "0123456789abcdef"
 
 
-def make_origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
+def make_origin(source_offset: int, epoch: int = 1, attempt: int = 1, sequence: int = 0) -> Origin:
     """One record's origin; the fields that the rule ignores are fixed."""
-    return Origin(0, source_offset, 1, 0, epoch, batch, sequence, IDENTITY)
+    return Origin(0, source_offset, 1, 0, epoch, attempt, sequence, IDENTITY)
 
 
 @dataclass

@@ -59,6 +59,18 @@ LATER_FIXED_SEEDS = {
         "a partition was added while all processes started: one saw the intermediate topic"
         " extended, the destination topic not yet, and refused it"
     ),
+    43618: (
+        "`reo recover` took a candidate that was behind for another copy, while the one with the"
+        " records did not answer"
+    ),
+    45726: (
+        "`reo recover` recovered no topic, because one that was selected since then has no"
+        " destination topic yet"
+    ),
+    47762: (
+        "two attempts of a Spark task numbered their records differently, because the source was"
+        " compacted in between: a record was taken for the next one, and others left out"
+    ),
     200926: (
         "unread records of the intermediate topic were lost, and a new batch began in their place:"
         " it was accepted over them"

@@ -118,7 +118,7 @@ def test_writing_the_tables_again_changes_nothing_else() -> None:
 def test_a_field_that_nobody_explains_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that grows a field cannot be documented without it."""
     monkeypatch.delitem(formats.ORIGIN, "sequence")
-    with pytest.raises(ValueError, match=r"layout is .* timestamp, batch$"):
+    with pytest.raises(ValueError, match=r"layout is .* timestamp, attempt$"):
         formats.origin_table()
 
 

@@ -71,7 +71,7 @@ def test_an_unknown_version_is_named(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["source_partition", "source_offset", "epoch", "batch", "sequence"]
+    "field", ["source_partition", "source_offset", "epoch", "attempt", "sequence"]
 )
 def test_a_negative_number_is_refused(field: str) -> None:
     """Each would otherwise move a frontier."""
@@ -124,7 +124,7 @@ def test_random_bytes_are_an_origin_or_a_value_error(header: bytes) -> None:
         origin.source_partition,
         origin.source_offset,
         origin.epoch,
-        origin.batch,
+        origin.attempt,
         origin.sequence,
     )
     assert all(0 <= number <= OFFSET_MAX for number in numbers)

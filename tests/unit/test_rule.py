@@ -25,7 +25,7 @@ def twin(state: RuleState, origins: list[Origin]) -> Decision:
     frontier, epoch, link, hole = state
     accepted, duplicates, stale, holes = [], 0, 0, 0
     for position, record in enumerate(origins):
-        o, e, b, s = record.source_offset, record.epoch, record.batch, record.sequence
+        o, e, b, s = record.source_offset, record.epoch, record.attempt, record.sequence
         if e < epoch:  # 1. older than the state's epoch: stale
             stale += 1
             continue
@@ -35,7 +35,7 @@ def twin(state: RuleState, origins: list[Origin]) -> Decision:
         begins = s == 0 and (hole is None or o < hole.first)
         follows = (
             link is not None
-            and b == link.batch
+            and b == link.attempt
             and s == link.sequence + 1
             and o > link.source_offset
         )
