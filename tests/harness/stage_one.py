@@ -33,7 +33,7 @@ def wrap_records(
     topic: str,
     records: Iterable[tuple[int, int, Record]],
     epoch: int | None = None,
-    batch: int = 1,
+    attempt: int = 1,
     first_sequences: dict[int, int] | None = None,
 ) -> WrappedRecords:
     """One batch: `records` are (partition, source offset, record) in order."""
@@ -47,7 +47,7 @@ def wrap_records(
         header = (
             HEADER,
             encode(
-                Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)
+                Origin(partition, offset, record.timestamp_ms, 0, epoch, attempt, sequence, identity)
             ),
         )
         wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
