@@ -84,18 +84,22 @@ class Completion:
     def write_read_up_to(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have
         stage two commit that.
+
+        A source that has lost its newest records since ends earlier; the offsets behind that end
+        will be those of other records.
         """
         ends, source_partitions = (
             self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
             plan.source_partitions(),
         )
-        begins = positions.list_beginning_offsets(
-            self.clients.source_admin, source_partitions.values()
+        begins, ends_now = (
+            ask(self.clients.source_admin, source_partitions.values())
+            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
         )
         empty_ranges = {
-            place: EmptyRange(start - 1, ends[place])
+            place: EmptyRange(start - 1, end)
             for place, start in plan.starts.items()
-            if ends.get(place, 0) > start
+            if (end := min(ends.get(place, 0), ends_now[source_partitions[place]])) > start
             and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)
         }
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)

@@ -9,7 +9,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simulator import destination_faults, source_faults
+from common.errors import SourceTruncated
+from common.routes import Place
+from simulator import destination_faults, logs, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
@@ -51,12 +53,31 @@ class FaultInjector:
         """The service may end with one of these exit codes."""
         self.required_exit_codes: set[int] = set()
         """The service must end with one of these exit codes."""
+        self.unread_cuts: dict[Place, int] = {}
+        """By source partition: its end after it lost records that were not read. Stage one can
+        have counted their offsets as read: it asked for the end, and saw that none is visible.
+        """
         self.unexpected_error = ""
         """An exception that is no error class of the service."""
         self.ends_at = 0.0
         """When the last fault with a duration ends."""
         system.network.choose_outcome = self.choose_outcome  # type: ignore[method-assign]
         system.schedule.on_call = self.on_call
+
+    def allows(self, exit_code: int) -> bool:
+        """Whether the service may end with this exit code."""
+        is_read_past_cut = any(
+            self._load_frontier(place) >= end for place, end in self.unread_cuts.items()
+        )
+        return exit_code in self.required_exit_codes | self.allowed_exit_codes or (
+            exit_code == SourceTruncated.exit_code and is_read_past_cut
+        )
+
+    def _load_frontier(self, source: Place) -> int:
+        intermediate = self.system.find_route(source.topic).intermediate(source.partition)
+        group = self.system.settings.application
+        frontier = logs.load_frontier(self.system.destination, group, intermediate)
+        return -1 if frontier is None else frontier
 
     def on_call(self, process: Process) -> None:
         """Called when a process gives control back: injects the faults whose call this is."""

@@ -138,7 +138,7 @@ def _find_violation(
                 "the service ended as complete, but these records are not copied:"
                 f" {judge.describe_missing()}"
             )
-        if system.service_exit_code in injector.required_exit_codes | injector.allowed_exit_codes:
+        if injector.allows(system.service_exit_code):
             return ""
         return f"the service ended, but no fault allows this end: {system.end_reason}"
     if injector.required_exit_codes:

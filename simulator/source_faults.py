@@ -185,6 +185,7 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
         injector.judge.is_source_history_lost = True
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
+        injector.unread_cuts[place] = log.end
         injector.judge.reread_source(place)
     return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
 

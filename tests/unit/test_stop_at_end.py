@@ -1,0 +1,68 @@
+"""The end of a run with `--stop-at-end`: up to which source offset nothing is left to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common.kafka import positions
+from common.routes import Place
+from replicator.read_up_to_writer import EmptyRange
+from replicator.stop_at_end import Completion
+
+SOURCE, INTERMEDIATE = Place("orders", 0), Place("orders-proxy", 0)
+
+
+class Writer:
+    """Keeps what would be written to the intermediate topic."""
+
+    def __init__(self) -> None:
+        self.ranges: Mapping[Place, EmptyRange] = {}
+
+    def write(self, _epoch: int, _: object, ranges: Mapping[Place, EmptyRange]) -> None:
+        """As `ReadUpToWriter`."""
+        self.ranges = ranges
+
+    def flush(self) -> None:
+        """As `ReadUpToWriter`."""
+
+
+@pytest.mark.parametrize(
+    ("end_now", "written"),
+    [
+        pytest.param(37, {INTERMEDIATE: EmptyRange(29, 37)}, id="as it was"),
+        pytest.param(40, {INTERMEDIATE: EmptyRange(29, 37)}, id="it has grown"),
+        pytest.param(35, {INTERMEDIATE: EmptyRange(29, 35)}, id="it lost records"),
+        pytest.param(30, {}, id="it lost all that was not copied"),
+    ],
+)
+def test_what_the_source_has_lost_is_not_counted_as_read(
+    monkeypatch: pytest.MonkeyPatch, end_now: int, written: Mapping[Place, EmptyRange]
+) -> None:
+    """The source ended at 37 when the process started, and 30 is the first offset that is not
+    copied. The offsets from its present end on will be those of other records.
+    """
+    monkeypatch.setattr(positions, "list_beginning_offsets", lambda *_: {SOURCE: 0})
+    monkeypatch.setattr(positions, "list_end_offsets", lambda *_: {SOURCE: end_now})
+    writer = Writer()
+    clients = SimpleNamespace(source_admin=None, read_up_to_writer=writer)
+    unused = cast("Any", None)
+    completion = Completion(
+        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        cast("Any", clients),
+        unused,
+        unused,
+        lambda: True,
+    )
+    completion.end_offsets = {INTERMEDIATE: 37}
+    plan = SimpleNamespace(
+        epoch=1,
+        identities={},
+        starts={INTERMEDIATE: 30},
+        source_partitions=lambda: {INTERMEDIATE: SOURCE},
+    )
+    completion.write_read_up_to(cast("Any", plan))
+    assert writer.ranges == written
