@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from bench.processes import Usage, usage_of
 from common.errors import ReoError
 from common.kafka import positions
-from common.routes import Place
+from common.routes import TopicPartition
 from demo.broker import Broker
 
 JARS = Path(__file__).parent.parent / "jars" / "broker"
@@ -43,7 +43,7 @@ class Testbed:
         """
         topic_metadata = self.admin.list_topics(timeout=10).topics
         partitions = [
-            Place(topic, partition)
+            TopicPartition(topic, partition)
             for topic in topics
             if topic in topic_metadata
             for partition in topic_metadata[topic].partitions

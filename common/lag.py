@@ -16,7 +16,7 @@ from collections.abc import Callable, Container
 
 from common import runtime
 from common.metrics import LAG, LAG_SECONDS
-from common.routes import Place
+from common.routes import TopicPartition
 
 
 class Lag:
@@ -25,40 +25,40 @@ class Lag:
     def __init__(self, stage: str, clock: Callable[[], float] = runtime.time) -> None:
         self.stage = stage
         self.clock = clock
-        self.clear: dict[Place, float] = {}
+        self.clear: dict[TopicPartition, float] = {}
         """When no record was waiting for the last time, Unix time."""
-        self.through_ms: dict[Place, int | None] = {}
+        self.through_ms: dict[TopicPartition, int | None] = {}
         """As in the last report."""
 
-    def report(self, place: Place, records: int, through_ms: int | None) -> float | None:
+    def report(self, tp: TopicPartition, records: int, through_ms: int | None) -> float | None:
         """Set both gauges, from the number of waiting records and the timestamp of the last copied
         one, if known; returns the seconds.
         """
         now = self.clock()
         if records == 0:
-            self.clear[place] = now
-        self.through_ms[place] = through_ms
-        LAG.labels(self.stage, place.topic, str(place.partition)).set(records)
-        return self._set_seconds(place, now)
+            self.clear[tp] = now
+        self.through_ms[tp] = through_ms
+        LAG.labels(self.stage, tp.topic, str(tp.partition)).set(records)
+        return self._set_seconds(tp, now)
 
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
-        for place in self.through_ms:
-            self._set_seconds(place, self.clock())
+        for tp in self.through_ms:
+            self._set_seconds(tp, self.clock())
 
-    def keep(self, places: Container[Place]) -> None:
+    def keep(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on."""
         self.through_ms = {
-            place: through_ms for place, through_ms in self.through_ms.items() if place in places
+            tp: through_ms for tp, through_ms in self.through_ms.items() if tp in topic_partitions
         }
-        self.clear = {place: since for place, since in self.clear.items() if place in places}
+        self.clear = {tp: since for tp, since in self.clear.items() if tp in topic_partitions}
 
-    def _set_seconds(self, place: Place, now: float) -> float | None:
-        through_ms = self.through_ms[place]
+    def _set_seconds(self, tp: TopicPartition, now: float) -> float | None:
+        through_ms = self.through_ms[tp]
         bounds = [
             since
             for since in (
-                self.clear.get(place),
+                self.clear.get(tp),
                 through_ms / 1000 if through_ms is not None else None,
             )
             if since is not None
@@ -66,5 +66,5 @@ class Lag:
         if not bounds:
             return None
         seconds = max(0.0, now - max(bounds))
-        LAG_SECONDS.labels(self.stage, place.topic, str(place.partition)).set(seconds)
+        LAG_SECONDS.labels(self.stage, tp.topic, str(tp.partition)).set(seconds)
         return seconds

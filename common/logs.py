@@ -1,10 +1,10 @@
 """Logging: one event per line on standard error, as text or JSON, with the name of the stage.
 
 The standard library's logging does the work; this module formats the lines. Values that a log
-collector should find become fields of the JSON: a `Place` among the arguments becomes `topic` and
-`partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their names, and
-values that are not in the sentence are passed as `extra={"facts": {...}}`; in text they follow it
-as `name=value`.
+collector should find become fields of the JSON: a `TopicPartition` among the arguments becomes
+`topic` and `partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their
+names, and values that are not in the sentence are passed as `extra={"facts": {...}}`; in text they
+follow it as `name=value`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 
 
@@ -57,9 +57,13 @@ def _list_fields(arguments: Any) -> Iterator[tuple[str, object]]:
     if isinstance(arguments, Mapping):
         yield from ((name, _to_json(value)) for name, value in arguments.items())
     for value in arguments.values() if isinstance(arguments, Mapping) else arguments or ():
-        if isinstance(value, Place):
+        if isinstance(value, TopicPartition):
             yield from (("topic", value.topic), ("partition", value.partition))
-        elif isinstance(value, list) and value and all(isinstance(one, Place) for one in value):
+        elif (
+            isinstance(value, list)
+            and value
+            and all(isinstance(one, TopicPartition) for one in value)
+        ):
             yield "partitions", _to_json(value)
 
 
@@ -69,7 +73,7 @@ def _to_json(value: object) -> object:
         return {str(name): _to_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_to_json(inner) for inner in value]
-    return str(value) if isinstance(value, Place) else value
+    return str(value) if isinstance(value, TopicPartition) else value
 
 
 def configure_logging(settings: Settings, stage: str) -> None:

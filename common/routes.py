@@ -1,8 +1,9 @@
 """Routes: one source topic, one intermediate topic and one destination topic.
 
-Everything that a service stores or measures belongs to one partition of one topic, a `Place`.
-Partition p of the source and partition p of the intermediate topic of a route are the same stream
-of records, so each of the two places determines the other.
+Everything that a service stores or measures belongs to one partition of one topic, a
+`TopicPartition` (in variables: `tp`, as Kafka's own code has it). Partition p of the source and
+partition p of the intermediate topic of a route are the same stream of records, so each of the two
+determines the other.
 
 Settings hold rules (`common.topic_rules`), of which one leads to one route or, with a pattern, to
 many.
@@ -16,7 +17,7 @@ from typing import NamedTuple
 SAME = "same"
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """One partition of one topic; the name of the variable tells the cluster."""
 
     topic: str
@@ -53,17 +54,17 @@ class Route:
         """
         return f"{self.destination_topic}-parked"
 
-    def source(self, partition: int) -> Place:
-        """The place at the source."""
-        return Place(self.source_topic, partition)
+    def source(self, partition: int) -> TopicPartition:
+        """The partition at the source."""
+        return TopicPartition(self.source_topic, partition)
 
-    def intermediate(self, partition: int) -> Place:
-        """The place between the stages."""
-        return Place(self.intermediate_topic, partition)
+    def intermediate(self, partition: int) -> TopicPartition:
+        """The partition of the intermediate topic."""
+        return TopicPartition(self.intermediate_topic, partition)
 
-    def destination(self, partition: int) -> Place:
-        """The place at the destination, of a route that is one to one."""
-        return Place(self.destination_topic, partition)
+    def destination(self, partition: int) -> TopicPartition:
+        """The partition at the destination, of a route that is one to one."""
+        return TopicPartition(self.destination_topic, partition)
 
     def __str__(self) -> str:
         """For messages."""

@@ -25,7 +25,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.metrics import SOURCE_ERRORS
 from common.origin import identity_of
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 PAUSE_S = 0.1
@@ -38,10 +38,10 @@ class SourceSnapshot(NamedTuple):
     settings: Settings
     """With this candidate as the only source."""
     sources: SourceTopics
-    beginnings: dict[Place, int]
+    beginnings: dict[TopicPartition, int]
     """By source partition, like `ends` and `stable_ends`."""
-    ends: dict[Place, int]
-    stable_ends: dict[Place, int]
+    ends: dict[TopicPartition, int]
+    stable_ends: dict[TopicPartition, int]
     """The last stable offsets: up to these the candidate can be copied."""
 
     @property
@@ -64,7 +64,7 @@ def take_snapshot(
         sources = (
             known if known is not None else topics.describe_sources(settings, client, timeout_s)
         )
-        places = [
+        topic_partitions = [
             route.source(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
@@ -72,9 +72,11 @@ def take_snapshot(
         return SourceSnapshot(
             settings,
             sources,
-            positions.list_beginning_offsets(client, places, timeout_s),
-            positions.list_end_offsets(client, places, timeout_s=timeout_s),
-            positions.list_end_offsets(client, places, committed_only=True, timeout_s=timeout_s),
+            positions.list_beginning_offsets(client, topic_partitions, timeout_s),
+            positions.list_end_offsets(client, topic_partitions, timeout_s=timeout_s),
+            positions.list_end_offsets(
+                client, topic_partitions, committed_only=True, timeout_s=timeout_s
+            ),
         )
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source_cluster.bootstrap_servers, type(failed).__name__).inc()

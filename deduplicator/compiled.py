@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer
 
 from common import runtime
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator import hot_path
 from deduplicator.fetched_messages import FetchedMessages
@@ -67,15 +67,15 @@ class Queue:
         self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
             get_rd_kafka_pointer(consumer)
         )
-        self.forwarded_partitions: frozenset[Place] = frozenset()
+        self.forwarded_partitions: frozenset[TopicPartition] = frozenset()
         self.renew_at = 0.0
         self.batches: weakref.WeakSet[FetchedMessages] = weakref.WeakSet()
 
-    def forward_partitions(self, places: Iterable[Place]) -> None:
+    def forward_partitions(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Forward these partitions, and no others, to this queue. To be called before they are
         assigned; after that call `renew_forwarding` repeatedly.
         """
-        self.forwarded_partitions, self.renew_at = frozenset(places), 0.0
+        self.forwarded_partitions, self.renew_at = frozenset(topic_partitions), 0.0
         self.renew_forwarding()
 
     def renew_forwarding(self) -> None:
@@ -88,13 +88,13 @@ class Queue:
         if runtime.monotonic() < self.renew_at:
             return
         self.renew_at = runtime.monotonic() + RENEW_INTERVAL_S
-        for place in self.forwarded_partitions:
-            self._forward_partition(place, self.queue)
+        for tp in self.forwarded_partitions:
+            self._forward_partition(tp, self.queue)
 
-    def _forward_partition(self, place: Place, target_queue: int | None) -> None:
+    def _forward_partition(self, tp: TopicPartition, target_queue: int | None) -> None:
         rd_kafka = self.library.rd_kafka
         partition = rd_kafka.rd_kafka_queue_get_partition(
-            get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition
+            get_rd_kafka_pointer(self.consumer), tp.topic.encode(), tp.partition
         )
         if partition is not None:
             rd_kafka.rd_kafka_queue_forward(partition, target_queue)
@@ -113,8 +113,8 @@ class Queue:
         """Destroy every message, and the queue."""
         for fetched_messages in list(self.batches):
             fetched_messages.release()
-        for place in self.forwarded_partitions:
-            self._forward_partition(place, None)
+        for tp in self.forwarded_partitions:
+            self._forward_partition(tp, None)
         if self.queue is not None:
             self.library.rd_kafka.rd_kafka_queue_destroy(self.queue)
             self.queue = None

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.fetched_messages import CompiledRecords
 from deduplicator.transactions.producer_pair import ProducerPair
@@ -44,6 +45,8 @@ class Output:
         return self.known_offset + self.sent
 
 
+GetOffsets = Callable[[], Sequence[ClientTopicPartition]]
+"""Returns the offsets to commit, with their metadata."""
 UNCOUNTED = Output(-1, -1)
 """For a route that is not one to one: other routes write to the partition too, so a count proves
 nothing.
@@ -58,18 +61,20 @@ class Destination(Protocol):
     started when the one before it is finished.
     """
 
-    outputs: dict[Place, Output]
+    outputs: dict[TopicPartition, Output]
     """Of the partitions that one route alone writes."""
 
     def begin(self) -> None:
         """Open a transaction."""
 
-    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+    def write(
+        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
+    ) -> None:
         """Write records in order to one partition, in the open transaction. A route that is one to
         one passes their source offsets.
         """
 
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:
         """Put the offsets and their metadata into the transaction, whose records are written;
         `offsets` is called last.
         """
@@ -124,27 +129,32 @@ class KafkaDestination:
         """Whether the producers' batches are small enough for the destination topics of some
         routes.
         """
-        self.outputs: dict[Place, Output] = {}
+        self.outputs: dict[TopicPartition, Output] = {}
         self._client: Producer | None = None
-        self._delivered: dict[Place, int] = {}
+        self._delivered: dict[TopicPartition, int] = {}
 
     def begin(self) -> None:
         """Open a transaction of the next producer."""
         self._delivered = {}
         self._client = self.producers.begin()
 
-    # a topic gives offsets of its own
-    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:  # noqa: ARG002
+    def write(
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        # a topic gives offsets of its own
+        source_offsets: Sequence[int],  # noqa: ARG002
+    ) -> None:
         """Pass records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
-        self.producers.current.check_deadline(f"writing to {place}")
-        produce, (topic, partition) = client.produce, place
-        output = self.outputs.get(place)
+        self.producers.current.check_deadline(f"writing to {tp}")
+        produce, (topic, partition) = client.produce, tp
+        output = self.outputs.get(tp)
         last = records[-1]
         try:
             if isinstance(records, CompiledRecords):
-                self._forward(place, records, len(records) - 1)
+                self._forward(tp, records, len(records) - 1)
                 but_last: Iterable[Record] = ()
             else:
                 but_last = islice(records, len(records) - 1)
@@ -153,31 +163,31 @@ class KafkaDestination:
                     # by position: faster than by name
                     produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]
                 except BufferError:
-                    self._produce_with_retry(place, (key, value, headers, timestamp_ms), None)
-            self._produce_with_retry(place, last, self._on_delivery if output else None)
+                    self._produce_with_retry(tp, (key, value, headers, timestamp_ms), None)
+            self._produce_with_retry(tp, last, self._on_delivery if output else None)
         except KafkaException as failed:
-            raise self.producers.current.handle_failure(failed, f"writing to {place}") from None
+            raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
         if output:
             output.sent += len(records)
 
-    def _forward(self, place: Place, records: CompiledRecords, count: int) -> None:
+    def _forward(self, tp: TopicPartition, records: CompiledRecords, count: int) -> None:
         """Pass the first records to the client in C."""
         assert self._client is not None
         forwarded = 0
         while (
-            forwarded := forwarded + records.forward(self._client, place, forwarded, count)
+            forwarded := forwarded + records.forward(self._client, tp, forwarded, count)
         ) < count:
-            self._wait_for_queue(place)
+            self._wait_for_queue(tp)
 
-    def _wait_for_queue(self, place: Place) -> None:
+    def _wait_for_queue(self, tp: TopicPartition) -> None:
         """The client's queue is full: let it send for a while."""
         assert self._client is not None
         QUEUE_FULL.inc()
         self._client.poll(0.05)
-        self.producers.current.check_deadline(f"writing to {place}")
+        self.producers.current.check_deadline(f"writing to {tp}")
 
     def _produce_with_retry(
-        self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None
+        self, tp: TopicPartition, record: Record, on_delivery: Callable[[object, Any], None] | None
     ) -> None:
         """Retry while the client's queue is full."""
         assert self._client is not None
@@ -187,21 +197,21 @@ class KafkaDestination:
                 # there are two callback arguments, and the second is ignored when the first is
                 # passed, even as None (confluent-kafka 2.16)
                 self._client.produce(
-                    place.topic,
+                    tp.topic,
                     value,
                     key,
-                    place.partition,
+                    tp.partition,
                     on_delivery,
                     None,
                     timestamp_ms,
                     headers,  # type: ignore[arg-type]
                 )
             except BufferError:
-                self._wait_for_queue(place)
+                self._wait_for_queue(tp)
             else:
                 return
 
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:
         """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
         not possible.
         """
@@ -209,10 +219,9 @@ class KafkaDestination:
         producer.send_offsets(offsets(), member)
         failpoints.hit("two: offsets sent")
         producer.flush()
-        for place, offset in self._delivered.items():
-            check_delivered_offset(place, self.outputs[place], offset)
-        for place, offset in self._delivered.items():
-            self.outputs[place] = Output(offset, 0)
+        for tp, offset in self._delivered.items():
+            check_delivered_offset(tp, self.outputs[tp], offset)
+        self.outputs |= {tp: Output(offset, 0) for tp, offset in self._delivered.items()}
 
     def start_commit(self) -> None:
         """Send EndTxn."""
@@ -239,14 +248,8 @@ class KafkaDestination:
         """Check the ids of the topics, and the end offsets of the partitions that this copy alone
         writes.
         """
-        self.watcher.poll(
-            topic_ids,
-            {
-                place: output.last_offset
-                for place, output in self.outputs.items()
-                if output != UNCOUNTED
-            },
-        )
+        counted = {tp: output for tp, output in self.outputs.items() if output != UNCOUNTED}
+        self.watcher.poll(topic_ids, {tp: output.last_offset for tp, output in counted.items()})
 
     def is_answering(self) -> bool:
         """It is the cluster of the intermediate topics."""
@@ -267,10 +270,10 @@ class KafkaDestination:
 
     def _on_delivery(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:
-            self._delivered[Place(message.topic(), message.partition())] = message.offset()
+            self._delivered[TopicPartition(message.topic(), message.partition())] = message.offset()
 
 
-def check_delivered_offset(place: Place, output: Output, offset: int) -> None:
+def check_delivered_offset(tp: TopicPartition, output: Output, offset: int) -> None:
     """DestinationTruncated when the last record of the open transaction, which `output` counts, was
     given an offset that it cannot have.
 
@@ -280,16 +283,18 @@ def check_delivered_offset(place: Place, output: Output, offset: int) -> None:
     """
     if offset < output.last_offset:
         raise DestinationTruncated(
-            f"{place} lost records while it was copied to: {output.sent} were written after offset"
+            f"{tp} lost records while it was copied to: {output.sent} were written after offset"
             f" {output.known_offset}, and the last of them was given offset {offset}. This"
             " transaction is aborted. Copy to a new topic, or restore this one"
         )
 
 
-def offsets_with_metadata(positions: Mapping[Place, tuple[int, str]]) -> list[TopicPartition]:
+def offsets_with_metadata(
+    positions: Mapping[TopicPartition, tuple[int, str]],
+) -> list[ClientTopicPartition]:
     """The argument of `send_offsets_to_transaction`: per partition the next offset and the
     frontier's metadata string.
     """
     return [
-        TopicPartition(*place, offset, metadata) for place, (offset, metadata) in positions.items()
+        ClientTopicPartition(*tp, offset, metadata) for tp, (offset, metadata) in positions.items()
     ]

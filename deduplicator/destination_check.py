@@ -32,7 +32,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
 from common.metrics import TORN
 from common.records import Consumed, headers_of, message_checksum
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
 
@@ -49,7 +49,7 @@ class Surplus:
     of the last known one.
     """
 
-    place: Place
+    tp: TopicPartition
     known_offset: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
@@ -64,7 +64,7 @@ class Surplus:
             offset, surplus_record = self.records[0]
             if surplus_record != record:
                 raise ForeignWriter(
-                    f"the record on {self.place} at offset {offset} was not written by this copy:"
+                    f"the record on {self.tp} at offset {offset} was not written by this copy:"
                     " somebody else writes to the destination topic. Stop the other writer, then"
                     " copy to a new topic"
                 )
@@ -72,11 +72,11 @@ class Surplus:
             self.known_offset = offset
             covered += 1
         if covered:
-            TORN.labels(self.place.topic, str(self.place.partition)).inc(covered)
+            TORN.labels(self.tp.topic, str(self.tp.partition)).inc(covered)
             log.warning(
                 "%s: %d records of a torn transaction are at the destination already; the frontier"
                 " moves over them",
-                self.place,
+                self.tp,
                 covered,
             )
         return covered
@@ -84,12 +84,12 @@ class Surplus:
 
 def check_destination(
     reader: Consumer,
-    frontiers: Mapping[Place, Frontier],
-    beginnings: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    frontiers: Mapping[TopicPartition, Frontier],
+    beginnings: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     compacted_topics: AbstractSet[str],
     beat: Callable[[], None] = lambda: None,
-) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
+) -> tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]:
     """Read each destination partition after its known record; returns the state of the output, and
     the records beyond the frontier.
 
@@ -99,67 +99,67 @@ def check_destination(
     """
     _check_ends(frontiers, ends)
     may_lack_records = {
-        place
-        for place, frontier in frontiers.items()
-        if place.topic in compacted_topics or beginnings[place] > frontier.destination_known + 1
+        tp
+        for tp, frontier in frontiers.items()
+        if tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1
     }
     at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
     start_offsets = {
-        place: max(frontier.destination_known + (place not in at_known), beginnings[place])
-        for place, frontier in frontiers.items()
+        tp: max(frontier.destination_known + (tp not in at_known), beginnings[tp])
+        for tp, frontier in frontiers.items()
     }
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {
-        place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
-    }
-    surplus: dict[Place, Surplus] = {}
+    outputs = {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}
+    surplus: dict[TopicPartition, Surplus] = {}
     for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S):
         beat()
-        place, offset = Place(message.topic(), message.partition()), message.offset()
-        if place in at_known:
-            at_known.remove(place)
-            if offset != frontiers[place].destination_known:
-                raise _known_record_missing(place, frontiers[place])
-            _check_checksum(place, message, frontiers[place])
+        tp, offset = TopicPartition(message.topic(), message.partition()), message.offset()
+        if tp in at_known:
+            at_known.remove(tp)
+            if offset != frontiers[tp].destination_known:
+                raise _known_record_missing(tp, frontiers[tp])
+            _check_checksum(tp, message, frontiers[tp])
             continue
-        if counted[place] < frontiers[place].sent:
-            counted[place] += 1
-            outputs[place].known_offset = offset
-            if counted[place] == frontiers[place].sent and place not in may_lack_records:
-                _check_checksum(place, message, frontiers[place])
+        if counted[tp] < frontiers[tp].sent:
+            counted[tp] += 1
+            outputs[tp].known_offset = offset
+            if counted[tp] == frontiers[tp].sent and tp not in may_lack_records:
+                _check_checksum(tp, message, frontiers[tp])
         else:
-            _add(surplus.setdefault(place, Surplus(place, outputs[place].known_offset)), message)
-    for place in at_known:
-        raise _known_record_missing(place, frontiers[place])
+            _add(surplus.setdefault(tp, Surplus(tp, outputs[tp].known_offset)), message)
+    for tp in at_known:
+        raise _known_record_missing(tp, frontiers[tp])
     _check_counts(frontiers, counted, may_lack_records)
     return outputs, surplus
 
 
-def _check_ends(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> None:
-    for place, frontier in frontiers.items():
-        if frontier.destination_known >= ends[place]:
+def _check_ends(
+    frontiers: Mapping[TopicPartition, Frontier], ends: Mapping[TopicPartition, int]
+) -> None:
+    for tp, frontier in frontiers.items():
+        if frontier.destination_known >= ends[tp]:
             raise _destination_truncated(
-                place,
+                tp,
                 f"record {frontier.destination_known} was written, the partition ends at"
-                f" {ends[place]}",
+                f" {ends[tp]}",
             )
 
 
 def _list_checked_at_known(
-    frontiers: Mapping[Place, Frontier],
-    beginnings: Mapping[Place, int],
-    may_lack_records: AbstractSet[Place],
-) -> set[Place]:
+    frontiers: Mapping[TopicPartition, Frontier],
+    beginnings: Mapping[TopicPartition, int],
+    may_lack_records: AbstractSet[TopicPartition],
+) -> set[TopicPartition]:
     """The partitions of which nothing was sent after the known record: this record itself is
     compared.
     """
     return {
-        place
-        for place, frontier in frontiers.items()
+        tp
+        for tp, frontier in frontiers.items()
         if frontier.last_written is not None
         and frontier.sent == 0
-        and place not in may_lack_records
-        and beginnings[place] <= frontier.destination_known
+        and tp not in may_lack_records
+        and beginnings[tp] <= frontier.destination_known
     }
 
 
@@ -172,51 +172,51 @@ def _add(surplus: Surplus, message: Consumed) -> None:
     )
     if len(surplus.records) > SURPLUS_MAX:
         raise ForeignWriter(
-            f"{surplus.place} has more than {SURPLUS_MAX} records from offset"
+            f"{surplus.tp} has more than {SURPLUS_MAX} records from offset"
             f" {surplus.records[0][0]} on that this copy did not write. If somebody else writes to"
             " the destination topic, stop the other writer, then copy to a new topic. If the"
             " group's offsets were set back, stop the service and run `reo recover`"
         )
 
 
-def _check_checksum(place: Place, message: Consumed, frontier: Frontier) -> None:
+def _check_checksum(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
     if frontier.last_written not in (None, message_checksum(message)):
         raise _destination_truncated(
-            place, f"the last one, at offset {message.offset()}, is a different record now"
+            tp, f"the last one, at offset {message.offset()}, is a different record now"
         )
 
 
 def _check_counts(
-    frontiers: Mapping[Place, Frontier],
-    counted: Mapping[Place, int],
-    may_lack_records: AbstractSet[Place],
+    frontiers: Mapping[TopicPartition, Frontier],
+    counted: Mapping[TopicPartition, int],
+    may_lack_records: AbstractSet[TopicPartition],
 ) -> None:
-    for place, frontier in frontiers.items():
-        if counted[place] == frontier.sent:
+    for tp, frontier in frontiers.items():
+        if counted[tp] == frontier.sent:
             continue
-        if place not in may_lack_records:
+        if tp not in may_lack_records:
             raise _destination_truncated(
-                place,
+                tp,
                 f"{frontier.sent} records were written after offset {frontier.destination_known},"
-                f" {counted[place]} are left",
+                f" {counted[tp]} are left",
             )
         log.warning(
             "%s: retention or compaction deleted %d of the last %d records; the frontier cannot be"
             " checked",
-            place,
-            frontier.sent - counted[place],
+            tp,
+            frontier.sent - counted[tp],
             frontier.sent,
         )
 
 
-def _known_record_missing(place: Place, frontier: Frontier) -> DestinationTruncated:
+def _known_record_missing(tp: TopicPartition, frontier: Frontier) -> DestinationTruncated:
     return _destination_truncated(
-        place, f"a record at offset {frontier.destination_known}, where no record is now"
+        tp, f"a record at offset {frontier.destination_known}, where no record is now"
     )
 
 
-def _destination_truncated(place: Place, evidence: str) -> DestinationTruncated:
+def _destination_truncated(tp: TopicPartition, evidence: str) -> DestinationTruncated:
     return DestinationTruncated(
-        f"{place} lacks records that were committed ({evidence}): the destination cluster lost data"
+        f"{tp} lacks records that were committed ({evidence}): the destination cluster lost data"
         " or records were deleted. Copy to a new topic, or restore this one"
     )

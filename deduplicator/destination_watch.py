@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import runtime
 from common.errors import DestinationTruncated
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import NO_TOPIC_ID
-from common.routes import Place
+from common.routes import TopicPartition
 
 log = logging.getLogger(__name__)
 REQUEST_INTERVAL_S = 5.0
@@ -36,17 +37,19 @@ class DestinationWatch:
         self.next_request_at = clock() + REQUEST_INTERVAL_S
         self.described: dict[str, tuple[str, Future[Any]]] = {}
         """By topic: the id that it has to have, and the answer."""
-        self.ends: dict[Place, tuple[int, Future[Any]]] = {}
+        self.ends: dict[TopicPartition, tuple[int, Future[Any]]] = {}
         """By partition: the lowest possible offset of its last record, and the answer."""
 
-    def poll(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
+    def poll(
+        self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
+    ) -> None:
         """Check answers, and send requests when it is time; DestinationTruncated for a topic with
         another id, or an end offset that is too low.
         """
         for name in [name for name, (_, answer) in self.described.items() if answer.done()]:
             self._check_id(name, *self.described.pop(name))
-        for place in [place for place, (_, answer) in self.ends.items() if answer.done()]:
-            self._check_end(place, *self.ends.pop(place))
+        for tp in [tp for tp, (_, answer) in self.ends.items() if answer.done()]:
+            self._check_end(tp, *self.ends.pop(tp))
         if self.described or self.ends or not topic_ids or self.clock() < self.next_request_at:
             return
         self.next_request_at = self.clock() + REQUEST_INTERVAL_S
@@ -55,13 +58,13 @@ class DestinationWatch:
         )
         self.described = {name: (topic_ids[name], answer) for name, answer in answers.items()}
         if last_offsets:
-            specs = {TopicPartition(*place): OffsetSpec.latest() for place in last_offsets}
+            specs = {ClientTopicPartition(*tp): OffsetSpec.latest() for tp in last_offsets}
             ends = self.client.list_offsets(specs, request_timeout=REQUEST_TIMEOUT_S)
-            by_place = {
-                Place(partition.topic, partition.partition): answer
+            by_tp = {
+                TopicPartition(partition.topic, partition.partition): answer
                 for partition, answer in ends.items()
             }
-            self.ends = {place: (last_offsets[place], answer) for place, answer in by_place.items()}
+            self.ends = {tp: (last_offsets[tp], answer) for tp, answer in by_tp.items()}
 
     def _check_id(self, name: str, expected_id: str, answer: Future[Any]) -> None:
         try:
@@ -76,15 +79,15 @@ class DestinationWatch:
                 " still empty"
             )
 
-    def _check_end(self, place: Place, last_offset: int, answer: Future[Any]) -> None:
+    def _check_end(self, tp: TopicPartition, last_offset: int, answer: Future[Any]) -> None:
         try:
             end = int(answer.result().offset)
         except KafkaException as failed:
-            log.debug("the end of %s cannot be read now: %s", place, failed)
+            log.debug("the end of %s cannot be read now: %s", tp, failed)
             return
         # a request that timed out is answered with a negative offset (confluent-kafka 2.16)
         if 0 <= end <= last_offset:
             raise DestinationTruncated(
-                f"{place} lost records while it was copied to: offset {last_offset} was written,"
+                f"{tp} lost records while it was copied to: offset {last_offset} was written,"
                 f" the partition ends at {end}. Copy to a new topic, or restore this one"
             )

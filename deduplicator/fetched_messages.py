@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.hot_path import Library, RawBatch, RawRule, get_rd_kafka_pointer
 from deduplicator.message import Message, copy_message, read_leader_epoch
 from deduplicator.unwrap import Record, checksum_of
@@ -48,13 +48,13 @@ class FetchedMessages:
         """The error of the first message that is an error."""
         return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
 
-    def split_by_partition(self) -> Iterator[tuple[Place, CompiledBatch]]:
+    def split_by_partition(self) -> Iterator[tuple[TopicPartition, CompiledBatch]]:
         """Batches of consecutive messages of one partition; a partition may come several times."""
         raw = self.raw
         for number in range(raw.runs):
             begin, end = raw.run_begins[number : number + 2]
             topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
-            yield Place(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
+            yield TopicPartition(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
     def message(self, position: int) -> Message:
         """One message, as a Python object."""
@@ -189,7 +189,7 @@ class CompiledRecords(LazySequence[Record]):
         """The position of the last accepted record in the batch."""
         return int(self.positions[self.size - 1])
 
-    def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
+    def forward(self, producer: Producer, tp: TopicPartition, begin: int, end: int) -> int:
         """Pass records from `begin` to `end` to the producer's queue; how many it accepted before
         it was full. KafkaException when it refuses one.
         """
@@ -198,15 +198,15 @@ class CompiledRecords(LazySequence[Record]):
         batch = ctypes.byref(self.fetched_messages.raw)
         accepted = self.fetched_messages.library.path.reo_forward(
             get_rd_kafka_pointer(producer),
-            place.topic.encode(),
-            place.partition,
+            tp.topic.encode(),
+            tp.partition,
             batch,
             positions,
             end - begin,
             ctypes.byref(error),
         )
         if error.value not in (0, KafkaError._QUEUE_FULL):
-            raise KafkaException(KafkaError(error.value, f"a record for {place} was not accepted"))
+            raise KafkaException(KafkaError(error.value, f"a record for {tp} was not accepted"))
         return int(accepted)
 
 

@@ -22,12 +22,13 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints, runtime
 from common.metrics import REBALANCES
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.compiled import Queue
 from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.group_membership import commit_offsets, get_checked_metadata, parse_group_metadata
@@ -70,7 +71,7 @@ class Intermediate:
         """
         self.partitions = partitions
         self.topics: list[str] = []
-        self.fetched_partitions: set[Place] = set()
+        self.fetched_partitions: set[TopicPartition] = set()
         """The partitions that the client fetches."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -161,7 +162,7 @@ class Intermediate:
         """
         return get_checked_metadata(self.consumer)
 
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+    def commit(self, offsets: Sequence[ClientTopicPartition]) -> None:
         """Commit for the group outside a transaction, as this member; TransactionFailed when it is
         not certain.
 
@@ -175,32 +176,32 @@ class Intermediate:
         """Whether this worker is a member of the group, with or without partitions."""
         return parse_group_metadata(self.consumer.consumer_group_metadata())[0] >= 0
 
-    def start_fetching(self, places: Collection[Place]) -> None:
+    def start_fetching(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Fetch these assigned partitions from their next offset on, also those that are fetched
         already.
         """
         offsets = {
-            place: TopicPartition(*place, state.next_offset)
-            for place, state in self.partitions.assigned.items()
+            tp: ClientTopicPartition(*tp, state.next_offset)
+            for tp, state in self.partitions.assigned.items()
         }
-        new = [place for place in places if place not in self.fetched_partitions]
+        new = [tp for tp in topic_partitions if tp not in self.fetched_partitions]
         # before the assignment, or the first messages would come out of `poll`
         if self.queue is not None:
             self.queue.forward_partitions({*self.fetched_partitions, *new})
-        for place in places:
-            if place in self.fetched_partitions:
-                self.consumer.seek(offsets[place])
+        for tp in topic_partitions:
+            if tp in self.fetched_partitions:
+                self.consumer.seek(offsets[tp])
         if new and self.incremental:
-            self.consumer.incremental_assign([offsets[place] for place in new])
+            self.consumer.incremental_assign([offsets[tp] for tp in new])
         elif new:
             self.consumer.assign(list(offsets.values()))
         self.fetched_partitions.update(new)
 
-    def get_cached_lag(self, place: Place, next_offset: int) -> int | None:
+    def get_cached_lag(self, tp: TopicPartition, next_offset: int) -> int | None:
         """The number of offsets up to the end offset of the last fetch response, without a request.
         None before the first one.
         """
-        _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        _, end = self.consumer.get_watermark_offsets(ClientTopicPartition(*tp), cached=True)
         return max(0, end - next_offset) if end >= 0 else None
 
     def close(self) -> None:
@@ -209,16 +210,16 @@ class Intermediate:
             self.queue.close()
         self.consumer.close()
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         """A static member that comes back gets its old assignment (KIP-345), also of topics that
         its settings no longer name: these are ignored.
         """
-        places = [
-            Place(partition.topic, partition.partition)
+        topic_partitions = [
+            TopicPartition(partition.topic, partition.partition)
             for partition in partitions
             if partition.topic in self.topics
         ]
-        log.info("%s are assigned", places)
+        log.info("%s are assigned", topic_partitions)
         REBALANCES.labels("assigned").inc()
         if self.incremental:
             consumer.incremental_assign([])
@@ -226,31 +227,35 @@ class Intermediate:
             consumer.assign([])
             self.fetched_partitions.clear()
             self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
-        self.partitions.on_assigned(places)
+        self.partitions.on_assigned(topic_partitions)
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         self._remove_partitions("revoked", consumer, partitions)
 
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         self._remove_partitions("lost", consumer, partitions)
 
     def _remove_partitions(
-        self, event: str, consumer: Consumer, partitions: list[TopicPartition]
+        self, event: str, consumer: Consumer, partitions: list[ClientTopicPartition]
     ) -> None:
-        places = [
-            Place(partition.topic, partition.partition)
+        topic_partitions = [
+            TopicPartition(partition.topic, partition.partition)
             for partition in partitions
             if partition.topic in self.topics
         ]
-        log.info("%s are %s", places, event)
+        log.info("%s are %s", topic_partitions, event)
         REBALANCES.labels(event).inc()
-        self.partitions.on_revoked(places)
+        self.partitions.on_revoked(topic_partitions)
         failpoints.hit("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign(
-                [TopicPartition(*place) for place in places if place in self.fetched_partitions]
+                [
+                    ClientTopicPartition(*tp)
+                    for tp in topic_partitions
+                    if tp in self.fetched_partitions
+                ]
             )
-            self.fetched_partitions.difference_update(places)
+            self.fetched_partitions.difference_update(topic_partitions)
         else:
             consumer.unassign()
             self.fetched_partitions.clear()

@@ -11,7 +11,7 @@ KIP-101, KIP-320).
 
 from __future__ import annotations
 
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.fetched_messages import CompiledBatch
 from deduplicator.missing_positions import RecordsMissing
 from deduplicator.rule import decide
@@ -19,7 +19,7 @@ from deduplicator.unwrap import Batch, split_by_partition
 from deduplicator.work import Work
 
 
-def check_leader_change(place: Place, work: Work, batch: Batch | CompiledBatch) -> None:
+def check_leader_change(tp: TopicPartition, work: Work, batch: Batch | CompiledBatch) -> None:
     """Before a batch with records of another leader epoch than `work` knows is decided;
     RecordsMissing when records may be missing before one of them.
     """
@@ -27,15 +27,15 @@ def check_leader_change(place: Place, work: Work, batch: Batch | CompiledBatch) 
         return
     rule, read = (
         work.rule,
-        batch if isinstance(batch, Batch) else split_by_partition(batch.messages())[place],
+        batch if isinstance(batch, Batch) else split_by_partition(batch.messages())[tp],
     )
     for message, origin in zip(read.messages, read.origins, strict=True):
         decision, leader_epoch = decide(rule, [origin]), message.leader_epoch()
         if decision.accepted and leader_epoch is not None and leader_epoch > work.leader_epoch:
             if origin.sequence == 0:
                 raise RecordsMissing(
-                    place,
-                    f"{place} has another leader (leader epoch {leader_epoch} after"
+                    tp,
+                    f"{tp} has another leader (leader epoch {leader_epoch} after"
                     f" {work.leader_epoch}), and a batch begins at offset {message.offset()}:"
                     " unread records of the batch before it may be lost",
                 )

@@ -35,7 +35,7 @@ from common.errors import RecordRefused
 from common.metrics import REREADS
 from common.pulse import Pulse
 from common.records import Consumed
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination
 from deduplicator.fetched_messages import FetchedMessages
@@ -86,9 +86,9 @@ class Loop:
         self.waiting = WaitingPartitions(
             routes, partitions, intermediate, starter, destination, self.round_output, pulse
         )
-        self.work: dict[Place, Work] = {}
+        self.work: dict[TopicPartition, Work] = {}
         """Of the current round, for assigned partitions only."""
-        self.last_timestamp_ms: dict[Place, int] = {}
+        self.last_timestamp_ms: dict[TopicPartition, int] = {}
         """The timestamp of the last record that was committed."""
         self.started_commit: StartedCommit | None = None
         self.has_failed = False
@@ -137,7 +137,7 @@ class Loop:
         log.warning("reading the frontier again after: %s", failed)
         REREADS.inc()
         if isinstance(failed, RecordsMissing):
-            self.starter.partitions_with_gaps.add(failed.place)
+            self.starter.partitions_with_gaps.add(failed.tp)
         if self.work:
             self.transaction_size.on_failed(sum(work.consumed for work in self.work.values()))
         self.destination.abort()
@@ -157,41 +157,39 @@ class Loop:
         consecutive offsets. A gap means that a record was lost before it was read. The rule has to
         see every record of an epoch, so it may not go on in this epoch.
         """
-        for place, batch in (
+        for tp, batch in (
             messages.split_by_partition()
             if isinstance(messages, FetchedMessages)
             else split_by_partition(messages).items()
         ):
-            state = self.partitions.assigned.get(place)
+            state = self.partitions.assigned.get(tp)
             if state is None:
                 continue
             work = self.work.setdefault(
-                place, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch)
+                tp, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch)
             )
             if not batch.follows(work.next_offset):
                 raise RecordsMissing(
-                    place,
-                    f"records of {place} from offset {work.next_offset} on are missing: the next"
+                    tp,
+                    f"records of {tp} from offset {work.next_offset} on are missing: the next"
                     f" batch ends at {batch.next_offset}",
                 )
             if batch.leader_epoch != work.leader_epoch:
-                check_leader_change(place, work, batch)
+                check_leader_change(tp, work, batch)
             if isinstance(batch, Batch):
-                self._decide_batch(place, state, work, batch)
+                self._decide_batch(tp, state, work, batch)
             elif (
                 state.partitioner
                 or state.surplus
                 or not work.scan(batch, state.frontier.source_identity)
             ):
-                self._decide_batch(place, state, work, split_by_partition(batch.messages())[place])
+                self._decide_batch(tp, state, work, split_by_partition(batch.messages())[tp])
 
     def _decide_batch(
-        self, place: Place, state: AssignedPartition, work: Work, batch: Batch
+        self, tp: TopicPartition, state: AssignedPartition, work: Work, batch: Batch
     ) -> None:
         filter_records = (
-            partial(
-                self.record_filter.filter_records, self.routes[place.topic].source(place.partition)
-            )
+            partial(self.record_filter.filter_records, self.routes[tp.topic].source(tp.partition))
             if self.record_filter
             else None
         )
@@ -208,13 +206,10 @@ class Loop:
         self.destination.begin()
         failpoints.hit("two: begun")
         try:
-            written = {
-                place: self.round_output.write(place, work) for place, work in self.work.items()
-            }
+            written = {tp: self.round_output.write(tp, work) for tp, work in self.work.items()}
             failpoints.hit("two: written")
             next_states = {
-                place: self.round_output.build_next_state(place, work)
-                for place, work in self.work.items()
+                tp: self.round_output.build_next_state(tp, work) for tp, work in self.work.items()
             }
             self.round_output.prepare_commit(next_states, member)
             self.finish_commit()
@@ -264,8 +259,8 @@ class Loop:
         revoked = self.partitions.pop_revoked()
         if revoked:
             self.starter.on_revoked()
-        for place in revoked:
-            self.work.pop(place, None)
-            self.last_timestamp_ms.pop(place, None)
-            self.waiting.forget(place)
-            self.destination.outputs.pop(self.round_output.get_destination_partition(place), None)
+        for tp in revoked:
+            self.work.pop(tp, None)
+            self.last_timestamp_ms.pop(tp, None)
+            self.waiting.forget(tp)
+            self.destination.outputs.pop(self.round_output.get_destination_partition(tp), None)

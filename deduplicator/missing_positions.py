@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka.client_errors import translate
-from common.routes import Place
+from common.routes import TopicPartition
 
 
 class PositionGone(Exception):
@@ -22,9 +22,9 @@ class RecordsMissing(PositionGone):
     end of the partition, in a new run of stage one.
     """
 
-    def __init__(self, place: Place, text: str) -> None:
+    def __init__(self, tp: TopicPartition, text: str) -> None:
         super().__init__(text)
-        self.place = place
+        self.tp = tp
 
 
 def translate_error(error: KafkaError) -> Exception:

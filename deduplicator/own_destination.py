@@ -28,7 +28,7 @@ import orjson
 
 from common.errors import SettingsInvalid
 from common.records import Headers
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 
 
@@ -77,7 +77,7 @@ class Store(Protocol):
         `destination.options`.
         """
 
-    def take_over(self, partitions: Sequence[Place]) -> Mapping[Place, Position]:
+    def take_over(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position]:
         """Own these intermediate partitions from now on, and return the position of each one that
         has one.
 
@@ -85,12 +85,14 @@ class Store(Protocol):
         has to be in what is returned.
         """
 
-    def last_source_offset(self, destination: Place) -> int:
+    def last_source_offset(self, destination: TopicPartition) -> int:
         """The greatest source offset of the records of a destination partition; -1 without
         records.
         """
 
-    def commit(self, records: Sequence[StoredRecord], positions: Mapping[Place, Position]) -> None:
+    def commit(
+        self, records: Sequence[StoredRecord], positions: Mapping[TopicPartition, Position]
+    ) -> None:
         """Store the records, in this order, and the positions (by intermediate partition): all of
         it or nothing, durably.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints
 from common.errors import Fenced
 from common.metrics import TRANSACTIONS
-from common.routes import Place, Route
-from deduplicator.destination import Output
+from common.routes import Route, TopicPartition
+from deduplicator.destination import GetOffsets, Output
 from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -26,31 +26,33 @@ class OwnDestination:
     def __init__(
         self,
         frontier_store: OwnFrontierStore,
-        commit_for_group: Callable[[Sequence[TopicPartition]], None],
+        commit_for_group: Callable[[Sequence[ClientTopicPartition]], None],
     ) -> None:
         self.frontier_store = frontier_store
         self.commit_for_group = commit_for_group
-        self.outputs: dict[Place, Output] = {}
+        self.outputs: dict[TopicPartition, Output] = {}
         """`known_offset` is the source offset of the last record; `sent` is always 0."""
         self._records: list[StoredRecord] = []
-        self._offsets: Sequence[TopicPartition] = ()
+        self._offsets: Sequence[ClientTopicPartition] = ()
 
     def begin(self) -> None:
         """Nothing is open while records are decided."""
         self._records = []
 
-    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+    def write(
+        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
+    ) -> None:
         """Keep the records for the commit."""
         self._records += [
-            StoredRecord(*place, offset, key, value, list(headers or []), timestamp_ms)
+            StoredRecord(*tp, offset, key, value, list(headers or []), timestamp_ms)
             for (key, value, headers, timestamp_ms), offset in zip(
                 records, source_offsets, strict=True
             )
         ]
-        self.outputs[place].known_offset = source_offsets[-1]
+        self.outputs[tp].known_offset = source_offsets[-1]
 
     # the store knows who owns a partition
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002
+    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 
@@ -62,8 +64,8 @@ class OwnDestination:
         outcome is unknown.
         """
         positions = {
-            Place(place.topic, place.partition): Position(place.offset, str(place.metadata))
-            for place in self._offsets
+            TopicPartition(tp.topic, tp.partition): Position(tp.offset, str(tp.metadata))
+            for tp in self._offsets
         }
         failpoints.hit("two: offsets sent")
         try:

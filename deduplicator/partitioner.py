@@ -14,13 +14,13 @@ from itertools import groupby
 
 from common import partition_mapping
 from common.errors import SettingsInvalid
-from common.routes import SAME, Place, Route
+from common.routes import SAME, Route, TopicPartition
 from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
 BY_CLIENT = -1
 """RD_KAFKA_PARTITION_UA: the client chooses."""
-Partitioner = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
+Partitioner = Callable[[Sequence[Record]], Iterable[tuple[TopicPartition, Sequence[Record]]]]
 
 
 def build_partitioner(
@@ -31,18 +31,20 @@ def build_partitioner(
     """
     topic, fixed = route.destination_topic, partition_mapping.parse_fixed_partition(route.mapping)
     if route.mapping == SAME or fixed is not None:
-        place = Place(topic, partition if fixed is None else fixed)
-        return lambda records: [(place, records)]
+        tp = TopicPartition(topic, partition if fixed is None else fixed)
+        return lambda records: [(tp, records)]
     choose_partition = (
         _by_key(partition % partitions)
         if route.mapping == partition_mapping.KEY
         else _by_function(route, partition, partitions, limit)
     )
 
-    def group_by_partition(records: Sequence[Record]) -> list[tuple[Place, Sequence[Record]]]:
+    def group_by_partition(
+        records: Sequence[Record],
+    ) -> list[tuple[TopicPartition, Sequence[Record]]]:
         with limit:
             return [
-                (Place(topic, chosen), list(group))
+                (TopicPartition(topic, chosen), list(group))
                 for chosen, group in groupby(records, choose_partition)
             ]
 

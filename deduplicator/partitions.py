@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.frontier import Frontier
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.destination_check import Surplus
 from deduplicator.partitioner import Partitioner
 
@@ -37,27 +37,27 @@ class Partitions:
     """Written by the consumer's callbacks and by the loop, in one thread."""
 
     def __init__(self) -> None:
-        self.assigned: dict[Place, AssignedPartition] = {}
+        self.assigned: dict[TopicPartition, AssignedPartition] = {}
         """Those whose frontier is loaded: records of others are ignored."""
-        self.waiting: set[Place] = set()
+        self.waiting: set[TopicPartition] = set()
         """Those whose frontier has to be loaded, or committed for the first time."""
-        self.revoked: set[Place] = set()
+        self.revoked: set[TopicPartition] = set()
         """Those that were revoked, or are started again: their state has to be forgotten."""
 
-    def on_assigned(self, places: Iterable[Place]) -> None:
+    def on_assigned(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has assigned these to this worker."""
-        places = set(places)
-        self.on_revoked(places)
-        self.waiting |= places
+        topic_partitions = set(topic_partitions)
+        self.on_revoked(topic_partitions)
+        self.waiting |= topic_partitions
 
-    def on_revoked(self, places: Iterable[Place]) -> None:
+    def on_revoked(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has revoked these, or this worker has lost them."""
-        for place in places:
-            self.assigned.pop(place, None)
-            self.waiting.discard(place)
-            self.revoked.add(place)
+        for tp in topic_partitions:
+            self.assigned.pop(tp, None)
+            self.waiting.discard(tp)
+            self.revoked.add(tp)
 
-    def start(self, assigned: Mapping[Place, AssignedPartition]) -> None:
+    def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """The frontiers of these are loaded, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
@@ -66,7 +66,7 @@ class Partitions:
         """After a failure, use the committed frontiers, as after an assignment."""
         self.on_assigned(list(self.assigned))
 
-    def pop_revoked(self) -> set[Place]:
+    def pop_revoked(self) -> set[TopicPartition]:
         """Those that were revoked since the last call, also if they were assigned again."""
         revoked, self.revoked = self.revoked, set()
         return revoked

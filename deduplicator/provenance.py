@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from common import filters
 from common.kafka import topics
 from common.kafka.clients import admin
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
@@ -40,7 +40,7 @@ class Provenance:
         self.record_filter = record_filter
 
     def filter_records(
-        self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]
+        self, source: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
     ) -> FilterResult:
         """Leave out records that came from the destination; filter the others, if there is a
         filter, and add the header.

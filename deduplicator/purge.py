@@ -10,12 +10,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common import runtime
 from common.metrics import PURGED
-from common.routes import Place
+from common.routes import TopicPartition
 
 log = logging.getLogger(__name__)
 PURGE_INTERVAL_S = 10.0
@@ -29,10 +30,10 @@ class Purge:
     def __init__(self, client: AdminClient) -> None:
         self.client = client
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
-        self.purged_offsets: dict[Place, int] = {}
-        self.pending: dict[TopicPartition, Any] = {}
+        self.purged_offsets: dict[TopicPartition, int] = {}
+        self.pending: dict[ClientTopicPartition, Any] = {}
 
-    def delete_committed(self, committed: Mapping[Place, int]) -> None:
+    def delete_committed(self, committed: Mapping[TopicPartition, int]) -> None:
         """Request the deletion of the records below the committed offsets, if it is time; does not
         block.
         """
@@ -41,9 +42,9 @@ class Purge:
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
         before_offsets = [
-            TopicPartition(*place, offset)
-            for place, offset in committed.items()
-            if offset > self.purged_offsets.get(place, 0)
+            ClientTopicPartition(*tp, offset)
+            for tp, offset in committed.items()
+            if offset > self.purged_offsets.get(tp, 0)
         ]
         if before_offsets and not self.pending:
             self.pending = self.client.delete_records(before_offsets)
@@ -53,10 +54,10 @@ class Purge:
             if not future.done():
                 continue
             del self.pending[before_offset]
-            place = Place(before_offset.topic, before_offset.partition)
+            tp = TopicPartition(before_offset.topic, before_offset.partition)
             try:
                 future.result()
-                self.purged_offsets[place] = before_offset.offset
-                PURGED.labels(place.topic, str(place.partition)).set(before_offset.offset)
+                self.purged_offsets[tp] = before_offset.offset
+                PURGED.labels(tp.topic, str(tp.partition)).set(before_offset.offset)
             except KafkaException as failed:
-                log.warning("%s cannot be purged, it will grow: %s", place, failed.args[0].str())
+                log.warning("%s cannot be purged, it will grow: %s", tp, failed.args[0].str())

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from common.errors import FilterFailed
 from common.filters import Filter
 from common.partition_mapping import SourceRecord
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
@@ -46,7 +46,7 @@ class RecordFilter(Protocol):
     """Filters records between the rule and the transaction."""
 
     def filter_records(
-        self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]
+        self, source: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
     ) -> FilterResult:
         """Filter accepted records of a source partition, in order; the result has to be
         deterministic.
@@ -65,7 +65,7 @@ class FunctionFilter:
         self.park_failures = park_failures
 
     def filter_records(
-        self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]
+        self, source: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
     ) -> FilterResult:
         """Call the function for each record of a source partition, in order; FilterFailed at the
         first failure, unless failures are parked.
@@ -77,7 +77,7 @@ class FunctionFilter:
         return result
 
     def _filter_one(
-        self, source: Place, record: Record, source_offset: int, result: FilterResult
+        self, source: TopicPartition, record: Record, source_offset: int, result: FilterResult
     ) -> None:
         name = ""
         try:
@@ -98,7 +98,7 @@ class FunctionFilter:
             result.records.append(record)
             result.source_offsets.append(source_offset)
 
-    def _call_function(self, function: Filter, source: Place, record: Record) -> bool:
+    def _call_function(self, function: Filter, source: TopicPartition, record: Record) -> bool:
         key, value, headers, timestamp_ms = record
         passes = self.limit.call(
             function,
@@ -111,7 +111,7 @@ class FunctionFilter:
         return passes
 
 
-def _parked(source: Place, source_offset: int, record: Record, error: str) -> Record:
+def _parked(source: TopicPartition, source_offset: int, record: Record, error: str) -> Record:
     key, value, headers, timestamp_ms = record
     added = [
         (TOPIC, source.topic),

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.unwrap import checksum_of
@@ -29,17 +29,17 @@ class RoundOutput:
         self.partitions = partitions
         self.destination = destination
 
-    def get_destination_partition(self, place: Place) -> Place:
+    def get_destination_partition(self, tp: TopicPartition) -> TopicPartition:
         """The destination partition of an intermediate partition."""
-        return self.routes[place.topic].destination(place.partition)
+        return self.routes[tp.topic].destination(tp.partition)
 
-    def write(self, place: Place, work: Work) -> int:
+    def write(self, tp: TopicPartition, work: Work) -> int:
         """Step 4 for one partition; returns how many records were written. Records that a torn
         transaction has written are not written again.
         """
         state, output, parts = (
-            self.partitions.assigned[place],
-            self.get_destination_partition(place),
+            self.partitions.assigned[tp],
+            self.get_destination_partition(tp),
             work.parts,
         )
         if state.surplus is not None:
@@ -61,12 +61,14 @@ class RoundOutput:
             for part, source_offsets in parts:
                 self.destination.write(output, part, source_offsets)
         if work.parked:
-            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
+            self.destination.write(
+                TopicPartition(self.routes[tp.topic].parked_topic, 0), work.parked, ()
+            )
         return sum(len(part) for part, _ in parts)
 
-    def build_next_state(self, place: Place, work: Work) -> AssignedPartition:
+    def build_next_state(self, tp: TopicPartition, work: Work) -> AssignedPartition:
         """The partition's state when the round is committed."""
-        state = self.partitions.assigned[place]
+        state = self.partitions.assigned[tp]
         last_record = (
             work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         )
@@ -88,22 +90,22 @@ class RoundOutput:
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
     def prepare_commit(
-        self, next_states: Mapping[Place, AssignedPartition], member: object
+        self, next_states: Mapping[TopicPartition, AssignedPartition], member: object
     ) -> None:
         """Step 5: the frontier is encoded last, when the number of sent records is known."""
 
-        def offsets() -> list[TopicPartition]:
+        def offsets() -> list[ClientTopicPartition]:
             positions = {}
-            for place, state in next_states.items():
+            for tp, state in next_states.items():
                 output = (
-                    self.destination.outputs[self.get_destination_partition(place)]
+                    self.destination.outputs[self.get_destination_partition(tp)]
                     if state.partitioner is None
                     else UNCOUNTED
                 )
                 state.frontier = replace(
                     state.frontier, destination_known=output.known_offset, sent=output.sent
                 )
-                positions[place] = (state.next_offset, state.frontier.encode())
+                positions[tp] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
 
         self.destination.prepare_commit(offsets, member)

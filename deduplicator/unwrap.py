@@ -19,7 +19,7 @@ from common.kafka.intermediate_records import foreign_record_error, parse_origin
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, Headers, all_headers, checksum
-from common.routes import Place
+from common.routes import TopicPartition
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
 """A record as the source has it: key, value, headers (None without headers), timestamp in ms. A
@@ -163,11 +163,11 @@ class Batch:
         return zero_timestamp_ms
 
 
-def split_by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
+def split_by_partition(messages: Sequence[Consumed]) -> dict[TopicPartition, Batch]:
     """The messages by intermediate partition, with parsed origins; ForeignRecord for a record that
     stage one did not write.
     """
-    batches: dict[Place, Batch] = {}
+    batches: dict[TopicPartition, Batch] = {}
     topic, partition, batch = "", -1, Batch()
     try:
         headers_of_messages = all_headers(messages)
@@ -177,9 +177,9 @@ def split_by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
         # the client returns fetched messages partition by partition
         if message.partition() != partition or message.topic() != topic:
             topic, partition = message.topic(), message.partition()
-            batch = batches.setdefault(Place(topic, partition), Batch())
+            batch = batches.setdefault(TopicPartition(topic, partition), Batch())
         batch.messages.append(message)
         batch.headers.append(headers or [])
-    for place, batch in batches.items():
-        batch.parse(place.partition)
+    for tp, batch in batches.items():
+        batch.parse(tp.partition)
     return batches

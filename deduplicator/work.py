@@ -13,7 +13,7 @@ from itertools import chain
 
 from common.errors import SourceRecreated
 from common.frontier import RuleState
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.fetched_messages import CompiledBatch
 from deduplicator.frontier_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
@@ -38,7 +38,7 @@ class Work:
     Records that Python has decided are in lists, the others are in C
     (`deduplicator.fetched_messages`).
     """
-    partitioned_records: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
+    partitioned_records: list[tuple[TopicPartition, Sequence[Record]]] = field(default_factory=list)
     """The same by destination partition, unless the route is one to one: partitioned before the
     transaction begins, since a user's function may do it.
     """
@@ -181,12 +181,12 @@ def _recreated(found_identity: str, copied_identity: str) -> SourceRecreated:
     )
 
 
-def describe_largest_record(works: Mapping[Place, Work]) -> str:
+def describe_largest_record(works: Mapping[TopicPartition, Work]) -> str:
     """The record of a refused transaction that was most probably refused."""
     size, partition, source_offset = max(
         (
-            (len(value or b"") + len(key or b""), place.partition, source_offset)
-            for place, work in works.items()
+            (len(value or b"") + len(key or b""), tp.partition, source_offset)
+            for tp, work in works.items()
             for (key, value, *_), source_offset in zip(
                 work.records, work.source_offsets, strict=True
             )

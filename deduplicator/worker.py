@@ -15,7 +15,7 @@ from common.kafka.clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
 from common.pulse import Pulse, Reason
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
 from deduplicator.call_limit import CallLimit
@@ -84,9 +84,9 @@ class Worker:
     unassigned: UnassignedPartitions
     join_timeout: JoinTimeout
     purge: Purge
-    ends: Probe[dict[Place, int]]
+    ends: Probe[dict[TopicPartition, int]]
     """The end offsets of the intermediate topics."""
-    requested_partitions: set[Place] = field(default_factory=set)
+    requested_partitions: set[TopicPartition] = field(default_factory=set)
     """The partitions whose end offsets were requested last."""
 
     def run_housekeeping(self) -> None:
@@ -96,16 +96,13 @@ class Worker:
         if self.ends.answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
-        next_offsets = {
-            place: state.next_offset for place, state in self.partitions.assigned.items()
-        }
+        next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
             self.requested_partitions = set(next_offsets)
             self.ends.wake()
         if all(
-            end_offsets.get(place, math.inf) <= next_offset
-            for place, next_offset in next_offsets.items()
+            end_offsets.get(tp, math.inf) <= next_offset for tp, next_offset in next_offsets.items()
         ):
             self.loop.has_failed = False  # these partitions have no record left to copy
         reason = self._find_wait_reason(end_offsets)
@@ -117,12 +114,12 @@ class Worker:
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss(
             {
-                self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
-                for place, state in self.partitions.assigned.items()
+                self.routes[tp.topic].destination_topic: state.frontier.destination_topic_id
+                for tp, state in self.partitions.assigned.items()
             }
         )
 
-    def _find_wait_reason(self, end_offsets: Mapping[Place, int]) -> Reason | None:
+    def _find_wait_reason(self, end_offsets: Mapping[TopicPartition, int]) -> Reason | None:
         """What this worker waits for; None when it can work."""
         if not self.ends.has_answered or not end_offsets.keys() >= self.partitions.assigned.keys():
             return "destination"
@@ -133,15 +130,15 @@ class Worker:
         return "retry" if self.loop.has_failed or self.partitions.waiting else None
 
     def _report_lag(
-        self, next_offsets: Mapping[Place, int], end_offsets: Mapping[Place, int]
+        self, next_offsets: Mapping[TopicPartition, int], end_offsets: Mapping[TopicPartition, int]
     ) -> None:
         """The consumer can know a later end offset than the last answer has."""
-        for place, next_offset in next_offsets.items():
-            cached_lag = self.intermediate.get_cached_lag(place, next_offset)
-            lags = [max(0, end_offsets[place] - next_offset)] if place in end_offsets else []
+        for tp, next_offset in next_offsets.items():
+            cached_lag = self.intermediate.get_cached_lag(tp, next_offset)
+            lags = [max(0, end_offsets[tp] - next_offset)] if tp in end_offsets else []
             lag = max([*lags, *([cached_lag] if cached_lag is not None else [])], default=None)
             if lag is not None:
-                self.pulse.lag.report(place, lag, self.loop.last_timestamp_ms.get(place))
+                self.pulse.lag.report(tp, lag, self.loop.last_timestamp_ms.get(tp))
 
     def _add_routes(self, new_routes: Collection[Route]) -> None:
         """Copy source topics that have appeared."""
@@ -200,7 +197,7 @@ def build(settings: Settings, number: int) -> Worker:
         intermediate.subscribe(routes)
     # each thread has clients of its own
     reader_of_ends = reader(settings.destination_cluster, settings)
-    ends = Probe[dict[Place, int]](
+    ends = Probe[dict[TopicPartition, int]](
         lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S),
         {},
         HOUSEKEEPING_S + ANSWER_TIMEOUT_S,

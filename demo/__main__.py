@@ -163,7 +163,7 @@ class Demo:
         self.bars.stop()
         equal = sum(result.equal for result in results)
         differences = [
-            f"{result.place}: {result.difference}" for result in results if result.difference
+            f"{result.tp}: {result.difference}" for result in results if result.difference
         ]
         exact = not differences and equal == RECORDS
         complete = len(killer.done) == 2 * self.kills

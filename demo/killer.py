@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable
 from common.kafka import positions
-from common.routes import Place
+from common.routes import TopicPartition
 from demo.service import Service, kill
 
 EARLIEST, LATEST = 0.05, 0.85
@@ -102,7 +102,10 @@ class Killer:
             return sum(
                 positions.list_end_offsets(
                     self.admin,
-                    [Place(self.topics[stage], partition) for partition in self.partitions],
+                    [
+                        TopicPartition(self.topics[stage], partition)
+                        for partition in self.partitions
+                    ],
                 ).values()
             )
         except ClusterUnreachable:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import frontier as frontiers
 from common import origin as origins
@@ -21,7 +22,7 @@ from common import settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
 from common.kafka import intermediate_records, positions
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.settings_sources import FILE_VARIABLE
 from common.settings.table import BY_NAME
@@ -73,7 +74,7 @@ def records(data: bytes) -> None:
     batch = list(parse_messages(data))
     assigned_partitions = range(PARTITIONS - 1)  # the last partition is revoked
     states = {
-        Place("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None)
+        TopicPartition("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None)
         for partition in assigned_partitions
     }
     partitions = Partitions()
@@ -96,15 +97,13 @@ def records(data: bytes) -> None:
     assert is_valid, "a record is taken that stage one did not write"
     assert partitions.assigned == states, "nothing moves before the commit"
     assert loop.work.keys() == {
-        place
-        for place in states
-        if any(message.of_partition == place.partition for message in batch)
+        tp for tp in states if any(message.of_partition == tp.partition for message in batch)
     }
-    for place, work in loop.work.items():
+    for tp, work in loop.work.items():
         _assert_matches_rule(
-            work, [message for message in batch if message.of_partition == place.partition]
+            work, [message for message in batch if message.of_partition == tp.partition]
         )
-        after = loop.round_output.build_next_state(place, work).frontier
+        after = loop.round_output.build_next_state(tp, work).frontier
         assert frontiers.decode(after.encode()) == after, (
             "stage two would commit what nobody can read"
         )
@@ -228,18 +227,20 @@ def _assert_parse_origin_refuses(batch: list[Message]) -> None:
 
 def _assert_unreadable(text: str) -> None:
     try:
-        answer = TopicPartition("orders-proxy", 0, 5, text)
+        answer = ClientTopicPartition("orders-proxy", 0, 5, text)
     except ValueError:
         return  # NUL, or no UTF-8: a client does not hand out such a text
 
     class Group:
         """A consumer whose group has this metadata."""
 
-        def committed(self, _: list[TopicPartition], **__: float) -> list[TopicPartition]:
+        def committed(
+            self, _: list[ClientTopicPartition], **__: float
+        ) -> list[ClientTopicPartition]:
             return [answer]
 
     try:
-        positions.read_commits(cast(Consumer, Group()), [Place("orders-proxy", 0)])
+        positions.read_commits(cast(Consumer, Group()), [TopicPartition("orders-proxy", 0)])
     except FrontierUnreadable:
         return
     raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")

@@ -131,7 +131,7 @@ class Recovery:
             for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
         )
         newest = intermediate_records.read_last_origins(
-            self.data.destination_reader, {place: (begins[place], ends[place]) for place in rows}
+            self.data.destination_reader, {tp: (begins[tp], ends[tp]) for tp in rows}
         )
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
         epoch = run_epochs.raised(
@@ -141,8 +141,8 @@ class Recovery:
             assert row.new_frontier is not None
             row.new_frontier = raise_epoch(row.new_frontier, epoch)
         commits = {
-            place: Commit(ends[place], row.new_frontier.encode())
-            for place, row in rows.items()
+            tp: Commit(ends[tp], row.new_frontier.encode())
+            for tp, row in rows.items()
             if row.new_frontier
         }
         self.group.commit(commits)
@@ -156,8 +156,8 @@ class Recovery:
     def _load_commits(self) -> Mapping[int, Commit]:
         """The group's commits, by partition."""
         return {
-            place.partition: commit
-            for place, commit in self.group.commits(
+            tp.partition: commit
+            for tp, commit in self.group.commits(
                 map(self.route.intermediate, self.data.common_partitions)
             ).items()
         }

@@ -59,16 +59,18 @@ class RouteData:
         """The end offsets of the partitions; HangingTransaction while a transaction there is open:
         its records could still become visible.
         """
-        places = list(map(self.route.destination, self.common_partitions))
-        ends = positions.list_end_offsets(self.destination_admin, places)
-        stable = positions.list_end_offsets(self.destination_admin, places, committed_only=True)
-        for place in places:
-            if stable[place] < ends[place]:
+        topic_partitions = list(map(self.route.destination, self.common_partitions))
+        ends = positions.list_end_offsets(self.destination_admin, topic_partitions)
+        stable = positions.list_end_offsets(
+            self.destination_admin, topic_partitions, committed_only=True
+        )
+        for tp in topic_partitions:
+            if stable[tp] < ends[tp]:
                 raise HangingTransaction(
-                    f"a transaction on {place} is open from offset {stable[place]} on."
-                    f" {self.group.describe_abort(place)}"
+                    f"a transaction on {tp} is open from offset {stable[tp]} on."
+                    f" {self.group.describe_abort(tp)}"
                 )
-        return {place.partition: end for place, end in ends.items()}
+        return {tp.partition: end for tp, end in ends.items()}
 
     def describe_alignment(self, partition: int, source_partitions: int) -> AlignmentInput:
         """What alignment needs of a partition. Each reader begins at the same offset: when
@@ -93,8 +95,8 @@ class RouteData:
         """
         if last_copied is None:
             return None
-        place, offset = self.route.source(partition), last_copied.source_offset
-        record = visible_records.read_first_records(self.source_reader, {place: offset}).get(place)
+        tp, offset = self.route.source(partition), last_copied.source_offset
+        record = visible_records.read_first_records(self.source_reader, {tp: offset}).get(tp)
         if record is None or record.offset() != offset:
             return None
         return LastRecord(record.offset(), message_checksum(record))

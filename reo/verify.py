@@ -25,7 +25,7 @@ from common.errors import NothingCompared, ReoError, TopicMissing
 from common.kafka import permissions, positions, topics
 from common.kafka.clients import admin
 from common.kafka.topics import Topic
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from reo.compare import not_compared, parallel
 from reo.compare.comparable import select_comparable
@@ -58,7 +58,7 @@ class Verification:
         self.pairs: list[PartitionPair] = []
         self.total_offsets = 0
         """Source offsets to read: an upper bound of the number of records."""
-        self._next_offsets: dict[Place, int] = {}
+        self._next_offsets: dict[TopicPartition, int] = {}
         self._saved_at = runtime.monotonic()
         for route, source in sources.items():
             copy = copies.get(route)
@@ -81,20 +81,20 @@ class Verification:
                 if copy is not None
                 else dict.fromkeys(right, 0)
             )
-            for place, output in zip(left, right, strict=True):
+            for tp, output in zip(left, right, strict=True):
                 comparison = resume_file.start_comparison(
-                    place, source_begins[place], destination_begins[output]
+                    tp, source_begins[tp], destination_begins[output]
                 )
-                self._next_offsets[place] = max(comparison.source_next, source_begins[place])
-                self.total_offsets += source_ends[place] - self._next_offsets[place]
-                begins_later = not settings.start.from_beginning(place.partition, added=False)
+                self._next_offsets[tp] = max(comparison.source_next, source_begins[tp])
+                self.total_offsets += source_ends[tp] - self._next_offsets[tp]
+                begins_later = not settings.start.from_beginning(tp.partition, added=False)
                 self.pairs.append(
                     PartitionPair(
-                        place,
+                        tp,
                         output,
                         comparison,
                         is_compacted,
-                        source_begins[place] > 0,
+                        source_begins[tp] > 0,
                         destination_begins[output] > 0 or begins_later,
                     )
                 )
@@ -105,9 +105,9 @@ class Verification:
         """
 
         def on_progress(result: Comparison) -> None:
-            new_offsets = result.source_next - self._next_offsets[result.place]
+            new_offsets = result.source_next - self._next_offsets[result.tp]
             if new_offsets > 0:
-                self._next_offsets[result.place] = result.source_next
+                self._next_offsets[result.tp] = result.source_next
                 progress(new_offsets)
             self.resume_file.remember(result)
             if runtime.monotonic() > self._saved_at + SAVE_INTERVAL_S:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from common.kafka.positions import GroupCommit
-from common.routes import Place
+from common.routes import TopicPartition
 
 HOLE_S = 5.0
 """How long a hole may stay unchanged: a retry inside Spark would have begun to fill it by then."""
@@ -21,13 +21,13 @@ class OpenHoles:
     """Those of the run with this epoch."""
 
     epoch: int
-    hole_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    hole_since: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
     """Partitions with an open hole of this run: its first source offset, and since when it is
     open.
     """
 
     def note_hole(
-        self, place: Place, commit: GroupCommit, end: int, written_up_to: int, now: float
+        self, tp: TopicPartition, commit: GroupCommit, end: int, written_up_to: int, now: float
     ) -> None:
         """Note since when a hole is open. Stage two's commit says so, whatever is still to be read
         after the hole; the first offset of one being filled moves.
@@ -42,9 +42,9 @@ class OpenHoles:
         elif commit.intermediate_offset >= end and rule.frontier < written_up_to:
             first = rule.frontier + 1
         if first < 0:
-            self.hole_since.pop(place, None)
-        elif place not in self.hole_since or self.hole_since[place][0] != first:
-            self.hole_since[place] = first, now
+            self.hole_since.pop(tp, None)
+        elif tp not in self.hole_since or self.hole_since[tp][0] != first:
+            self.hole_since[tp] = first, now
 
     def has_unfilled(self, now: float) -> bool:
         """Whether a hole has stayed unchanged for too long."""

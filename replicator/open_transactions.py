@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 
 from common.metrics import SOURCE_OPEN
-from common.routes import Place
+from common.routes import TopicPartition
 from replicator.sample import Sample
 
 log = logging.getLogger(__name__)
@@ -24,29 +24,29 @@ time-out.
 class OpenTransactions:
     """Of the samples of one run; everything is by source partition."""
 
-    stable_end_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    stable_end_since: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
     """The last stable offset, and since when it has not changed."""
-    warned_open: set[Place] = field(default_factory=set)
+    warned_open: set[TopicPartition] = field(default_factory=set)
 
-    def count_waiting(self, source_place: Place, sample: Sample, now: float) -> int:
+    def count_waiting(self, source_tp: TopicPartition, sample: Sample, now: float) -> int:
         """The number of offsets after the last stable offset: stage one cannot read them before an
         open transaction of the source ends.
         """
-        stable = sample.source_ends[source_place].offset
-        waiting = sample.source_high_watermarks[source_place] - stable
-        if waiting <= 0 or self.stable_end_since.get(source_place, (-1, now))[0] != stable:
-            self.stable_end_since[source_place] = (stable, now)
-        open_s = now - self.stable_end_since[source_place][1] if waiting > 0 else 0.0
-        SOURCE_OPEN.labels(*map(str, source_place)).set(open_s)
-        if open_s > OPEN_S and source_place not in self.warned_open:
-            self.warned_open.add(source_place)
+        stable = sample.source_ends[source_tp].offset
+        waiting = sample.source_high_watermarks[source_tp] - stable
+        if waiting <= 0 or self.stable_end_since.get(source_tp, (-1, now))[0] != stable:
+            self.stable_end_since[source_tp] = (stable, now)
+        open_s = now - self.stable_end_since[source_tp][1] if waiting > 0 else 0.0
+        SOURCE_OPEN.labels(*map(str, source_tp)).set(open_s)
+        if open_s > OPEN_S and source_tp not in self.warned_open:
+            self.warned_open.add(source_tp)
             log.warning(
                 "an open transaction of the source blocks %s at offset %d: the %d offsets from"
                 " there on cannot be copied before it ends",
-                source_place,
+                source_tp,
                 stable,
                 waiting,
             )
         elif waiting <= 0:
-            self.warned_open.discard(source_place)
+            self.warned_open.discard(source_tp)
         return max(0, waiting)

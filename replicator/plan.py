@@ -19,7 +19,7 @@ from common.kafka.positions import GroupCommit
 from common.kafka.topics import Topic
 from common.process import Stopping
 from common.pulse import Pulse, Reason
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot
 from replicator.candidates import tail_comparison
@@ -64,7 +64,7 @@ class Planner:
             commits = self._wait_for_frontiers(topics.list_intermediate_partitions(prepared))
             if commits is None:
                 return None
-            frontiers = {place: commit.frontier for place, commit in commits.items()}
+            frontiers = {tp: commit.frontier for tp, commit in commits.items()}
             source = self.selection.select_source(prepared, frontiers)
             if source is not None:
                 self.clients.use_source(source.settings)
@@ -73,7 +73,9 @@ class Planner:
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
 
-    def _build_plan(self, snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
+    def _build_plan(
+        self, snapshot: SourceSnapshot, frontiers: Mapping[TopicPartition, Frontier]
+    ) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
         epoch = run_epochs.of_run(
             int(self.clock() * 1000), read, runtime.random_bits(run_epochs.RANDOM_BITS)
@@ -84,8 +86,8 @@ class Planner:
                 source,
                 (
                     frontier
-                    for place, frontier in frontiers.items()
-                    if place.topic == route.intermediate_topic
+                    for tp, frontier in frontiers.items()
+                    if tp.topic == route.intermediate_topic
                 ),
             )
             for route, source in snapshot.sources.items()
@@ -95,17 +97,17 @@ class Planner:
             snapshot.settings,
             snapshot.sources,
             identities,
-            {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
+            {tp: frontier.rule.frontier + 1 for tp, frontier in frontiers.items()},
             self._batch_bytes_max(frontiers),
             tail_comparison.list_last_copied(snapshot.sources, frontiers),
         )
 
-    def _batch_bytes_max(self, places: Iterable[Place]) -> int:
+    def _batch_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
         return max(
             (
                 topics.get_message_bytes_max(client, cluster, name)
-                for name in {place.topic for place in places}
+                for name in {tp.topic for tp in topic_partitions}
             ),
             default=0,
         )
@@ -130,7 +132,9 @@ class Planner:
                 is_logged = True
             runtime.sleep(RETRY_S)
 
-    def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, GroupCommit] | None:
+    def _wait_for_frontiers(
+        self, topic_partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, GroupCommit] | None:
         """The frontier of every partition, after giving stage two `replicator.drain_s` to read the
         intermediate topics to the end.
         """
@@ -138,8 +142,8 @@ class Planner:
         logged_at = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")
-            commits = self.try_read_commits(places)
-            missing = [place for place in places if place not in commits]
+            commits = self.try_read_commits(topic_partitions)
+            missing = [tp for tp in topic_partitions if tp not in commits]
             if not missing and (runtime.monotonic() > drain_deadline or self._is_drained(commits)):
                 return commits
             if missing and runtime.monotonic() > logged_at + 10:
@@ -148,23 +152,25 @@ class Planner:
             runtime.sleep(PAUSE_S)
         return None
 
-    def try_read_commits(self, places: Iterable[Place]) -> dict[Place, GroupCommit]:
+    def try_read_commits(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, GroupCommit]:
         """The commits, as of before any open transaction: stage two goes on while a run is planned,
         too. Empty while the cluster does not answer.
         """
         try:
-            return positions.read_commits(self.clients.frontier_reader, places, 2.0)
+            return positions.read_commits(self.clients.frontier_reader, topic_partitions, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
-    def _is_drained(self, commits: dict[Place, GroupCommit]) -> bool:
+    def _is_drained(self, commits: dict[TopicPartition, GroupCommit]) -> bool:
         try:
             ends = positions.list_end_offsets(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return False
-        return all(commits[place].intermediate_offset >= end for place, end in ends.items())
+        return all(commits[tp].intermediate_offset >= end for tp, end in ends.items())
 
 
 def wait_unless_stopping(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaException, Producer
 
 from common.kafka.clients import idempotent_producer
 from common.read_up_to import HEADER, ReadUpTo, encode
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,46 +48,49 @@ class ReadUpToWriter:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.producer: Producer | None = None
-        self.written: dict[Place, tuple[int, EmptyRange]] = {}
+        self.written: dict[TopicPartition, tuple[int, EmptyRange]] = {}
         """By intermediate partition, the last range, with the epoch of the run that wrote it."""
 
     def write(
-        self, epoch: int, identities: Mapping[Route, str], ranges: Mapping[Place, EmptyRange]
+        self,
+        epoch: int,
+        identities: Mapping[Route, str],
+        ranges: Mapping[TopicPartition, EmptyRange],
     ) -> None:
         """Write the ranges, by intermediate partition, for the run with this epoch. A later run
         repeats what is not delivered.
         """
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
-        for place, empty_range in ranges.items():
-            if empty_range.end <= empty_range.frontier + 1 or self.written.get(place) == (
+        for tp, empty_range in ranges.items():
+            if empty_range.end <= empty_range.frontier + 1 or self.written.get(tp) == (
                 epoch,
                 empty_range,
             ):
                 continue
-            self.written[place] = epoch, empty_range
+            self.written[tp] = epoch, empty_range
             self.producer = self.producer or idempotent_producer(
                 self.settings.destination_cluster, self.settings, "replicator-notes"
             )
             record = ReadUpTo(
-                place.partition,
+                tp.partition,
                 empty_range.end - 1,
                 empty_range.frontier,
                 epoch,
-                by_topic[place.topic],
+                by_topic[tp.topic],
                 bool(self.settings.filter.sql),
             )
             log.debug(
                 "%s: nothing to copy after source offset %d up to %d",
-                place,
+                tp,
                 empty_range.frontier,
                 empty_range.end - 1,
             )
             try:
                 self.producer.produce(
-                    place.topic, partition=place.partition, headers=[(HEADER, encode(record))]
+                    tp.topic, partition=tp.partition, headers=[(HEADER, encode(record))]
                 )
             except (KafkaException, BufferError) as failed:
-                log.warning("%s: the read-up-to record cannot be written: %s", place, failed)
+                log.warning("%s: the read-up-to record cannot be written: %s", tp, failed)
         if self.producer:
             self.producer.poll(0)
 

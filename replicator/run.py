@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
 from common.kafka.topics import Topic
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator import intermediate, source, wrap
 from replicator.source_history import LastCopied
@@ -84,17 +84,17 @@ class Plan:
     """Its topics; they must stay the same ones while the run lives."""
     identities: dict[Route, str]
     """Their identities in the frontiers."""
-    starts: dict[Place, int]
+    starts: dict[TopicPartition, int]
     """By intermediate partition, the first source offset to write."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
-    copied: dict[Place, LastCopied] = field(default_factory=dict)
+    copied: dict[TopicPartition, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
-    def source_partitions(self) -> dict[Place, Place]:
+    def source_partitions(self) -> dict[TopicPartition, TopicPartition]:
         """By intermediate partition, its source partition."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        return {place: routes[place.topic].source(place.partition) for place in self.starts}
+        return {tp: routes[tp.topic].source(tp.partition) for tp in self.starts}
 
 
 class Query(Protocol):
@@ -147,7 +147,7 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
     """
     settings, at_source = plan.settings, plan.source_partitions()
     records = source.read_records(
-        spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()}
+        spark, settings, {at_source[tp]: offset for tp, offset in plan.starts.items()}
     )
     wrapped = wrap.wrap_records(
         apply_filter(records, settings.filter.sql), plan.identities, plan.epoch
@@ -202,14 +202,14 @@ def find_end_event(query: Query) -> Event | None:
     return "failed"
 
 
-def read_offsets(query: Query) -> dict[Place, int]:
+def read_offsets(query: Query) -> dict[TopicPartition, int]:
     """By source partition, the offset up to which completed batches have read; Spark reports it at
     the end of a batch (StreamingQueryProgress).
     """
     progress = query.lastProgress
     ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
     return {
-        Place(topic, int(partition)): offset
+        TopicPartition(topic, int(partition)): offset
         for end in ends
         if end
         for topic, offsets in end.items()

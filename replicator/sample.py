@@ -10,7 +10,7 @@ from common.kafka import intermediate_records, positions, topics
 from common.kafka.positions import GroupCommit
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
 from replicator.clients import Clients
@@ -24,14 +24,14 @@ class Sample:
     """
 
     sources: dict[Route, topics.Topic]
-    source_beginnings: dict[Place, int]
-    source_ends: dict[Place, positions.EndOffset]
+    source_beginnings: dict[TopicPartition, int]
+    source_ends: dict[TopicPartition, positions.EndOffset]
     """The last stable offsets: up to these the source can be read."""
-    source_high_watermarks: dict[Place, int]
+    source_high_watermarks: dict[TopicPartition, int]
     """Between the last stable offset and this one are records of open transactions."""
-    intermediate_ends: dict[Place, positions.EndOffset]
-    newest: dict[Place, Origin | ReadUpTo]
-    commits: dict[Place, GroupCommit]
+    intermediate_ends: dict[TopicPartition, positions.EndOffset]
+    newest: dict[TopicPartition, Origin | ReadUpTo]
+    commits: dict[TopicPartition, GroupCommit]
 
 
 def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[Route, topics.Topic]:
@@ -44,7 +44,7 @@ def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[R
 
 
 def take_sample(
-    settings: Settings, clients: Clients, plan: Plan, commits: dict[Place, GroupCommit]
+    settings: Settings, clients: Clients, plan: Plan, commits: dict[TopicPartition, GroupCommit]
 ) -> Sample:
     """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a
     source topic is gone.
@@ -59,7 +59,7 @@ def take_sample(
     ends = positions.list_stable_ends(clients.destination_admin, plan.starts)
     newest = intermediate_records.read_last_origins(
         clients.frontier_reader,
-        {place: (beginnings[place], end.offset) for place, end in ends.items()},
+        {tp: (beginnings[tp], end.offset) for tp, end in ends.items()},
     )
     # before the stable ends: records written in between are no open transaction
     high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)

@@ -13,18 +13,18 @@ from collections.abc import Mapping
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, client_options
 from replicator.spark import memory
 
 
-def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
+def options(settings: Settings, starts: Mapping[TopicPartition, int]) -> dict[str, str]:
     """The options of Spark's Kafka source. `starts` has the first offset of every partition to
     read.
     """
     offsets: dict[str, dict[str, int]] = {}
-    for place, offset in sorted(starts.items()):
-        offsets.setdefault(place.topic, {})[str(place.partition)] = offset
+    for tp, offset in sorted(starts.items()):
+        offsets.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return {
         **settings.source_cluster.security.spark(),
         "kafka.bootstrap.servers": settings.source_cluster.bootstrap_servers,
@@ -50,6 +50,8 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
     }
 
 
-def read_records(spark: SparkSession, settings: Settings, starts: Mapping[Place, int]) -> DataFrame:
+def read_records(
+    spark: SparkSession, settings: Settings, starts: Mapping[TopicPartition, int]
+) -> DataFrame:
     """The source's records as a streaming DataFrame."""
     return spark.readStream.format("kafka").options(**options(settings, starts)).load()

@@ -29,7 +29,7 @@ from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
 from common.kafka import positions, topics, visible_records
 from common.records import Consumed, message_checksum
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
 
@@ -43,50 +43,50 @@ class LastCopied(NamedTuple):
 
 
 def check_history(
-    settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]
-) -> set[Place]:
+    settings: Settings,
+    client: AdminClient,
+    reader: Consumer,
+    copied: Mapping[TopicPartition, LastCopied],
+) -> set[TopicPartition]:
     """The source partitions whose last copied record is still there, the same one; the others no
     longer have theirs, legally.
 
     SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told
     now.
     """
-    offsets = {place: last.source_offset for place, (last, _) in copied.items()}
+    offsets = {tp: last.source_offset for tp, (last, _) in copied.items()}
     records = visible_records.read_first_records(reader, offsets)
     _check_stable(
         settings,
         client,
-        {place: offset for place, offset in offsets.items() if place not in records},
+        {tp: offset for tp, offset in offsets.items() if tp not in records},
     )
     missing = {
-        place
-        for place, (last, _) in copied.items()
-        if not _is_at(records[place], last.source_offset)
+        tp for tp, (last, _) in copied.items() if not _is_at(records[tp], last.source_offset)
     }
     begins, ends = (
         ask(client, missing, timeout_s=request_timeout_s(settings))
         for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
     )
-    for place, (last, _) in copied.items():
-        if place not in missing:
-            _check_same(place, last, records[place])
-        elif begins[place] > last.source_offset:
+    for tp, (last, _) in copied.items():
+        if tp not in missing:
+            _check_same(tp, last, records[tp])
+        elif begins[tp] > last.source_offset:
             continue
-        elif ends[place] <= last.source_offset or not topics.is_compacted(
-            client, settings.source_cluster, place.topic
+        elif ends[tp] <= last.source_offset or not topics.is_compacted(
+            client, settings.source_cluster, tp.topic
         ):
             raise _lost_records(
-                place,
+                tp,
                 f"no record at offset {last.source_offset} any more, which was the last one copied",
             )
     following = {
-        place: max(last.source_offset + 1, begins.get(place, 0))
-        for place, (last, _) in copied.items()
+        tp: max(last.source_offset + 1, begins.get(tp, 0)) for tp, (last, _) in copied.items()
     }
     _check_nothing_follows(
         settings,
         reader,
-        {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to},
+        {tp: begin for tp, begin in following.items() if begin <= copied[tp].empty_up_to},
         copied,
     )
     return set(copied) - missing
@@ -95,21 +95,23 @@ def check_history(
 def _check_nothing_follows(
     settings: Settings,
     reader: Consumer,
-    begins: Mapping[Place, int],
-    copied: Mapping[Place, LastCopied],
+    begins: Mapping[TopicPartition, int],
+    copied: Mapping[TopicPartition, LastCopied],
 ) -> None:
     records = visible_records.read_first_records(reader, begins)
-    for place, record in records.items():
-        if record is not None and record.offset() <= copied[place].empty_up_to:
+    for tp, record in records.items():
+        if record is not None and record.offset() <= copied[tp].empty_up_to:
             raise _lost_records(
-                place,
+                tp,
                 f"a record at offset {record.offset()}, where there was none when what is before it"
                 " was copied",
             )
     _check_answered(settings, begins.keys() - records.keys())
 
 
-def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place, int]) -> None:
+def _check_stable(
+    settings: Settings, client: AdminClient, silent: Mapping[TopicPartition, int]
+) -> None:
     """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset
     gets no record and no end of partition.
 
@@ -119,17 +121,17 @@ def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place
     stable = positions.list_end_offsets(
         client, silent, committed_only=True, timeout_s=request_timeout_s(settings)
     )
-    for place, offset in silent.items():
-        if stable[place] <= offset:
+    for tp, offset in silent.items():
+        if stable[tp] <= offset:
             raise _lost_records(
-                place,
-                f"an open transaction at offset {stable[place]}, before the last one copied, which"
+                tp,
+                f"an open transaction at offset {stable[tp]}, before the last one copied, which"
                 f" was at {offset}",
             )
     _check_answered(settings, silent.keys())
 
 
-def _check_answered(settings: Settings, silent: Collection[Place]) -> None:
+def _check_answered(settings: Settings, silent: Collection[TopicPartition]) -> None:
     if silent:
         raise ClusterUnreachable(
             f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the "
@@ -141,7 +143,7 @@ def _is_at(record: Consumed | None, offset: int) -> bool:
     return record is not None and record.offset() == offset
 
 
-def _check_same(place: Place, last: LastRecord, record: Consumed | None) -> None:
+def _check_same(tp: TopicPartition, last: LastRecord, record: Consumed | None) -> None:
     assert record is not None
     try:
         checksum = message_checksum(record)
@@ -149,15 +151,15 @@ def _check_same(place: Place, last: LastRecord, record: Consumed | None) -> None
         checksum = ""
     if checksum != last.checksum:
         raise _lost_records(
-            place,
+            tp,
             f"another record at offset {last.source_offset} than the one that was copied from"
             " there, which was the last one",
         )
 
 
-def _lost_records(place: Place, finding: str) -> SourceTruncated:
+def _lost_records(tp: TopicPartition, finding: str) -> SourceTruncated:
     return SourceTruncated(
-        f"{place} has {finding}: the source lost records (an unclean election, or a disk that was"
+        f"{tp} has {finding}: the source lost records (an unclean election, or a disk that was"
         " restored), and may have grown again since. The copy has records that the source no"
         " longer has; copy to a new destination.topic"
     )

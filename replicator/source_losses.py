@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from common import runtime
 from common.kafka import positions
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
 from replicator import source_history
@@ -36,29 +36,29 @@ class SourceLosses:
     settings: Settings
     clients: Clients
     plan: Plan
-    copied: dict[Place, source_history.LastCopied]
+    copied: dict[TopicPartition, source_history.LastCopied]
     """By source partition, what was copied last, as of the previous sample."""
-    unverified_up_to: dict[Place, int] = field(default_factory=dict)
+    unverified_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """After an event that can lose records: the source offset up to which records were written
     before it. Stage two may have copied them since.
     """
-    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
+    leader_epochs: dict[TopicPartition, int | None] = field(default_factory=dict)
     """By source partition, as of the previous sample."""
     sampled_at: float = field(default_factory=runtime.monotonic)
 
-    def has_lost_records(self, sample: Sample, next_offsets: Mapping[Place, int]) -> bool:
+    def has_lost_records(self, sample: Sample, next_offsets: Mapping[TopicPartition, int]) -> bool:
         """Whether a partition ends before what was read from it; SourceTruncated when its last
         copied record is gone. `next_offsets`: by intermediate partition, the source offset that
         is written next.
         """
         source_partitions = self.plan.source_partitions()
         leader_epochs = {
-            source_place: end.leader_epoch for source_place, end in sample.source_ends.items()
+            source_tp: end.leader_epoch for source_tp, end in sample.source_ends.items()
         }
         truncated = {
-            source_place
-            for place, source_place in source_partitions.items()
-            if sample.source_ends[source_place].offset < next_offsets[place]
+            source_tp
+            for tp, source_tp in source_partitions.items()
+            if sample.source_ends[source_tp].offset < next_offsets[tp]
         }
         # while a transaction is open, the last stable offset may be below a first frontier
         if truncated:
@@ -66,11 +66,11 @@ class SourceLosses:
                 self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings)
             )
             truncated = {
-                source_place
-                for place, source_place in source_partitions.items()
-                if source_place in truncated and ends[source_place] < next_offsets[place]
+                source_tp
+                for tp, source_tp in source_partitions.items()
+                if source_tp in truncated and ends[source_tp] < next_offsets[tp]
             }
-        frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
+        frontiers = {tp: commit.frontier for tp, commit in sample.commits.items()}
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
         if (
             truncated
@@ -79,29 +79,28 @@ class SourceLosses:
         ):
             self._check_history(self.copied)
             written = {
-                place: newest.source_offset + 1
-                for place, newest in sample.newest.items()
+                tp: newest.source_offset + 1
+                for tp, newest in sample.newest.items()
                 if newest.epoch == self.plan.epoch
             }
             self.unverified_up_to = {
-                place: max(position, written.get(place, 0))
-                for place, position in next_offsets.items()
+                tp: max(position, written.get(tp, 0)) for tp, position in next_offsets.items()
             }
         if self.unverified_up_to:
             # the others are compared
             self._check_history(
-                {place: last for place, last in copied.items() if last != self.copied.get(place)}
+                {tp: last for tp, last in copied.items() if last != self.copied.get(tp)}
             )
             self.unverified_up_to = {
-                place: end
-                for place, end in self.unverified_up_to.items()
-                if place not in frontiers or frontiers[place].rule.frontier + 1 < end
+                tp: end
+                for tp, end in self.unverified_up_to.items()
+                if tp not in frontiers or frontiers[tp].rule.frontier + 1 < end
             }
         self.copied |= copied
         self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
         return bool(truncated)
 
-    def _check_history(self, copied: dict[Place, source_history.LastCopied]) -> None:
+    def _check_history(self, copied: dict[TopicPartition, source_history.LastCopied]) -> None:
         source_history.check_history(
             self.settings, self.clients.source_admin, self.clients.source_reader, copied
         )

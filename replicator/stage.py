@@ -208,7 +208,7 @@ class Stage:
             commits = self.planner.try_read_commits(watch.plan.starts)
             ends = positions.list_end_offsets(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(
-                commits[place].intermediate_offset >= end for place, end in ends.items()
+                commits[tp].intermediate_offset >= end for tp, end in ends.items()
             ):
                 failpoints.hit("one: drained")
                 return "complete"

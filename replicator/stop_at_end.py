@@ -11,7 +11,7 @@ from common import runtime
 from common.kafka import positions, visible_records
 from common.process import Stopping
 from common.pulse import Pulse
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
 from replicator.plan import Planner
@@ -41,22 +41,22 @@ class Completion:
         self.pulse = pulse
         self.stopping = stopping
         self.has_filter = bool(settings.filter.sql)
-        self.end_offsets: dict[Place, int] = {}
+        self.end_offsets: dict[TopicPartition, int] = {}
         """By intermediate partition, the source's end when the process started."""
         self.last_run_wrote_nothing = False
         """With a filter: whether the last run began at the frontier, read to the end, and wrote
         nothing.
         """
-        self.last_read_up_to: dict[Place, int] = {}
+        self.last_read_up_to: dict[TopicPartition, int] = {}
         """By intermediate partition, how far the last run that finished by itself has read."""
 
-    def note_finished_run(self, watch: Watch, offsets: dict[Place, int]) -> None:
+    def note_finished_run(self, watch: Watch, offsets: dict[TopicPartition, int]) -> None:
         """A run has ended by itself; `offsets`: how far it has read, by source partition."""
         self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
         self.last_read_up_to = {
-            place: offsets[source_place]
-            for place, source_place in watch.source_partitions.items()
-            if source_place in offsets
+            tp: offsets[source_tp]
+            for tp, source_tp in watch.source_partitions.items()
+            if source_tp in offsets
         }
 
     def is_complete(self, plan: Plan) -> bool:
@@ -70,15 +70,13 @@ class Completion:
             ends = positions.list_end_offsets(
                 self.clients.source_admin, source_partitions.values(), committed_only=True
             )
-            self.end_offsets = {
-                place: ends[source_place] for place, source_place in source_partitions.items()
-            }
+            self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
         return all(
             visible_records.find_first_visible(
-                self.clients.source_reader, source_partitions[place], plan.starts[place], end
+                self.clients.source_reader, source_partitions[tp], plan.starts[tp], end
             )
             is None
-            for place, end in self.end_offsets.items()
+            for tp, end in self.end_offsets.items()
         )
 
     def write_read_up_to(self, plan: Plan) -> None:
@@ -97,10 +95,10 @@ class Completion:
             for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
         )
         empty_ranges = {
-            place: EmptyRange(start - 1, end)
-            for place, start in plan.starts.items()
-            if (end := min(ends.get(place, 0), ends_now[source_partitions[place]])) > start
-            and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)
+            tp: EmptyRange(start - 1, end)
+            for tp, start in plan.starts.items()
+            if (end := min(ends.get(tp, 0), ends_now[source_partitions[tp]])) > start
+            and (self.last_run_wrote_nothing or begins[source_partitions[tp]] <= start)
         }
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
         self.clients.read_up_to_writer.flush()
@@ -109,8 +107,8 @@ class Completion:
             self.pulse.beat()
             commits = self.planner.try_read_commits(empty_ranges)
             empty_ranges = {
-                place: gap
-                for place, gap in empty_ranges.items()
-                if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1
+                tp: gap
+                for tp, gap in empty_ranges.items()
+                if tp not in commits or commits[tp].frontier.rule.frontier < gap.end - 1
             }
             runtime.sleep(0.05)

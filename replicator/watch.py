@@ -20,7 +20,7 @@ from common.kafka.positions import GroupCommit
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
 from replicator.open_holes import OpenHoles
@@ -48,23 +48,23 @@ class Watch:
     settings: Settings
     clients: Clients
     plan: Plan
-    source_partitions: dict[Place, Place] = field(init=False)
+    source_partitions: dict[TopicPartition, TopicPartition] = field(init=False)
     """The source partition of each intermediate partition."""
-    positions: dict[Place, int] = field(init=False)
+    positions: dict[TopicPartition, int] = field(init=False)
     """The source offset that is written next, as of the last sample."""
-    progressed_at: dict[Place, float] = field(init=False)
+    progressed_at: dict[TopicPartition, float] = field(init=False)
     has_filter: bool = field(init=False)
     stall_s: float = field(init=False)
     """How long a partition may have visible records without progress."""
-    intermediate_ends: dict[Place, int] = field(init=False)
+    intermediate_ends: dict[TopicPartition, int] = field(init=False)
     """The end of the intermediate partition, as of the last sample; before the run writes, its end
     at the start of the run.
     """
-    written_up_to: dict[Place, int] = field(default_factory=dict)
+    written_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """The highest source offset that this run is known to have written."""
-    empty_up_to: dict[Place, int] = field(default_factory=dict)
+    empty_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """No visible record is left below this source offset."""
-    spark_read_up_to: dict[Place, int] = field(default_factory=dict)
+    spark_read_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """With a filter, by source partition: how far Spark has read in completed batches, whether the
     records passed or not.
     """
@@ -72,11 +72,11 @@ class Watch:
     """Whether no leader of the intermediate topics has changed. Otherwise what is missing there may
     be lost, not left out, and the run becomes `stalled`.
     """
-    intermediate_leader_epochs: dict[Place, int | None] = field(init=False)
-    written_timestamp_ms: dict[Place, int] = field(default_factory=dict)
+    intermediate_leader_epochs: dict[TopicPartition, int | None] = field(init=False)
+    written_timestamp_ms: dict[TopicPartition, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as of the last sample."""
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
-    initial_ends: dict[Place, int] = field(init=False)
+    initial_ends: dict[TopicPartition, int] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
     holes: OpenHoles = field(init=False)
     source_losses: SourceLosses = field(init=False)
@@ -91,8 +91,8 @@ class Watch:
         self.progressed_at = dict.fromkeys(self.plan.starts, runtime.monotonic())
         self.source_partitions = self.plan.source_partitions()
         ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
-        self.initial_ends = {place: end.offset for place, end in ends.items()}
-        self.intermediate_leader_epochs = {place: end.leader_epoch for place, end in ends.items()}
+        self.initial_ends = {tp: end.offset for tp, end in ends.items()}
+        self.intermediate_leader_epochs = {tp: end.leader_epoch for tp, end in ends.items()}
         self.intermediate_ends = dict(self.initial_ends)
         self.has_filter = bool(self.settings.filter.sql)
         self.stall_s = STALL_S
@@ -127,7 +127,7 @@ class Watch:
         """TopicMissing or SourceRecreated when a source topic was deleted or recreated."""
         self._check_identities(describe_sources(self.settings, self.clients, self.plan))
 
-    def take_sample(self, commits: dict[Place, GroupCommit]) -> Sample:
+    def take_sample(self, commits: dict[TopicPartition, GroupCommit]) -> Sample:
         """A sample with these commits (`replicator.sample.take_sample`)."""
         return take_sample(self.settings, self.clients, self.plan, commits)
 
@@ -140,30 +140,30 @@ class Watch:
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
         now = runtime.monotonic()
-        for place in self.plan.starts:
-            self._update_position(place, sample, now)
-        for place, commit in sample.commits.items():
-            end = sample.intermediate_ends[place].offset
-            self.holes.note_hole(place, commit, end, self.written_up_to.get(place, -1), now)
+        for tp in self.plan.starts:
+            self._update_position(tp, sample, now)
+        for tp, commit in sample.commits.items():
+            end = sample.intermediate_ends[tp].offset
+            self.holes.note_hole(tp, commit, end, self.written_up_to.get(tp, -1), now)
         if self.holes.has_unfilled(now):
             return "hole"
         # before `_count_lag` looks for visible records
-        unread = {place for place in self.plan.starts if self._is_deleted_unread(place, sample)}
+        unread = {tp for tp in self.plan.starts if self._is_deleted_unread(tp, sample)}
         if unread and not self.has_filter:
             return "stalled"
         # before `_count_lag` reads: the beginnings must be asked for after the read
         self._write_read_up_to(sample)
-        lags = {place: self._count_lag(place, sample) for place in self.plan.starts}
-        for place, lag in lags.items():
-            source_place = self.source_partitions[place]
+        lags = {tp: self._count_lag(tp, sample) for tp in self.plan.starts}
+        for tp, lag in lags.items():
+            source_tp = self.source_partitions[tp]
             self.lag.report(
-                source_place,
-                lag + self.open_transactions.count_waiting(source_place, sample, now),
-                self.written_timestamp_ms.get(place),
+                source_tp,
+                lag + self.open_transactions.count_waiting(source_tp, sample, now),
+                self.written_timestamp_ms.get(tp),
             )
-            SOURCE_END.labels(*map(str, source_place)).set(sample.source_ends[source_place].offset)
-            if lag == 0 and place not in unread:
-                self.progressed_at[place] = now
+            SOURCE_END.labels(*map(str, source_tp)).set(sample.source_ends[source_tp].offset)
+            if lag == 0 and tp not in unread:
+                self.progressed_at[tp] = now
         if any(now - since > self.stall_s for since in self.progressed_at.values()):
             return "stalled"
         grown = any(
@@ -174,7 +174,7 @@ class Watch:
         return "grown" if grown else None
 
     def _check_trust(self, sample: Sample) -> None:
-        leader_epochs = {place: end.leader_epoch for place, end in sample.intermediate_ends.items()}
+        leader_epochs = {tp: end.leader_epoch for tp, end in sample.intermediate_ends.items()}
         self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs
         if not self.can_trust_spark:
             self.spark_read_up_to = {}
@@ -183,43 +183,41 @@ class Watch:
         for route, source in self.plan.sources.items():
             topics.check_identity(source.identity, now[route])
 
-    def _update_position(self, place: Place, sample: Sample, now: float) -> None:
+    def _update_position(self, tp: TopicPartition, sample: Sample, now: float) -> None:
         """Update how far this run has written: from the newest record or, when all records are
         purged already, from the frontier.
         """
-        end = sample.intermediate_ends[place].offset
-        RECORDS_OUT.labels("replicator", *map(str, place)).inc(
-            max(0, end - self.intermediate_ends[place])
+        end = sample.intermediate_ends[tp].offset
+        RECORDS_OUT.labels("replicator", *map(str, tp)).inc(
+            max(0, end - self.intermediate_ends[tp])
         )
-        self.intermediate_ends[place] = end
-        newest, commit = sample.newest.get(place), sample.commits.get(place)
+        self.intermediate_ends[tp] = end
+        newest, commit = sample.newest.get(tp), sample.commits.get(tp)
         if isinstance(newest, Origin):
-            self.written_timestamp_ms[place] = newest.timestamp_ms
+            self.written_timestamp_ms[tp] = newest.timestamp_ms
         if newest and newest.epoch == self.plan.epoch:
-            self.written_up_to[place] = max(newest.source_offset, self.written_up_to.get(place, -1))
-        source_place = self.source_partitions[place]
+            self.written_up_to[tp] = max(newest.source_offset, self.written_up_to.get(tp, -1))
+        source_tp = self.source_partitions[tp]
         position = max(
-            self.written_up_to.get(place, -1) + 1,
+            self.written_up_to.get(tp, -1) + 1,
             commit.frontier.rule.frontier + 1 if commit else 0,
-            self.spark_read_up_to.get(source_place, 0),
+            self.spark_read_up_to.get(source_tp, 0),
         )
-        if position > self.positions[place]:
+        if position > self.positions[tp]:
             failpoints.hit("one: first written")
-            RECORDS_IN.labels("replicator", *map(str, source_place)).inc(
-                position - self.positions[place]
-            )
-            self.positions[place] = position
-            self.progressed_at[place] = now
+            RECORDS_IN.labels("replicator", *map(str, source_tp)).inc(position - self.positions[tp])
+            self.positions[tp] = position
+            self.progressed_at[tp] = now
 
-    def _is_deleted_unread(self, place: Place, sample: Sample) -> bool:
+    def _is_deleted_unread(self, tp: TopicPartition, sample: Sample) -> bool:
         """Whether the source has deleted offsets that this run has neither written nor found empty.
         The next plan tells how many.
 
         Real-Time Mode does not report it: at offset 0 it retries an out-of-range read for ever.
         When no visible record follows, nothing else would report it.
         """
-        return sample.source_beginnings[self.source_partitions[place]] > max(
-            self.positions[place], self.empty_up_to.get(place, 0)
+        return sample.source_beginnings[self.source_partitions[tp]] > max(
+            self.positions[tp], self.empty_up_to.get(tp, 0)
         )
 
     def _write_read_up_to(self, sample: Sample) -> None:
@@ -228,48 +226,48 @@ class Watch:
                 self.plan.epoch, self.plan.identities, self._find_empty_ranges(sample)
             )
 
-    def _find_empty_ranges(self, sample: Sample) -> dict[Place, EmptyRange]:
+    def _find_empty_ranges(self, sample: Sample) -> dict[TopicPartition, EmptyRange]:
         """The partitions where stage two has committed all that was written, and the source has
         nothing to copy after the frontier, up to an offset.
         """
         ranges = {}
-        for place, commit in sample.commits.items():
-            source_place, frontier = self.source_partitions[place], commit.frontier.rule.frontier
-            is_read = commit.intermediate_offset >= sample.intermediate_ends[place].offset
-            is_accepted = self.written_up_to.get(place, -1) <= frontier
+        for tp, commit in sample.commits.items():
+            source_tp, frontier = self.source_partitions[tp], commit.frontier.rule.frontier
+            is_read = commit.intermediate_offset >= sample.intermediate_ends[tp].offset
+            is_accepted = self.written_up_to.get(tp, -1) <= frontier
             is_checked = (
                 self.has_filter
-                or sample.source_beginnings[source_place] <= frontier + 1 == self.positions[place]
+                or sample.source_beginnings[source_tp] <= frontier + 1 == self.positions[tp]
             )
             end = (
-                self.spark_read_up_to.get(source_place, 0)
+                self.spark_read_up_to.get(source_tp, 0)
                 if self.has_filter
-                else self.empty_up_to.get(place, 0)
+                else self.empty_up_to.get(tp, 0)
             )
             if (
                 is_read
                 and is_accepted
                 and is_checked
-                and end <= sample.source_ends[source_place].offset
+                and end <= sample.source_ends[source_tp].offset
             ):
-                ranges[place] = EmptyRange(frontier, end)
+                ranges[tp] = EmptyRange(frontier, end)
         return ranges
 
-    def _count_lag(self, place: Place, sample: Sample) -> int:
+    def _count_lag(self, tp: TopicPartition, sample: Sample) -> int:
         """The number of source offsets still to be written; 0 when only markers and aborted records
         are left.
         """
-        source_place = self.source_partitions[place]
-        position, end = self.positions[place], sample.source_ends[source_place].offset
-        if end <= max(position, self.empty_up_to.get(place, 0)):
+        source_tp = self.source_partitions[tp]
+        position, end = self.positions[tp], sample.source_ends[source_tp].offset
+        if end <= max(position, self.empty_up_to.get(tp, 0)):
             return 0
-        if runtime.monotonic() - self.progressed_at[place] < 1:
+        if runtime.monotonic() - self.progressed_at[tp] < 1:
             return end - position
-        begin = max(position, sample.source_beginnings[source_place])
+        begin = max(position, sample.source_beginnings[source_tp])
         if (
-            visible_records.find_first_visible(self.clients.source_reader, source_place, begin, end)
+            visible_records.find_first_visible(self.clients.source_reader, source_tp, begin, end)
             is None
         ):
-            self.empty_up_to[place] = end
+            self.empty_up_to[tp] = end
             return 0
         return end - position

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from simulator import logs
 from simulator.kafka import Cluster
 from simulator.kafka.log_records import Record
@@ -33,13 +33,11 @@ def choose_partition(injector: FaultInjector, generator: random.Random) -> tuple
 
 
 def truncate_log(
-    cluster: Cluster, place: Place, generator: random.Random, *, may_keep_epoch: bool = True
+    cluster: Cluster, tp: TopicPartition, generator: random.Random, *, may_keep_epoch: bool = True
 ) -> list[Record]:
     """Remove some of a partition's newest offsets. Returns the lost records."""
-    count = generator.randint(1, min(4, cluster.log(*place).end))
-    return cluster.truncate(
-        *place, count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch
-    )
+    count = generator.randint(1, min(4, cluster.log(*tp).end))
+    return cluster.truncate(*tp, count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch)
 
 
 def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:

@@ -8,7 +8,7 @@ import random
 from functools import partial
 from typing import Any
 
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from simulator import logs
 from simulator.candidates import SourceCluster, SourceClusters
 from simulator.kafka import Cluster, Network
@@ -98,7 +98,7 @@ class Clusters:
         """The route of a source topic."""
         return next(route for route in self.routes if route.source_topic == source_topic)
 
-    def list_source_partitions(self) -> list[Place]:
+    def list_source_partitions(self) -> list[TopicPartition]:
         """The partitions of all source topics that exist."""
         return [
             route.source(partition)

@@ -17,7 +17,7 @@ from common.errors import (
     SourceRefused,
     TopicsUnfit,
 )
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator import logs, operator
 from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
 from simulator.kafka.log_records import DATA
@@ -36,45 +36,45 @@ def _make_destination_unavailable(
 
 def _choose_intermediate_partition(
     injector: FaultInjector, generator: random.Random
-) -> Place | None:
+) -> TopicPartition | None:
     """A partition of an intermediate topic, if it exists."""
     route, partition = choose_partition(injector, generator)
-    place = route.intermediate(partition)
-    return place if logs.has_partition(injector.system.destination, place) else None
+    tp = route.intermediate(partition)
+    return tp if logs.has_partition(injector.system.destination, tp) else None
 
 
 def _delete_intermediate_records(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
-    place = _choose_intermediate_partition(injector, generator)
-    if place is None:
+    tp = _choose_intermediate_partition(injector, generator)
+    if tp is None:
         return ""
-    offset = generator.randint(0, injector.system.destination.log(*place).end)
-    injector.system.destination.delete_records(*place, offset)
-    return f"{place} begins at {offset}"
+    offset = generator.randint(0, injector.system.destination.log(*tp).end)
+    injector.system.destination.delete_records(*tp, offset)
+    return f"{tp} begins at {offset}"
 
 
 def _truncate_intermediate_topic(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
-    place = _choose_intermediate_partition(injector, generator)
-    if place is None or not injector.system.destination.log(*place).end:
+    tp = _choose_intermediate_partition(injector, generator)
+    if tp is None or not injector.system.destination.log(*tp).end:
         return ""
     # under the same leader epoch (a single broker whose whole disk was set back), nobody could see
     # it
-    lost = truncate_log(injector.system.destination, place, generator, may_keep_epoch=False)
-    return f"{place}: {len(lost)}"
+    lost = truncate_log(injector.system.destination, tp, generator, may_keep_epoch=False)
+    return f"{tp}: {len(lost)}"
 
 
 def _compact_intermediate_topic(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
-    place = _choose_intermediate_partition(injector, generator)
-    if place is None:
+    tp = _choose_intermediate_partition(injector, generator)
+    if tp is None:
         return ""
     injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
-    injector.system.destination.alter_config(place.topic, cleanup_policy="compact")
-    return f"{place}: {injector.system.destination.compact(*place)} records are gone"
+    injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
+    return f"{tp}: {injector.system.destination.compact(*tp)} records are gone"
 
 
 FEW_OFFSETS = 4
@@ -108,15 +108,15 @@ def _truncate_destination(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
     route, partition = choose_partition(injector, generator)
-    place = route.destination(partition)
+    tp = route.destination(partition)
     if (
-        not logs.has_partition(injector.system.destination, place)
-        or not injector.system.destination.log(*place).end
+        not logs.has_partition(injector.system.destination, tp)
+        or not injector.system.destination.log(*tp).end
     ):
         return ""
     injector.judge.is_destination_history_lost = True
-    stable = injector.system.destination.log(*place).last_stable_offset
-    lost_records = truncate_log(injector.system.destination, place, generator)
+    stable = injector.system.destination.log(*tp).last_stable_offset
+    lost_records = truncate_log(injector.system.destination, tp, generator)
     # when a marker is lost, its transaction stays open
     exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}
     if injector.system.candidates:  # a candidate is compared with the records of the copy
@@ -129,7 +129,7 @@ def _truncate_destination(
         record.kind == DATA and record.offset < stable for record in lost_records
     ):
         injector.required_exit_codes = exit_codes
-    return f"{place}: {len(lost_records)}"
+    return f"{tp}: {len(lost_records)}"
 
 
 def _delete_frontiers(injector: FaultInjector, _: random.Random, __: Child | None) -> str:

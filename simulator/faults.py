@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from common.errors import SourceTruncated
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator import destination_faults, logs, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
@@ -53,7 +53,7 @@ class FaultInjector:
         """The service may end with one of these exit codes."""
         self.required_exit_codes: set[int] = set()
         """The service must end with one of these exit codes."""
-        self.unread_cuts: dict[Place, int] = {}
+        self.unread_cuts: dict[TopicPartition, int] = {}
         """By source partition: its end after it lost records that were not read. Stage one can
         have counted their offsets as read: it asked for the end, and saw that none is visible.
         """
@@ -67,13 +67,13 @@ class FaultInjector:
     def allows(self, exit_code: int) -> bool:
         """Whether the service may end with this exit code."""
         is_read_past_cut = any(
-            self._load_frontier(place) >= end for place, end in self.unread_cuts.items()
+            self._load_frontier(tp) >= end for tp, end in self.unread_cuts.items()
         )
         return exit_code in self.required_exit_codes | self.allowed_exit_codes or (
             exit_code == SourceTruncated.exit_code and is_read_past_cut
         )
 
-    def _load_frontier(self, source: Place) -> int:
+    def _load_frontier(self, source: TopicPartition) -> int:
         intermediate = self.system.find_route(source.topic).intermediate(source.partition)
         group = self.system.settings.application
         frontier = logs.load_frontier(self.system.destination, group, intermediate)
@@ -139,7 +139,7 @@ class FaultInjector:
         if not self.producer_faults:
             return ""
         kind = self.producer_faults.pop(0)
-        self._record_fault(kind, str(task.place))
+        self._record_fault(kind, str(task.tp))
         return PRODUCER_FAULTS[kind]
 
     # ---- processes

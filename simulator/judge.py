@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator import logs
 from simulator.kafka.log import Log
 
@@ -67,7 +67,7 @@ class Judge:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.copies: dict[Place, PartitionCopy] = {}
+        self.copies: dict[TopicPartition, PartitionCopy] = {}
         """By source partition."""
         self.change_count = -1
         self.is_source_history_lost = False
@@ -98,20 +98,22 @@ class Judge:
         return bool(self.violation)
 
     def _check_partitions(self) -> None:
-        for place in self.system.list_source_partitions():
-            route, copy = self.system.find_route(place.topic), self._find_copy(place)
+        for tp in self.system.list_source_partitions():
+            route, copy = self.system.find_route(tp.topic), self._find_copy(tp)
             if not copy.is_first_offset_known:
-                self._learn_first_offset(place, route.intermediate(place.partition), copy)
-            self._read_source(place, copy)
+                self._learn_first_offset(tp, route.intermediate(tp.partition), copy)
+            self._read_source(tp, copy)
             if not self.is_history_lost:
-                self._compare_destination(route.destination(place.partition), copy)
+                self._compare_destination(route.destination(tp.partition), copy)
 
-    def _find_copy(self, source: Place) -> PartitionCopy:
+    def _find_copy(self, source: TopicPartition) -> PartitionCopy:
         return self.copies.setdefault(
             source, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest")
         )
 
-    def _learn_first_offset(self, source: Place, intermediate: Place, copy: PartitionCopy) -> None:
+    def _learn_first_offset(
+        self, source: TopicPartition, intermediate: TopicPartition, copy: PartitionCopy
+    ) -> None:
         """The first frontier is the end of the partition when it was chosen. A new partition is
         copied from its beginning.
         """
@@ -137,9 +139,9 @@ class Judge:
             if expected_record.offset >= copy.first_offset
         ]
 
-    def _read_source(self, place: Place, copy: PartitionCopy) -> None:
-        begin = max(copy.source_read_to, self.system.source.log(*place).begin)
-        read_result = logs.read_committed(self.system.source, place, begin)
+    def _read_source(self, tp: TopicPartition, copy: PartitionCopy) -> None:
+        begin = max(copy.source_read_to, self.system.source.log(*tp).begin)
+        read_result = logs.read_committed(self.system.source, tp, begin)
         if read_result is not None and not self.is_source_history_lost:
             records, copy.source_read_to = read_result
             copy.expected += [
@@ -148,13 +150,13 @@ class Judge:
                 if offset >= copy.first_offset and self.system.is_copied(content)
             ]
 
-    def _compare_destination(self, place: Place, copy: PartitionCopy) -> None:
-        read_result = logs.read_committed(self.system.destination, place, copy.destination_read_to)
+    def _compare_destination(self, tp: TopicPartition, copy: PartitionCopy) -> None:
+        read_result = logs.read_committed(self.system.destination, tp, copy.destination_read_to)
         if read_result is None:
             return
         records, copy.destination_read_to = read_result
         if records and not copy.is_first_offset_known:
-            raise Violation(f"{place} has a record before the first frontier is committed")
+            raise Violation(f"{tp} has a record before the first frontier is committed")
         for offset, content in records:
             while (
                 copy.next_index < len(copy.expected)
@@ -164,13 +166,13 @@ class Judge:
                 copy.next_index += 1
             if copy.next_index == len(copy.expected):
                 raise Violation(
-                    f"{place} has a record at offset {offset} after the copies of all source"
+                    f"{tp} has a record at offset {offset} after the copies of all source"
                     f" records: {content}{self._explain_mismatch(copy, content)}"
                 )
             expected_record = copy.expected[copy.next_index]
             if expected_record.content != content:
                 raise Violation(
-                    f"{place} has {content} at offset"
+                    f"{tp} has {content} at offset"
                     f" {offset}{self._explain_mismatch(copy, content)}; the next source record is"
                     f" {expected_record.content} at offset {expected_record.offset}"
                 )
@@ -231,7 +233,7 @@ class Judge:
             if copy.next_index < len(copy.expected)
         )
 
-    def allow_missing(self, source: Place, offsets: range | frozenset[int]) -> bool:
+    def allow_missing(self, source: TopicPartition, offsets: range | frozenset[int]) -> bool:
         """The source deleted these offsets: they may be missing. Returns whether one of them was
         not copied yet.
         """
@@ -246,7 +248,7 @@ class Judge:
             expected_record.is_optional = True
         return bool(missing_records)
 
-    def find_last_copied_offset(self, source: Place, before_s: float = 0.0) -> int:
+    def find_last_copied_offset(self, source: TopicPartition, before_s: float = 0.0) -> int:
         """The source offset of the last record that was copied at least `before_s` ago, or -1."""
         copy = self._find_copy(source)
         return max(
@@ -258,7 +260,7 @@ class Judge:
             default=-1,
         )
 
-    def get_highest_first_offset(self, source: Place) -> int:
+    def get_highest_first_offset(self, source: TopicPartition) -> int:
         """The source offset at which the copy begins; while that is not known, the highest at which
         it can begin.
         """
@@ -277,7 +279,7 @@ class Judge:
             for expected_record in copy.expected:
                 expected_record.is_optional = expected_record.offset not in source_offsets
 
-    def reread_source(self, source: Place) -> None:
+    def reread_source(self, source: TopicPartition) -> None:
         """The source lost offsets that nobody had read: read the records that are not copied again.
         (The loss of a marker hides records.)
         """

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from common import frontier as frontiers
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.errors import BrokerError
 from simulator.kafka.log_records import DATA, Record
@@ -21,9 +21,9 @@ def extract_content(record: Record) -> Content:
     return record.key, record.value, tuple(record.headers or ()), record.timestamp_ms
 
 
-def has_partition(cluster: Cluster, place: Place) -> bool:
+def has_partition(cluster: Cluster, tp: TopicPartition) -> bool:
     """Whether the partition exists."""
-    return cluster.find_log(*place) is not None
+    return cluster.find_log(*tp) is not None
 
 
 def count_partitions(cluster: Cluster, topic: str) -> int:
@@ -33,12 +33,12 @@ def count_partitions(cluster: Cluster, topic: str) -> int:
 
 
 def read_committed(
-    cluster: Cluster, place: Place, begin: int, count: int = COUNT_MAX, end: int | None = None
+    cluster: Cluster, tp: TopicPartition, begin: int, count: int = COUNT_MAX, end: int | None = None
 ) -> tuple[list[tuple[int, Content]], int] | None:
     """The visible records from `begin` on and below `end`, and the next offset to read; None when
     `begin` is out of range.
     """
-    log = cluster.find_log(*place)
+    log = cluster.find_log(*tp)
     if log is None:
         return None
     try:
@@ -50,14 +50,14 @@ def read_committed(
     return [(record.offset, extract_content(record)) for record in found], next_offset
 
 
-def list_data_offsets(cluster: Cluster, place: Place) -> list[int]:
+def list_data_offsets(cluster: Cluster, tp: TopicPartition) -> list[int]:
     """The offsets of all records, without markers."""
-    log = cluster.find_log(*place)
+    log = cluster.find_log(*tp)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
 
 
-def load_frontier(cluster: Cluster, group: str, place: Place) -> int | None:
+def load_frontier(cluster: Cluster, group: str, tp: TopicPartition) -> int | None:
     """The frontier that a group has committed for an intermediate partition, or None."""
     found = cluster.groups.get(group)
-    commit = found.offsets.get(place) if found else None
+    commit = found.offsets.get(tp) if found else None
     return frontiers.decode(commit[1]).rule.frontier if commit else None

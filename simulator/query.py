@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from common.errors import StageFailed
-from common.routes import Place
+from common.routes import TopicPartition
 from replicator.run import Plan
 from simulator.query_task import POLL_S, Task
 from simulator.schedule import Process, Signal
@@ -89,7 +89,7 @@ class Query:
         self.failure: QueryFailed | None = None
         self.is_over = False
         self.changed = Signal(self.system.schedule)
-        self.ends: dict[Place, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         """For each source partition, the end offset of the last completed batch."""
         self.system.queries.append(self)
         self.system.schedule.start(engine.process, self._run_batches, "query")
@@ -112,8 +112,8 @@ class Query:
         if not self.ends:
             return None
         offsets: dict[str, dict[str, int]] = {}
-        for place, end in self.ends.items():
-            offsets.setdefault(place.topic, {})[str(place.partition)] = end
+        for tp, end in self.ends.items():
+            offsets.setdefault(tp.topic, {})[str(tp.partition)] = end
         return {"sources": [{"endOffset": orjson.dumps(offsets).decode()}]}
 
     def exception(self) -> QueryFailed | None:
@@ -145,7 +145,7 @@ class Query:
         schedule, positions = self.system.schedule, dict(self.plan.starts)
         source = self.system.find_cluster(settings.source_cluster)
         last_end = (
-            {place: source.log(*source_partitions[place]).last_stable_offset for place in positions}
+            {tp: source.log(*source_partitions[tp]).last_stable_offset for tp in positions}
             if settings.stop_at_end
             else {}
         )
@@ -154,23 +154,21 @@ class Query:
             tasks = [
                 Task(
                     self,
-                    place,
-                    source_partitions[place],
+                    tp,
+                    source_partitions[tp],
                     begin,
-                    last_end.get(place),
+                    last_end.get(tp),
                     ends_at,
                 )
-                for place, begin in positions.items()
+                for tp, begin in positions.items()
             ]
             for task in tasks:
-                schedule.start(self.engine.process, task.read, f"task {task.place}")
+                schedule.start(self.engine.process, task.read, f"task {task.tp}")
             while not self.is_over and not all(task.is_done for task in tasks):
                 schedule.sleep(POLL_S)
             if self.is_over:
                 return
-            positions = {task.place: task.last_attempt.position for task in tasks}
-            self.ends = {
-                source_partitions[place]: position for place, position in positions.items()
-            }
+            positions = {task.tp: task.last_attempt.position for task in tasks}
+            self.ends = {source_partitions[tp]: position for tp, position in positions.items()}
             if settings.stop_at_end:
                 self.end(None)

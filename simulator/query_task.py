@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from common.origin import HEADER, Origin, encode
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator import logs
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ class Task:
     def __init__(
         self,
         query: Query,
-        place: Place,
-        source_partition: Place,
+        tp: TopicPartition,
+        source_partition: TopicPartition,
         begin: int,
         end: int | None,
         ends_at: float,
     ) -> None:
         self.query, self.system = query, query.system
         self.attempt = next(self.system.attempt_numbers)
-        self.place, self.source_partition = place, source_partition
+        self.tp, self.source_partition = tp, source_partition
         self.begin = self.position = begin
         self.end, self.ends_at = end, ends_at
         self.sequence = 0
@@ -111,7 +111,7 @@ class Task:
         identity = next(
             identity
             for route, identity in plan.identities.items()
-            if route.intermediate_topic == self.place.topic
+            if route.intermediate_topic == self.tp.topic
         )
         is_filtered = plan.settings.filter.sql != ""
         for offset, content in records:
@@ -149,7 +149,7 @@ class Task:
             return
         if fault == "repeat" and not self.next_attempt:
             schedule.start(
-                self.query.engine.process, self._start_next_attempt, f"task {self.place}, again"
+                self.query.engine.process, self._start_next_attempt, f"task {self.tp}, again"
             )
         self.last_arrival = arrival
         self._deliver(arrival, batch)
@@ -163,8 +163,8 @@ class Task:
                 self.system.schedule.call_later(0.5, arrive)
                 return
             self.unacknowledged_batches -= 1
-            if logs.has_partition(destination, self.place):
-                destination.append(self.place.topic, self.place.partition, batch)
+            if logs.has_partition(destination, self.tp):
+                destination.append(self.tp.topic, self.tp.partition, batch)
             else:
                 self._fail("UnknownTopicOrPartitionException")
 
@@ -173,7 +173,7 @@ class Task:
     def _start_next_attempt(self) -> None:
         other = Task(
             self.query,
-            self.place,
+            self.tp,
             self.source_partition,
             self.begin,
             self.end,

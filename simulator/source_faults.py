@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
-from common.routes import Place
+from common.routes import TopicPartition
 from simulator import logs
 from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
 from simulator.plan import TOPIC_ADDED
@@ -59,8 +59,8 @@ def _has_copied_every_partition(injector: FaultInjector) -> bool:
     records.
     """
     return all(
-        injector.judge.find_last_copied_offset(place) >= 0
-        for place in injector.system.list_source_partitions()
+        injector.judge.find_last_copied_offset(tp) >= 0
+        for tp in injector.system.list_source_partitions()
     )
 
 
@@ -91,7 +91,7 @@ def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Ch
     )
 
 
-def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> Place:
+def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
     route, partition = choose_partition(injector, generator)
     return route.source(partition)
 
@@ -123,7 +123,7 @@ def _add_partition(injector: FaultInjector, generator: random.Random, _: Child |
     count = logs.count_partitions(injector.system.source, topic)
     injector.system.source.add_partitions(topic, count + 1)
     if not has_frontiers(injector):
-        injector.system.ends_at_start[Place(topic, count)] = 0  # the copy has not begun
+        injector.system.ends_at_start[TopicPartition(topic, count)] = 0  # the copy has not begun
     return f"{topic} has {count + 1}"
 
 
@@ -131,9 +131,9 @@ def _add_topic(injector: FaultInjector, _: random.Random, __: Child | None) -> s
     route = injector.system.add_topic() if injector.system.plan.has_pattern else None
     if route and not has_frontiers(injector):
         injector.system.ends_at_start |= {
-            place: 0
-            for place in injector.system.list_source_partitions()
-            if place.topic == route.source_topic
+            tp: 0
+            for tp in injector.system.list_source_partitions()
+            if tp.topic == route.source_topic
         }
     return route.source_topic if route else ""
 
@@ -162,18 +162,18 @@ samples, and took only what was copied since, it cannot see.
 
 
 def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = _choose_source_partition(injector, generator)
-    log = injector.system.source.log(*place)
+    tp = _choose_source_partition(injector, generator)
+    log = injector.system.source.log(*tp)
     end_before = log.end
     if not end_before:
         return ""
     copied, compared = (
-        injector.judge.find_last_copied_offset(place, before_s) for before_s in (0.0, SAMPLED_S)
+        injector.judge.find_last_copied_offset(tp, before_s) for before_s in (0.0, SAMPLED_S)
     )
     read_to = max(
-        injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place)
+        injector.system.spark_read_to.get(tp, 0), injector.judge.get_highest_first_offset(tp)
     )
-    truncate_log(injector.system.source, place, generator)
+    truncate_log(injector.system.source, tp, generator)
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         is_certain = log.end <= compared and injector.is_calm
@@ -185,9 +185,9 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
         injector.judge.is_source_history_lost = True
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
-        injector.unread_cuts[place] = log.end
-        injector.judge.reread_source(place)
-    return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
+        injector.unread_cuts[tp] = log.end
+        injector.judge.reread_source(tp)
+    return f"{tp}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
 
 
 def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:

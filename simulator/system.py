@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common import settings as settings_module
 from common.errors import ReoError
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
 from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
@@ -67,11 +67,11 @@ class System(Clusters):
         self.is_stopped_by_operator = False
         """Whether an operator has stopped the service: no process is started."""
         self.end_reason = ""
-        self.spark_read_to: dict[Place, int] = {}
+        self.spark_read_to: dict[TopicPartition, int] = {}
         """For each source partition, up to which offset a query has read."""
         self.attempt_numbers = itertools.count(1)
         """Of Spark's task attempts: each has its own."""
-        self.ends_at_start: dict[Place, int] = {}
+        self.ends_at_start: dict[TopicPartition, int] = {}
         """For each source partition, its end when the service was started."""
         self.settings = self._settings()
 
@@ -125,9 +125,7 @@ class System(Clusters):
         self.start_source()
         if self.plan.stop_at_end:
             self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
-        self.ends_at_start = {
-            place: self.source.log(*place).end for place in self.list_source_partitions()
-        }
+        self.ends_at_start = {tp: self.source.log(*tp).end for tp in self.list_source_partitions()}
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()

@@ -21,7 +21,9 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as ClientTopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
@@ -31,7 +33,7 @@ from common.frontier import Frontier
 from common.kafka import positions
 from common.kafka.clients import reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.source_clusters import Cluster
 
@@ -63,14 +65,16 @@ class Group:
         self.client = client
         self.name = settings.application
 
-    def commits(self, places: Iterable[Place], decided: bool = True) -> dict[Place, Commit]:
+    def commits(
+        self, topic_partitions: Iterable[TopicPartition], decided: bool = True
+    ) -> dict[TopicPartition, Commit]:
         """The committed offsets; a partition without one is left out. HangingTransaction, with the
         commands to run, while offsets are unstable.
 
         Without `decided`: the offsets before any open transaction, whether it commits or aborts.
         """
         asked = ConsumerGroupTopicPartitions(
-            self.name, [TopicPartition(*place) for place in places]
+            self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
         answers = (
             self._asked(
@@ -81,30 +85,32 @@ class Group:
         )
         for answer in answers:
             if answer.error is not None:
+                hanging = TopicPartition(OFFSETS_TOPIC, self._offsets_partition)
                 raise HangingTransaction(
                     f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are"
                     f" undecided ({answer.error.name()}): a transaction that sent them is neither"
                     " committed nor aborted."
-                    f" {self.describe_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. Other"
-                    " groups share that partition: abort only what describe-producers shows to be"
-                    " older than its time-out"
+                    f" {self.describe_abort(hanging)}. Other groups share that partition: abort"
+                    " only what describe-producers shows to be older than its time-out"
                 )
         return {
-            Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata)
+            TopicPartition(answer.topic, answer.partition): Commit(answer.offset, answer.metadata)
             for answer in answers
             if answer.offset >= 0
         }
 
-    def read_commits(self, places: Iterable[Place]) -> dict[Place, positions.GroupCommit]:
+    def read_commits(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, positions.GroupCommit]:
         """The commits of these partitions with their frontiers, as of before any open transaction;
         FrontierUnreadable when one is not reo's.
         """
         return {
-            place: positions.decode_commit(place, *commit)
-            for place, commit in self.commits(places, decided=False).items()
+            tp: positions.decode_commit(tp, *commit)
+            for tp, commit in self.commits(topic_partitions, decided=False).items()
         }
 
-    def frontiers(self) -> dict[Place, Frontier]:
+    def frontiers(self) -> dict[TopicPartition, Frontier]:
         """Every frontier of the group, of all topics, as of before any open transaction. Commits
         without a frontier are left out.
         """
@@ -116,18 +122,20 @@ class Group:
         found = {}
         for answer in answers:
             with contextlib.suppress(ValueError):
-                found[Place(answer.topic, answer.partition)] = frontiers.decode(answer.metadata)
+                found[TopicPartition(answer.topic, answer.partition)] = frontiers.decode(
+                    answer.metadata
+                )
         return found
 
-    def assigned(self) -> set[Place] | None:
+    def assigned(self) -> set[TopicPartition] | None:
         """The partitions that its members have; None while the group is rebalancing."""
         found = self._asked("describing", lambda: self._describe().result())
         if found.state != ConsumerGroupState.STABLE:
             return None
         return {
-            Place(place.topic, place.partition)
+            TopicPartition(tp.topic, tp.partition)
             for member in found.members
-            for place in member.assignment.topic_partitions
+            for tp in member.assignment.topic_partitions
         }
 
     def members(self) -> Members:
@@ -149,19 +157,19 @@ class Group:
         if found.partitions:
             raise self._runs(", ".join(sorted(found.partitions)))
 
-    def commit(self, commits: Mapping[Place, Commit]) -> None:
+    def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """Commit for a group without members, all partitions in one request; ServiceRuns when it
         has members by now.
         """
-        places = [
-            TopicPartition(*place, commit.intermediate_offset, commit.metadata or "")
-            for place, commit in commits.items()
+        topic_partitions = [
+            ClientTopicPartition(*tp, commit.intermediate_offset, commit.metadata or "")
+            for tp, commit in commits.items()
         ]
         answers = self._asked(
             "committing",
             lambda: (
                 self.client.alter_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(self.name, places)],
+                    [ConsumerGroupTopicPartitions(self.name, topic_partitions)],
                     request_timeout=REQUEST_TIMEOUT_S,
                 )[self.name]
                 .result()
@@ -177,7 +185,7 @@ class Group:
                     lambda error=answer.error: _raised(error),  # type: ignore[misc]
                 )
 
-    def describe_abort(self, held_up: Place) -> str:
+    def describe_abort(self, held_up: TopicPartition) -> str:
         """The commands to end a transaction that blocks this partition; it begins at the
         partition's last stable offset.
         """
@@ -186,7 +194,7 @@ class Group:
             f" {self.settings.destination_cluster.bootstrap_servers}"
         )
         known = held_up.partition >= 0
-        place = (
+        tp = (
             f"--topic {held_up.topic} --partition"
             f" {held_up.partition if known else '<the one of this group>'}"
         )
@@ -200,8 +208,8 @@ class Group:
         return (
             f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for"
             " those of this copy, and up to 10 s more). One that is still there after that hangs:"
-            f" look at its producer with `{tool} describe-producers {place}`, end it with `{tool}"
-            f" abort {place} --start-offset {begin}`, then run `reo recover`: it finds the frontier"
+            f" look at its producer with `{tool} describe-producers {tp}`, end it with `{tool}"
+            f" abort {tp} --start-offset {begin}`, then run `reo recover`: it finds the frontier"
             " from the data"
         )
 
@@ -243,7 +251,7 @@ def commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer
 
 def list_group_offsets(
     client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool
-) -> list[TopicPartition]:
+) -> list[ClientTopicPartition]:
     """A group's offsets; KafkaException when its coordinator does not answer.
 
     The client (confluent-kafka 2.16) crashes with a segmentation fault when the answer is an error

@@ -18,21 +18,21 @@ from common.kafka import visible_records
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, headers_of
-from common.routes import Place
+from common.routes import TopicPartition
 
 
 def read_last_origins(
-    reader: Consumer, ranges: Mapping[Place, tuple[int, int]]
-) -> dict[Place, Origin | ReadUpTo]:
+    reader: Consumer, ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, Origin | ReadUpTo]:
     """Read the origin, or the read-up-to header, of each intermediate partition's last record;
     `ranges` are (beginning, end). Empty partitions are left out.
     """
     newest = visible_records.read_first_records(
-        reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning}
+        reader, {tp: end - 1 for tp, (beginning, end) in ranges.items() if end > beginning}
     )
     return {
-        place: parse_read_up_to(message) or parse_origin(message)
-        for place, message in newest.items()
+        tp: parse_read_up_to(message) or parse_origin(message)
+        for tp, message in newest.items()
         if message is not None
     }
 

@@ -16,7 +16,9 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as ClientTopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
@@ -25,7 +27,7 @@ from common.errors import ClusterUnreachable, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.routes import Place
+from common.routes import TopicPartition
 
 GROUPS_TOPIC = "__consumer_offsets"
 """Kafka's internal topic, which exists in every cluster."""
@@ -51,11 +53,11 @@ class EndOffset(NamedTuple):
 
 def list_offsets(
     client: AdminClient,
-    places: Iterable[Place],
+    topic_partitions: Iterable[TopicPartition],
     spec: OffsetSpec,
     committed_only: bool = False,
     timeout_s: float = REQUEST_TIMEOUT_S,
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """The offset of each partition. With `committed_only`, "latest" is the last stable offset: the
     end for a read_committed consumer.
 
@@ -63,39 +65,43 @@ def list_offsets(
     offsets.
     """
     return {
-        place: end.offset
-        for place, end in _list_offsets(client, places, spec, committed_only, timeout_s).items()
+        tp: end.offset
+        for tp, end in _list_offsets(
+            client, topic_partitions, spec, committed_only, timeout_s
+        ).items()
     }
 
 
 def list_stable_ends(
-    client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S
-) -> dict[Place, EndOffset]:
+    client: AdminClient,
+    topic_partitions: Iterable[TopicPartition],
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> dict[TopicPartition, EndOffset]:
     """The last stable offset of each partition, with the epoch of its leader."""
     return _list_offsets(
-        client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s
+        client, topic_partitions, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s
     )
 
 
 def _list_offsets(
     client: AdminClient,
-    places: Iterable[Place],
+    topic_partitions: Iterable[TopicPartition],
     spec: OffsetSpec,
     committed_only: bool,
     timeout_s: float,
-) -> dict[Place, EndOffset]:
+) -> dict[TopicPartition, EndOffset]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    requested = {TopicPartition(*place): spec for place in places}
-    names = sorted({place.topic for place in requested})
+    requested = {ClientTopicPartition(*tp): spec for tp in topic_partitions}
+    names = sorted({tp.topic for tp in requested})
 
-    def ask() -> dict[Place, EndOffset]:
+    def ask() -> dict[TopicPartition, EndOffset]:
         futures = client.list_offsets(
             requested, isolation_level=isolation, request_timeout=timeout_s
         )
         try:
             return {
-                Place(place.topic, place.partition): _parse_end(future.result())
-                for place, future in futures.items()
+                TopicPartition(tp.topic, tp.partition): _parse_end(future.result())
+                for tp, future in futures.items()
             }
         except KafkaException:
             refresh_metadata(client, names, timeout_s)
@@ -138,29 +144,33 @@ def get_offset(result: ListOffsetsResultInfo) -> int:
 
 def list_end_offsets(
     client: AdminClient,
-    places: Iterable[Place],
+    topic_partitions: Iterable[TopicPartition],
     committed_only: bool = False,
     timeout_s: float = REQUEST_TIMEOUT_S,
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """The end of each partition: its next offset."""
-    return list_offsets(client, places, OffsetSpec.latest(), committed_only, timeout_s)
+    return list_offsets(client, topic_partitions, OffsetSpec.latest(), committed_only, timeout_s)
 
 
 def list_beginning_offsets(
-    client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S
-) -> dict[Place, int]:
+    client: AdminClient,
+    topic_partitions: Iterable[TopicPartition],
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> dict[TopicPartition, int]:
     """The beginning of each partition: the first offset that it still has."""
-    return list_offsets(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
+    return list_offsets(client, topic_partitions, OffsetSpec.earliest(), timeout_s=timeout_s)
 
 
-def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
+def read_ends(
+    reader: Consumer, topic_partitions: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, int]:
     """The end of each partition, read by a consumer in one request; raises a translated error when
     an answer is missing.
 
     Without partitions it still sends a request, because the caller needs to know whether the
     cluster answers.
     """
-    requested = [TopicPartition(*place, OFFSET_END) for place in places]
+    requested = [ClientTopicPartition(*tp, OFFSET_END) for tp in topic_partitions]
     try:
         if not requested:
             reader.list_topics(GROUPS_TOPIC, timeout_s)
@@ -170,24 +180,26 @@ def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> di
                 raise KafkaException(answer.error)
     except KafkaException as failed:
         raise translate(failed.args[0], "reading the ends of topics") from None
-    return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
+    return {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
 
 
 def read_commits(
-    consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S
-) -> dict[Place, GroupCommit]:
+    consumer: Consumer,
+    topic_partitions: Iterable[TopicPartition],
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> dict[TopicPartition, GroupCommit]:
     """Read the group's commits; a partition without one is left out. A `reader` waits for offsets
     of an open transaction (KIP-447), a `commit_reader` does not.
 
     Raises HangingTransaction or another translated error when no answer comes, and
     FrontierUnreadable when a commit was not written by reo.
     """
-    requested = [TopicPartition(*place) for place in places]
+    requested = [ClientTopicPartition(*tp) for tp in topic_partitions]
     if not requested:
         return {}
     operation = (
         "reading the frontier of group on topic"
-        f" {', '.join(sorted({place.topic for place in requested}))}"
+        f" {', '.join(sorted({tp.topic for tp in requested}))}"
     )
     try:
         answers = consumer.committed(requested, timeout=timeout_s)
@@ -198,19 +210,21 @@ def read_commits(
         if answer.error is not None:
             raise translate(answer.error, operation)
         if answer.offset >= 0:
-            commits[Place(answer.topic, answer.partition)] = decode_commit(
-                Place(answer.topic, answer.partition), answer.offset, answer.metadata
+            commits[TopicPartition(answer.topic, answer.partition)] = decode_commit(
+                TopicPartition(answer.topic, answer.partition), answer.offset, answer.metadata
             )
     return commits
 
 
-def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> GroupCommit:
+def decode_commit(
+    tp: TopicPartition, intermediate_offset: int, metadata: str | None
+) -> GroupCommit:
     """FrontierUnreadable when the commit was not written by reo."""
     try:
         return GroupCommit(intermediate_offset, frontiers.decode(metadata))
     except ValueError as reason:
         raise FrontierUnreadable(
-            f"the committed offset of {place} carries no frontier of reo ({reason}): another"
+            f"the committed offset of {tp} carries no frontier of reo ({reason}): another"
             " application commits with this group (then set application to an unused name), or its"
             " offsets were reset (stop the service; `reo recover` finds the frontier from the"
             " data)"

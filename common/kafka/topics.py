@@ -16,7 +16,7 @@ from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, 
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.nearest import suggest
 from common.origin import identity_of
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from common.settings.source_clusters import Cluster
 
@@ -140,7 +140,7 @@ def list_routes(
     return settings.routes(names)
 
 
-def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[Place]:
+def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
     """Every intermediate partition that these sources need."""
     return [
         route.intermediate(partition)

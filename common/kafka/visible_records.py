@@ -11,14 +11,15 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import cast
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import runtime
 from common.errors import ClusterUnreachable, ReoError
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 
 POLL_S = 5.0
 SILENCE_S = 60.0
@@ -30,29 +31,29 @@ FROM_BEGINNING = OFFSET_BEGINNING
 
 
 def read_first_records(
-    reader: Consumer, begins: Mapping[Place, int]
-) -> dict[Place, Consumed | None]:
+    reader: Consumer, begins: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Consumed | None]:
     """Read the first visible record of each partition from an offset on.
 
     None: no record exists, or it was deleted. A partition that is missing in the result did not
     answer.
     """
-    records: dict[Place, Consumed | None] = {}
+    records: dict[TopicPartition, Consumed | None] = {}
     if not begins:
         return records
-    reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
+    reader.assign([ClientTopicPartition(*tp, offset) for tp, offset in begins.items()])
     deadline = runtime.monotonic() + POLL_S
     try:
         while len(records) < len(begins) and runtime.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
-            error, place = message.error(), Place(message.topic(), message.partition())
+            error, tp = message.error(), TopicPartition(message.topic(), message.partition())
             if error is None:
-                records.setdefault(place, message)
+                records.setdefault(tp, message)
             # the second: it was deleted a moment ago
             elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
-                records.setdefault(place, None)
+                records.setdefault(tp, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise translate(error, f"reading {message.topic()}")
     finally:
@@ -61,7 +62,7 @@ def read_first_records(
 
 
 def read_visible(
-    reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S
+    reader: Consumer, begins: Mapping[TopicPartition, int], silence_s: float = SILENCE_S
 ) -> Generator[Consumed]:
     """Read every visible record from these offsets up to the current ends; ClusterUnreachable when
     no record comes for `silence_s`.
@@ -72,7 +73,7 @@ def read_visible(
 
 
 def read_batches(
-    reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S
+    reader: Consumer, begins: Mapping[TopicPartition, int], silence_s: float = SILENCE_S
 ) -> Generator[list[Consumed]]:
     """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
 
@@ -81,7 +82,7 @@ def read_batches(
     """
     if not begins:
         return
-    reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
+    reader.assign([ClientTopicPartition(*tp, begin) for tp, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
     answered_at = runtime.monotonic()
     try:
@@ -114,26 +115,26 @@ def _split_records_and_ends(
     """
     records = []
     for message in messages:
-        error, place = message.error(), (message.topic(), message.partition())
+        error, tp = message.error(), (message.topic(), message.partition())
         if error is None:
-            if place in unfinished:
+            if tp in unfinished:
                 records.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
-            unfinished.discard(place)
+            unfinished.discard(tp)
         # librdkafka looks for the group coordinator, which a reader does not need
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return records, translate(error, f"reading {place[0]}-{place[1]}")
+            return records, translate(error, f"reading {tp[0]}-{tp[1]}")
     return records, None
 
 
-def find_first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:
+def find_first_visible(reader: Consumer, tp: TopicPartition, begin: int, end: int) -> int | None:
     """The offset of the first visible record in [begin, end), or None: there may be markers and
     aborted records only.
     """
     if begin >= end:
         return None
     offset = next(
-        (message.offset() for message in read_visible(reader, {place: begin}, REQUEST_TIMEOUT_S)),
+        (message.offset() for message in read_visible(reader, {tp: begin}, REQUEST_TIMEOUT_S)),
         end,
     )
     return offset if offset < end else None

@@ -19,7 +19,7 @@ from common.frontier import Frontier, RuleState
 from common.kafka import positions, topics
 from common.kafka.clients import admin
 from common.kafka.positions import GroupCommit
-from common.routes import SAME, Place, Route
+from common.routes import SAME, Route, TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontiers.frontier_store import FrontierStore
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 class ClusterState(NamedTuple):
     """What both clusters answered, once for all first frontiers of a start."""
 
-    commits: Mapping[Place, GroupCommit]
+    commits: Mapping[TopicPartition, GroupCommit]
     destinations: Mapping[str, topics.Topic]
     """By intermediate topic."""
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
     """By destination partition."""
     source_admin: AdminClient
     sources: Mapping[Route, topics.Topic]
@@ -70,55 +70,57 @@ class FirstFrontiers:
 
     def create(
         self,
-        missing: Sequence[Place],
-        commits: Mapping[Place, GroupCommit],
+        missing: Sequence[TopicPartition],
+        commits: Mapping[TopicPartition, GroupCommit],
         destinations: Mapping[str, topics.Topic],
-    ) -> tuple[dict[Place, AssignedPartition], dict[Place, Output]]:
+    ) -> tuple[dict[TopicPartition, AssignedPartition], dict[TopicPartition, Output]]:
         """The first frontiers of these intermediate partitions, to be committed, and the outputs
         that they count, by destination partition. FrontierLost when one was there before.
         """
-        assigned: dict[Place, AssignedPartition] = {}
-        outputs: dict[Place, Output] = {}
+        assigned: dict[TopicPartition, AssignedPartition] = {}
+        outputs: dict[TopicPartition, Output] = {}
         if not missing:
             return assigned, outputs
         ends = self.frontier_store.get_end_offsets(
-            {output for place in missing for output in self._list_outputs(place, destinations)}
+            {output for tp in missing for output in self._list_outputs(tp, destinations)}
         )
         settings = source_candidates.select_answering(self.settings)
         source_admin = admin(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         check_start_offsets(self.settings, source_admin, sources, commits)
         state = ClusterState(commits, destinations, ends, source_admin, sources)
-        for place in missing:
-            route = self.routes[place.topic]
-            output = route.destination(place.partition)
-            filled = [other for other in self._list_outputs(place, destinations) if ends[other] > 0]
+        for tp in missing:
+            route = self.routes[tp.topic]
+            output = route.destination(tp.partition)
+            filled = [other for other in self._list_outputs(tp, destinations) if ends[other] > 0]
             if filled:
-                self._check_may_append(place, filled[0], state)
+                self._check_may_append(tp, filled[0], state)
             first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
-            frontier = self._build_frontier(place, bool(filled), first_output, state)
+            frontier = self._build_frontier(tp, bool(filled), first_output, state)
             log.info(
-                "%(place)s: first frontier, the copy begins at source offset %(offset)d",
-                {"place": route.source(place.partition), "offset": frontier.rule.frontier + 1},
+                "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
+                {"tp": route.source(tp.partition), "offset": frontier.rule.frontier + 1},
             )
-            assigned[place] = AssignedPartition(-1, frontier)
+            assigned[tp] = AssignedPartition(-1, frontier)
             if route.is_one_to_one:
                 outputs[output] = first_output
         return assigned, outputs
 
-    def _check_may_append(self, place: Place, filled: Place, state: ClusterState) -> None:
+    def _check_may_append(
+        self, tp: TopicPartition, filled: TopicPartition, state: ClusterState
+    ) -> None:
         """FrontierLost when the records of a destination partition can be this partition's."""
-        route = self.routes[place.topic]
+        route = self.routes[tp.topic]
         if self.settings.deduplicator.without_frontier != "refuse" or self._is_from_other_sources(
-            place, state.sources[route], state.destinations
+            tp, state.sources[route], state.destinations
         ):
             return
-        self._check_still_missing(place, state.destinations[place.topic])
+        self._check_still_missing(tp, state.destinations[tp.topic])
         can_recover = route.is_one_to_one and self.is_recoverable
         recovery = "`reo recover` finds the frontier from the data. Otherwise copy"
         raise FrontierLost(
             f"{filled} has records (it ends at {state.ends[filled]}), but group"
-            f" {self.settings.application} has no frontier for {place}: its offsets expired"
+            f" {self.settings.application} has no frontier for {tp}: its offsets expired"
             " or were deleted, or something else wrote to the topic."
             f" {recovery if can_recover else 'Copy'} to a new topic, or set"
             " deduplicator.without_frontier=append to append to the existing records from"
@@ -126,24 +128,24 @@ class FirstFrontiers:
         )
 
     def _build_frontier(
-        self, place: Place, filled: bool, output: Output, state: ClusterState
+        self, tp: TopicPartition, filled: bool, output: Output, state: ClusterState
     ) -> Frontier:
-        source = state.sources[self.routes[place.topic]]
-        destination = state.destinations[place.topic]
+        source = state.sources[self.routes[tp.topic]]
+        destination = state.destinations[tp.topic]
         topic_frontiers = [
-            commit.frontier for other, commit in state.commits.items() if other.topic == place.topic
+            commit.frontier for other, commit in state.commits.items() if other.topic == tp.topic
         ]
         counts = [frontier.source_partitions for frontier in topic_frontiers]
         source_partitions = max(counts, default=source.partitions)
         added = (
-            place.partition >= source_partitions
-            or place in state.commits
-            or self._is_new_partition(place, filled, has_others=bool(counts))
+            tp.partition >= source_partitions
+            or tp in state.commits
+            or self._is_new_partition(tp, filled, has_others=bool(counts))
         )
         offset = find_first_source_offset(
             self.settings,
             state.source_admin,
-            self.routes[place.topic].source(place.partition),
+            self.routes[tp.topic].source(tp.partition),
             added,
         )
         same_destination = [
@@ -160,19 +162,19 @@ class FirstFrontiers:
             output.sent,
         )
 
-    def _check_still_missing(self, place: Place, destination: topics.Topic) -> None:
+    def _check_still_missing(self, tp: TopicPartition, destination: topics.Topic) -> None:
         """TransactionUndecided when another worker has created the first frontier since this one
         looked for it, and has copied records.
 
         That happens when this process stood still in between, and lost the partition. A first
         frontier is committed before any record is written.
         """
-        commit = self.frontier_store.load_frontiers([place]).commits.get(place)
+        commit = self.frontier_store.load_frontiers([tp]).commits.get(tp)
         if commit is not None and commit.frontier.destination_topic_id == destination.topic_id:
-            output = self.routes[place.topic].destination(place.partition)
+            output = self.routes[tp.topic].destination(tp.partition)
             raise TransactionUndecided(f"another worker has begun to copy to {output}")
 
-    def _is_new_partition(self, place: Place, filled: bool, has_others: bool) -> bool:
+    def _is_new_partition(self, tp: TopicPartition, filled: bool, has_others: bool) -> bool:
         """Whether a partition without a frontier was added after the copy had begun: `latest` would
         leave out its records from before it was discovered.
 
@@ -183,39 +185,40 @@ class FirstFrontiers:
         a frontier. With deduplicator.without_frontier=append, after records that somebody else has
         copied, `source.start` applies as it is.
         """
-        if place.topic in self.new_topics or self.settings.start.kind != "latest":
-            return place.topic in self.new_topics
-        partitions = self.consumer_group.list_partitions([place.topic])
+        if tp.topic in self.new_topics or self.settings.start.kind != "latest":
+            return tp.topic in self.new_topics
+        partitions = self.consumer_group.list_partitions([tp.topic])
         is_written = any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
-        is_later = bool(self.started_topics - {place.topic}) or (
+        is_later = bool(self.started_topics - {tp.topic}) or (
             is_written if has_others else bool(self.started_topics)
         )
         if self.settings.deduplicator.without_frontier == "append":
             return is_later and not filled
-        return is_later or is_written or self._has_copies(self.routes[place.topic], partitions)
+        return is_later or is_written or self._has_copies(self.routes[tp.topic], partitions)
 
-    def _has_copies(self, route: Route, partitions: Iterable[Place]) -> bool:
+    def _has_copies(self, route: Route, partitions: Iterable[TopicPartition]) -> bool:
         """Whether the destination has records of these intermediate partitions; False where they
         cannot be told from those of other routes.
         """
-        outputs = (route.destination(place.partition) for place in partitions)
+        outputs = (route.destination(tp.partition) for tp in partitions)
         return route.is_one_to_one and any(self.frontier_store.get_end_offsets(outputs).values())
 
-    def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
+    def _list_outputs(
+        self, tp: TopicPartition, destinations: Mapping[str, topics.Topic]
+    ) -> list[TopicPartition]:
         """Every destination partition that the records of an intermediate partition can go to."""
         route, fixed = (
-            self.routes[place.topic],
-            partition_mapping.parse_fixed_partition(self.routes[place.topic].mapping),
+            self.routes[tp.topic],
+            partition_mapping.parse_fixed_partition(self.routes[tp.topic].mapping),
         )
         if route.mapping == SAME or fixed is not None:
-            return [route.destination(place.partition if fixed is None else fixed)]
+            return [route.destination(tp.partition if fixed is None else fixed)]
         return [
-            route.destination(partition)
-            for partition in range(destinations[place.topic].partitions)
+            route.destination(partition) for partition in range(destinations[tp.topic].partitions)
         ]
 
     def _is_from_other_sources(
-        self, place: Place, source: topics.Topic, destinations: Mapping[str, topics.Topic]
+        self, tp: TopicPartition, source: topics.Topic, destinations: Mapping[str, topics.Topic]
     ) -> bool:
         """Whether the records at a destination that is not one to one are certainly not this
         partition's: it is new, and others were copied there before.
@@ -225,18 +228,18 @@ class FirstFrontiers:
         intermediate topic that somebody deleted looks the same as a new one.
         """
         if (
-            self.routes[place.topic].is_one_to_one
-            or positions.list_end_offsets(self.consumer_group.admin, [place])[place] > 0
+            self.routes[tp.topic].is_one_to_one
+            or positions.list_end_offsets(self.consumer_group.admin, [tp])[tp] > 0
         ):
             return False
-        topic_id = destinations[place.topic].topic_id
+        topic_id = destinations[tp.topic].topic_id
         frontiers = {
             other: frontier
             for other, frontier in self.consumer_group.group.frontiers().items()
             if frontier.destination_topic_id == topic_id
         }
         same_source = any(
-            frontier.source_identity == source.identity and other.topic != place.topic
+            frontier.source_identity == source.identity and other.topic != tp.topic
             for other, frontier in frontiers.items()
         )
         return bool(frontiers) and not same_source

@@ -21,22 +21,22 @@ from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnre
 from common.frontier import Frontier
 from common.kafka import positions, topics
 from common.kafka.positions import GroupCommit
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from deduplicator.destination import Output
 from deduplicator.destination_check import Surplus, check_destination
 from deduplicator.frontiers.group_commits import ConsumerGroup
 
 log = logging.getLogger(__name__)
-CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
+CheckedOutputs = tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
 
 class LoadedFrontiers(NamedTuple):
     """The frontiers of some intermediate topics."""
 
-    commits: dict[Place, GroupCommit]
+    commits: dict[TopicPartition, GroupCommit]
     """Of all partitions of these topics that have a commit."""
-    to_commit_again: AbstractSet[Place]
+    to_commit_again: AbstractSet[TopicPartition]
     """Those of the requested partitions that have to be committed again unchanged, before anything
     else.
     """
@@ -50,7 +50,7 @@ class FrontierStore(Protocol):
     def list_started_topics(self) -> set[str]:
         """The intermediate topics of which this service has a frontier for any partition."""
 
-    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+    def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
         """The committed frontiers; from now on this worker owns these intermediate partitions."""
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
@@ -58,10 +58,10 @@ class FrontierStore(Protocol):
         first.
         """
 
-    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end offset of each destination partition; 0 for one that never had a record."""
 
-    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+    def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
         """Compare the frontiers of destination partitions with their records."""
 
 
@@ -75,10 +75,10 @@ class KafkaFrontierStore:
         """From the group's commits."""
         return self.consumer_group.list_started_topics()
 
-    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+    def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
         """The group's commits."""
         return LoadedFrontiers(
-            self.consumer_group.load_commits({place.topic for place in partitions}, partitions),
+            self.consumer_group.load_commits({tp.topic for tp in partitions}, partitions),
             frozenset(),
         )
 
@@ -94,18 +94,18 @@ class KafkaFrontierStore:
             else {route.intermediate_topic: described[route.destination_topic] for route in routes}
         )
 
-    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """From the brokers."""
         return positions.list_end_offsets(self.consumer_group.admin, outputs)
 
-    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+    def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
         """No record is called missing while a transaction is undecided.
 
         A coordinator writes the markers of a transaction one after the other, so right after a
         commit the frontier can be readable while its records are not.
         """
         client = self.consumer_group.admin
-        names = {place.topic for place in frontiers}
+        names = {tp.topic for tp in frontiers}
         compacted = {
             name
             for name in names
@@ -152,29 +152,29 @@ class KafkaFrontierStore:
 
 
 def reset_uncounted(
-    frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]
-) -> dict[Place, Frontier]:
+    frontiers: Mapping[TopicPartition, Frontier], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Frontier]:
     """A route that was not one to one before has not counted its output: accept the existing
     records once, unchecked.
     """
     counted = dict(frontiers)
-    for place, frontier in frontiers.items():
+    for tp, frontier in frontiers.items():
         if frontier.sent < 0:
             log.warning(
                 "%s was not written by this route alone before: its records cannot be checked, and"
                 " are counted from now on",
-                place,
+                tp,
             )
-            counted[place] = replace(
-                frontier, destination_known=ends[place] - 1, sent=0, last_written=None
+            counted[tp] = replace(
+                frontier, destination_known=ends[tp] - 1, sent=0, last_written=None
             )
     return counted
 
 
 def merge_group_commits(
-    group_commits: Mapping[Place, GroupCommit],
-    stored: Mapping[Place, tuple[int, str]],
-    partitions: Collection[Place],
+    group_commits: Mapping[TopicPartition, GroupCommit],
+    stored: Mapping[TopicPartition, tuple[int, str]],
+    partitions: Collection[TopicPartition],
     identity: str,
 ) -> LoadedFrontiers:
     """The frontiers that are stored with the records outside of Kafka, by intermediate partition,
@@ -182,41 +182,43 @@ def merge_group_commits(
 
     `identity` stands for the destination's topic id in these frontiers.
     """
-    commits, to_commit_again = dict(group_commits), set[Place]()
-    for place, (next_offset, text) in stored.items():
-        committed = GroupCommit(next_offset, _decode(place, text))
-        in_group = group_commits.get(place)
+    commits, to_commit_again = dict(group_commits), set[TopicPartition]()
+    for tp, (next_offset, text) in stored.items():
+        committed = GroupCommit(next_offset, _decode(tp, text))
+        in_group = group_commits.get(tp)
         # commits are deleted with their topic: the stored offset may be one of a deleted topic
         if in_group is None:
             committed = GroupCommit(-1, committed.frontier)
-        elif place in partitions:
-            _check_not_set_back(place, committed.frontier, in_group.frontier, identity)
+        elif tp in partitions:
+            _check_not_set_back(tp, committed.frontier, in_group.frontier, identity)
         if in_group != committed:
-            to_commit_again.add(place)
-        commits[place] = committed
+            to_commit_again.add(tp)
+        commits[tp] = committed
     # of deleted tables, or of an earlier destination: they only show that there was a copy
-    for place in commits.keys() - stored.keys():
-        commits[place] = GroupCommit(-1, replace(commits[place].frontier, destination_topic_id=""))
+    for tp in commits.keys() - stored.keys():
+        commits[tp] = GroupCommit(-1, replace(commits[tp].frontier, destination_topic_id=""))
     return LoadedFrontiers(commits, to_commit_again & set(partitions))
 
 
-def _decode(place: Place, text: str) -> Frontier:
+def _decode(tp: TopicPartition, text: str) -> Frontier:
     try:
         return frontiers.decode(text)
     except ValueError as reason:
         raise FrontierUnreadable(
-            f"the frontier of {place} in the database is not one that this version of reo can read"
+            f"the frontier of {tp} in the database is not one that this version of reo can read"
             f" ({reason})"
         ) from None
 
 
-def _check_not_set_back(place: Place, stored: Frontier, in_group: Frontier, identity: str) -> None:
+def _check_not_set_back(
+    tp: TopicPartition, stored: Frontier, in_group: Frontier, identity: str
+) -> None:
     """DestinationTruncated when the group's frontier is ahead: stage one would go on from there,
     and the records in between would be missing.
     """
     if in_group.destination_topic_id == identity and in_group.rule.frontier > stored.rule.frontier:
         raise DestinationTruncated(
-            f"the database was set back: by the group's commit on {place} it had records up to"
+            f"the database was set back: by the group's commit on {tp} it had records up to"
             f" source offset {in_group.rule.frontier}, now its frontier is at"
             f" {stored.rule.frontier}. If this database is the right one (restored from a backup,"
             " or a standby that lacked the newest transactions), stop the service, delete the"

@@ -17,7 +17,7 @@ from common.kafka.clients import admin, reader
 from common.kafka.consumer_group import Group, commit_reader
 from common.kafka.positions import GroupCommit
 from common.pulse import Pulse
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -57,10 +57,10 @@ class ConsumerGroup:
         """Those of these topics that exist on the destination cluster."""
         return topics.look_up(self.settings.destination_cluster, self.admin, names)
 
-    def list_partitions(self, names: Collection[str]) -> list[Place]:
+    def list_partitions(self, names: Collection[str]) -> list[TopicPartition]:
         """The partitions of these topics."""
         return [
-            Place(name, partition)
+            TopicPartition(name, partition)
             for name, topic in self.describe_topics(names).items()
             for partition in range(topic.partitions)
         ]
@@ -70,15 +70,15 @@ class ConsumerGroup:
         while True:
             self.pulse.beat()
             try:
-                return {place.topic for place in self.group.frontiers()}
+                return {tp.topic for tp in self.group.frontiers()}
             except ClusterUnreachable as unreachable:
                 self.pulse.wait("destination")
                 log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
                 runtime.sleep(0.2)
 
     def load_commits(
-        self, names: Collection[str], own: Collection[Place] = ()
-    ) -> dict[Place, GroupCommit]:
+        self, names: Collection[str], own: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, GroupCommit]:
         """Every commit of the group on these intermediate topics.
 
         TransactionUndecided while a transaction with a commit for one of its `own` partitions is
@@ -88,10 +88,10 @@ class ConsumerGroup:
         while True:
             self.pulse.beat()
             try:
-                places = self.list_partitions(names)
+                topic_partitions = self.list_partitions(names)
                 try:
                     return positions.read_commits(
-                        self.commit_reader, places
+                        self.commit_reader, topic_partitions
                     ) | positions.read_commits(self.reader, own)
                 except (ClusterUnreachable, HangingTransaction):
                     # a consumer cannot tell undecided offsets from a cluster that does not answer:

@@ -12,7 +12,7 @@ from common import runtime
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.kafka import topics
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import Output
 from deduplicator.frontiers.frontier_store import (
@@ -62,22 +62,19 @@ class OwnFrontierStore:
         """From the group's commits, which repeat the store's positions."""
         return self.consumer_group.list_started_topics()
 
-    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+    def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
         """Take these partitions over, and return their positions, compared with the group's
         commits.
         """
         group_commits = self.consumer_group.load_commits(
-            {place.topic for place in partitions}, partitions
+            {tp.topic for tp in partitions}, partitions
         )
         positions = self.call_with_retries(
             "taking partitions over", lambda: self.store.take_over(sorted(partitions))
         )
         return merge_group_commits(
             group_commits,
-            {
-                place: (position.next_offset, position.frontier)
-                for place, position in positions.items()
-            },
+            {tp: (position.next_offset, position.frontier) for tp, position in positions.items()},
             partitions,
             self.identity,
         )
@@ -99,31 +96,29 @@ class OwnFrontierStore:
             for route in routes
         }
 
-    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One more than the last source offset of each partition."""
-        return {place: self._get_last_source_offset(place) + 1 for place in outputs}
+        return {tp: self._get_last_source_offset(tp) + 1 for tp in outputs}
 
-    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+    def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
         """The last record of a partition has to be the one that the frontier names."""
-        for place, frontier in frontiers.items():
-            known, last = frontier.destination_known, self._get_last_source_offset(place)
+        for tp, frontier in frontiers.items():
+            known, last = frontier.destination_known, self._get_last_source_offset(tp)
             if last > known:
                 raise ForeignWriter(
-                    f"{self.identity} has a record of {place} with source offset {last}, which this"
+                    f"{self.identity} has a record of {tp} with source offset {last}, which this"
                     f" copy did not write: its own last one has {known}. Stop the other writer;"
                     " then copy to a new destination.topic, or delete that record"
                 )
             if last < known:
                 raise DestinationTruncated(
-                    f"{self.identity} lacks records of {place} that were committed: the last one"
+                    f"{self.identity} lacks records of {tp} that were committed: the last one"
                     f" had source offset {known}, now it is {last}. Copy to a new"
                     " destination.topic, or restore this one"
                 )
-        return {
-            place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
-        }, {}
+        return {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}, {}
 
-    def _get_last_source_offset(self, place: Place) -> int:
+    def _get_last_source_offset(self, tp: TopicPartition) -> int:
         return self.call_with_retries(
-            "reading the last record", lambda: self.store.last_source_offset(place)
+            "reading the last record", lambda: self.store.last_source_offset(tp)
         )

@@ -38,7 +38,7 @@ from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, positions, topic_creation
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Output
@@ -59,17 +59,17 @@ class StartedPartitions:
     `epoch_raised`: those in `to_commit` that the rule has not set.
     """
 
-    assigned: dict[Place, AssignedPartition] = field(default_factory=dict)
-    outputs: dict[Place, Output] = field(default_factory=dict)
+    assigned: dict[TopicPartition, AssignedPartition] = field(default_factory=dict)
+    outputs: dict[TopicPartition, Output] = field(default_factory=dict)
     """By destination partition; everything else is by intermediate partition."""
-    to_commit: list[Place] = field(default_factory=list)
-    epoch_raised: list[Place] = field(default_factory=list)
+    to_commit: list[TopicPartition] = field(default_factory=list)
+    epoch_raised: list[TopicPartition] = field(default_factory=list)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """The partition is another worker's now, or its frontier has to be loaded again."""
-        self.assigned.pop(place, None)
-        self.to_commit = [other for other in self.to_commit if other != place]
-        self.epoch_raised = [other for other in self.epoch_raised if other != place]
+        self.assigned.pop(tp, None)
+        self.to_commit = [other for other in self.to_commit if other != tp]
+        self.epoch_raised = [other for other in self.epoch_raised if other != tp]
 
 
 class PartitionStarter:
@@ -88,7 +88,7 @@ class PartitionStarter:
         self.settings = settings
         self.routes = routes
         self.clock = clock
-        self.partitions_with_gaps: set[Place] = set()
+        self.partitions_with_gaps: set[TopicPartition] = set()
         """Partitions that lack unread records at or after their position: they are started as if
         the position no longer existed.
         """
@@ -96,54 +96,54 @@ class PartitionStarter:
         self.frontier_store = frontier_store
         self.first_frontiers = FirstFrontiers(settings, routes, consumer_group, frontier_store)
 
-    def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
+    def start_partitions(self, topic_partitions: Iterable[TopicPartition]) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while
         the destination does not answer; TransactionUndecided while another producer's transaction
         is open: then it has to be called again, after a poll.
         """
-        partitions = sorted(places)
+        partitions = sorted(topic_partitions)
         if not partitions:
             return StartedPartitions()
         commits, to_commit_again = self.frontier_store.load_frontiers(partitions)
         destinations = self.frontier_store.describe_destinations(
-            [self.routes[topic] for topic in {place.topic for place in partitions}]
+            [self.routes[topic] for topic in {tp.topic for tp in partitions}]
         )
         if destinations is None:
             topic_creation.prepare(source_candidates.select_answering(self.settings))
             return self.start_partitions(partitions)
         usable = {
-            place: commits[place]
-            for place in partitions
-            if place in commits
-            and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id
+            tp: commits[tp]
+            for tp in partitions
+            if tp in commits
+            and commits[tp].frontier.destination_topic_id == destinations[tp.topic].topic_id
         }
         result = StartedPartitions()
         one_to_one = {
-            self._output(place): commit.frontier
-            for place, commit in usable.items()
-            if self._is_one_to_one(place)
+            self._output(tp): commit.frontier
+            for tp, commit in usable.items()
+            if self._is_one_to_one(tp)
         }
         result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
         result.assigned = {
-            place: AssignedPartition(
-                commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))
+            tp: AssignedPartition(
+                commit.intermediate_offset, commit.frontier, surplus.get(self._output(tp))
             )
-            for place, commit in usable.items()
+            for tp, commit in usable.items()
         }
         first_assigned, first_outputs = self.first_frontiers.create(
-            [place for place in partitions if place not in usable], commits, destinations
+            [tp for tp in partitions if tp not in usable], commits, destinations
         )
         result.assigned |= first_assigned
         result.outputs |= first_outputs
         self._move_to_end(result, [commit.frontier.rule.epoch for commit in commits.values()])
         result.to_commit += sorted(to_commit_again & usable.keys() - set(result.to_commit))
-        for place, state in result.assigned.items():
-            if not self._is_one_to_one(place):
+        for tp, state in result.assigned.items():
+            if not self._is_one_to_one(tp):
                 limit = CallLimit(self.consumer_group.pulse.beat)
                 state.partitioner = build_partitioner(
-                    self.routes[place.topic],
-                    place.partition,
-                    destinations[place.topic].partitions,
+                    self.routes[tp.topic],
+                    tp.partition,
+                    destinations[tp.topic].partitions,
                     limit,
                 )
         self.consumer_group.undecided_since = None
@@ -155,13 +155,13 @@ class PartitionStarter:
         """
         self.consumer_group.undecided_since = None
 
-    def _is_one_to_one(self, place: Place) -> bool:
-        return self.routes[place.topic].is_one_to_one
+    def _is_one_to_one(self, tp: TopicPartition) -> bool:
+        return self.routes[tp.topic].is_one_to_one
 
-    def _output(self, place: Place) -> Place:
-        return self.routes[place.topic].destination(place.partition)
+    def _output(self, tp: TopicPartition) -> TopicPartition:
+        return self.routes[tp.topic].destination(tp.partition)
 
-    def find_unassigned(self) -> list[Place] | None:
+    def find_unassigned(self) -> list[TopicPartition] | None:
         """The partitions of the intermediate topics that are unassigned; None while the group is
         rebalancing, or the cluster does not answer.
         """
@@ -182,43 +182,41 @@ class PartitionStarter:
         """
         beginnings = positions.list_beginning_offsets(self.consumer_group.admin, result.assigned)
         stable_ends = positions.list_stable_ends(self.consumer_group.admin, result.assigned)
-        ends = {place: end.offset for place, end in stable_ends.items()}
+        ends = {tp: end.offset for tp, end in stable_ends.items()}
         outside = {
-            place
-            for place, state in result.assigned.items()
-            if not beginnings[place] <= state.next_offset <= ends[place]
-            or place in self.partitions_with_gaps
+            tp
+            for tp, state in result.assigned.items()
+            if not beginnings[tp] <= state.next_offset <= ends[tp]
+            or tp in self.partitions_with_gaps
         }
         self.partitions_with_gaps -= outside
-        for place, state in result.assigned.items():
+        for tp, state in result.assigned.items():
             if state.frontier.leader_epoch is None:  # of an earlier version of reo
-                state.frontier = replace(
-                    state.frontier, leader_epoch=stable_ends[place].leader_epoch
-                )
+                state.frontier = replace(state.frontier, leader_epoch=stable_ends[tp].leader_epoch)
         newest = intermediate_records.read_last_origins(
             self.consumer_group.reader,
-            {place: (beginnings[place], ends[place]) for place in outside},
+            {tp: (beginnings[tp], ends[tp]) for tp in outside},
         )
         epoch = run_epochs.raised(
             int(self.clock() * 1000),
             [*committed_epochs, *(origin.epoch for origin in newest.values())],
         )
-        for place in outside:
-            state = result.assigned[place]
+        for tp in outside:
+            state = result.assigned[tp]
             if state.next_offset >= 0:
                 log.warning(
-                    "%(place)s: offset %(offset)d is gone from the intermediate topic; going on at"
+                    "%(tp)s: offset %(offset)d is gone from the intermediate topic; going on at"
                     " its end with epoch %(epoch)d",
-                    {"place": place, "offset": state.next_offset, "epoch": epoch},
+                    {"tp": tp, "offset": state.next_offset, "epoch": epoch},
                 )
             state.frontier = replace(
-                raise_epoch(state.frontier, epoch), leader_epoch=stable_ends[place].leader_epoch
+                raise_epoch(state.frontier, epoch), leader_epoch=stable_ends[tp].leader_epoch
             )
-            state.next_offset = ends[place]
-            result.to_commit.append(place)
-            result.epoch_raised.append(place)
+            state.next_offset = ends[tp]
+            result.to_commit.append(tp)
+            result.epoch_raised.append(tp)
 
-    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
+    def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """After the commit of `to_commit`: the partitions to commit once more, because a run that
         has not read these frontiers can still have a higher epoch.
 
@@ -230,17 +228,17 @@ class PartitionStarter:
         commits = self.consumer_group.load_commits(self.routes)
         others = [
             commit.frontier.rule.epoch
-            for place, commit in commits.items()
-            if place not in start.epoch_raised
+            for tp, commit in commits.items()
+            if tp not in start.epoch_raised
         ]
         too_low = [
-            place
-            for place in start.epoch_raised
-            if run_epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)
+            tp
+            for tp in start.epoch_raised
+            if run_epochs.can_exceed(others, start.assigned[tp].frontier.rule.epoch)
         ]
         epoch = run_epochs.raised(int(self.clock() * 1000), others)
-        for place in too_low:
-            start.assigned[place].frontier = raise_epoch(start.assigned[place].frontier, epoch)
+        for tp in too_low:
+            start.assigned[tp].frontier = raise_epoch(start.assigned[tp].frontier, epoch)
         start.epoch_raised = []
         return too_low
 

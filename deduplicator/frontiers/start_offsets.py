@@ -10,27 +10,27 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common.errors import SettingsInvalid
 from common.kafka import positions, topics
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 
 def find_first_source_offset(
-    settings: Settings, source_admin: AdminClient, place: Place, added: bool
+    settings: Settings, source_admin: AdminClient, tp: TopicPartition, added: bool
 ) -> int:
     """The source offset where `source.start` lets a partition begin; `added`: the partition was
     added later, or its copy was deleted.
     """
     start = settings.start
-    if start.from_beginning(place.partition, added):
-        return positions.list_beginning_offsets(source_admin, [place])[place]
+    if start.from_beginning(tp.partition, added):
+        return positions.list_beginning_offsets(source_admin, [tp])[tp]
     if start.kind == "offsets":
-        return start.offsets[place.partition]
+        return start.offsets[tp.partition]
     # requested first: a record that is written between the two requests is not left out
-    end = positions.list_end_offsets(source_admin, [place])[place]
+    end = positions.list_end_offsets(source_admin, [tp])[tp]
     if start.kind == "timestamp":
         offset = positions.list_offsets(
-            source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms)
-        )[place]
+            source_admin, [tp], OffsetSpec.for_timestamp(start.timestamp_ms)
+        )[tp]
         return offset if offset >= 0 else end  # no record has so late a timestamp yet
     return end
 
@@ -39,7 +39,7 @@ def check_start_offsets(
     settings: Settings,
     source_admin: AdminClient,
     sources: Mapping[Route, topics.Topic],
-    started: Container[Place],
+    started: Container[TopicPartition],
 ) -> None:
     """SettingsInvalid when `source.start` names a partition or an offset that the source does not
     have.
@@ -60,7 +60,7 @@ def check_start_offsets(
         for partition, offset in sorted(settings.start.offsets.items())
         if route.intermediate(partition) not in started
     }
-    unknown = [place.partition for place in offsets if place.partition >= source.partitions]
+    unknown = [tp.partition for tp in offsets if tp.partition >= source.partitions]
     if unknown:
         raise SettingsInvalid(
             f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to"
@@ -71,9 +71,9 @@ def check_start_offsets(
         for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets)
     )
     out_of_range = [
-        f"offset {offset} of {place}, which has {beginnings[place]} to {ends[place]}"
-        for place, offset in offsets.items()
-        if not beginnings[place] <= offset <= ends[place]
+        f"offset {offset} of {tp}, which has {beginnings[tp]} to {ends[tp]}"
+        for tp, offset in offsets.items()
+        if not beginnings[tp] <= offset <= ends[tp]
     ]
     if out_of_range:
         raise SettingsInvalid(

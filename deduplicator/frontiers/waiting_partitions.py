@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from common import failpoints
 from common.pulse import Pulse
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
@@ -75,21 +75,21 @@ class WaitingPartitions:
             self.partitions.start(started)
             # only now: partitions that are lost together with their cluster keep reporting lag
             self.pulse.lag.keep(self.partitions.assigned)
-            for place, state in started.items():
-                set_frontier_metric(self.routes, place, state.frontier.rule.frontier)
+            for tp, state in started.items():
+                set_frontier_metric(self.routes, tp, state.frontier.rule.frontier)
             self.intermediate.start_fetching(started)
         return True
 
-    def forget(self, place: Place) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """The partition is revoked, or its frontier has to be loaded again."""
-        self.starting.forget(place)
+        self.starting.forget(tp)
 
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
         while start.to_commit:
             member = self.intermediate.get_group_metadata()
             self.destination.begin()
             self.round_output.prepare_commit(
-                {place: start.assigned[place] for place in start.to_commit}, member
+                {tp: start.assigned[tp] for tp in start.to_commit}, member
             )
             self.destination.start_commit()
             self.destination.finish_commit()

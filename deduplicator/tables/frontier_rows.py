@@ -13,7 +13,7 @@ from typing import NamedTuple
 from psycopg import sql
 
 from common.postgresql import Session
-from common.routes import Place
+from common.routes import TopicPartition
 
 log = logging.getLogger(__name__)
 END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f
@@ -51,15 +51,15 @@ class FrontierTable:
         self.application = application
 
     def take_over_rows(
-        self, session: Session, partitions: list[Place]
-    ) -> dict[Place, tuple[int, FrontierRow]]:
+        self, session: Session, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
         """End the sessions that hold the rows of these partitions, and raise the fences; every row
         of their topics, with its next offset.
         """
-        names = sorted({place.topic for place in partitions})
+        names = sorted({tp.topic for tp in partitions})
         keys = [
-            [place.topic for place in partitions],
-            [place.partition for place in partitions],
+            [tp.topic for tp in partitions],
+            [tp.partition for tp in partitions],
             self.application,
         ]
         ended = session.execute(sql.SQL(END_HOLDERS).format(self.name), keys).rowcount
@@ -73,25 +73,27 @@ class FrontierTable:
             session.execute(sql.SQL(RAISE_FENCES).format(self.name), keys)
             return self.read_rows(session, names)
 
-    def read_rows(self, session: Session, names: list[str]) -> dict[Place, tuple[int, FrontierRow]]:
+    def read_rows(
+        self, session: Session, names: list[str]
+    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
         """Every row of these intermediate topics, with its next offset."""
         rows = session.execute(sql.SQL(READ).format(self.name), [self.application, names])
         return {
-            Place(topic, partition): (next_offset, FrontierRow(fence, frontier))
+            TopicPartition(topic, partition): (next_offset, FrontierRow(fence, frontier))
             for topic, partition, next_offset, frontier, fence in rows
         }
 
     def move_rows(
         self,
         session: Session,
-        rows: Mapping[Place, FrontierRow],
-        positions: Mapping[Place, tuple[int, str]],
+        rows: Mapping[TopicPartition, FrontierRow],
+        positions: Mapping[TopicPartition, tuple[int, str]],
     ) -> int:
         """Move the rows that are still as in `rows`, and add those that are not there; how many
         were moved or added.
         """
-        known_rows = {place: rows[place] for place in positions if place in rows}
-        columns = [(*place, *positions[place], *row) for place, row in sorted(known_rows.items())]
+        known_rows = {tp: rows[tp] for tp in positions if tp in rows}
+        columns = [(*tp, *positions[tp], *row) for tp, row in sorted(known_rows.items())]
         moved = (
             session.execute(
                 sql.SQL(MOVE).format(self.name),
@@ -100,8 +102,8 @@ class FrontierTable:
             if columns
             else 0
         )
-        for place in sorted(positions.keys() - known_rows.keys()):
+        for tp in sorted(positions.keys() - known_rows.keys()):
             moved += session.execute(
-                sql.SQL(ADD).format(self.name), [self.application, *place, *positions[place]]
+                sql.SQL(ADD).format(self.name), [self.application, *tp, *positions[tp]]
             ).rowcount
         return moved

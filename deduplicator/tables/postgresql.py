@@ -21,15 +21,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from psycopg import sql
 
 from common import failpoints, postgresql
 from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
-from common.routes import Place, Route
-from deduplicator.destination import Output
+from common.routes import Route, TopicPartition
+from deduplicator.destination import GetOffsets, Output
 from deduplicator.tables.rows import BEGIN, COLUMNS, END, encode_rows
 from deduplicator.tables.table_frontier_store import LATE, TableFrontierStore
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -51,7 +51,7 @@ class PostgresqlDestination:
     def __init__(
         self,
         frontier_store: TableFrontierStore,
-        commit_for_group: Callable[[Sequence[TopicPartition]], None],
+        commit_for_group: Callable[[Sequence[ClientTopicPartition]], None],
     ) -> None:
         self.frontier_store = frontier_store
         self.commit_for_group = commit_for_group
@@ -59,27 +59,29 @@ class PostgresqlDestination:
         """How many transactions of a single record in a row were not over in time."""
         self.probe = postgresql.probe(frontier_store.settings, f"{frontier_store.role}-probe")
         self.probe.start("database", PROBE_S)
-        self.outputs: dict[Place, Output] = {}
+        self.outputs: dict[TopicPartition, Output] = {}
         """`known_offset` is the source offset of the last row; `sent` is always 0."""
-        self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
-        self._offsets: Sequence[TopicPartition] = ()
-        self._last_offsets: dict[Place, int] = {}
+        self._written: list[tuple[TopicPartition, Sequence[Record], Sequence[int]]] = []
+        self._offsets: Sequence[ClientTopicPartition] = ()
+        self._last_offsets: dict[TopicPartition, int] = {}
         """The source offset of the last row before the transaction, of the written partitions."""
-        self._copying: tuple[Place, Sequence[int]] | None = None
+        self._copying: tuple[TopicPartition, Sequence[int]] | None = None
 
     def begin(self) -> None:
         """No database transaction is open while records are decided."""
         self._written, self._last_offsets = [], {}
         self._copying = None
 
-    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+    def write(
+        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
+    ) -> None:
         """Keep the records for the commit."""
-        self._written.append((place, records, source_offsets))
-        self._last_offsets.setdefault(place, self.outputs[place].known_offset)
-        self.outputs[place].known_offset = source_offsets[-1]
+        self._written.append((tp, records, source_offsets))
+        self._last_offsets.setdefault(tp, self.outputs[tp].known_offset)
+        self.outputs[tp].known_offset = source_offsets[-1]
 
     # the fence is in the database
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002
+    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 
@@ -91,8 +93,8 @@ class PostgresqlDestination:
         names the record.
         """
         positions = {
-            Place(place.topic, place.partition): (place.offset, str(place.metadata))
-            for place in self._offsets
+            TopicPartition(tp.topic, tp.partition): (tp.offset, str(tp.metadata))
+            for tp in self._offsets
         }
         try:
             session = self.frontier_store.session
@@ -102,8 +104,8 @@ class PostgresqlDestination:
             with session.transaction():
                 self.frontier_store.move_frontiers(session, positions)
                 self.frontier_store.check_last_rows(session, self._last_offsets)
-                for place, records, source_offsets in self._written:
-                    self._copy(session, place, records, source_offsets)
+                for tp, records, source_offsets in self._written:
+                    self._copy(session, tp, records, source_offsets)
                 failpoints.hit("two: offsets sent")
                 failpoints.hit_soon("two: committing")
         except psycopg.Error as failed:
@@ -145,20 +147,18 @@ class PostgresqlDestination:
     def _copy(
         self,
         session: Session,
-        place: Place,
+        tp: TopicPartition,
         records: Sequence[Record],
         source_offsets: Sequence[int],
     ) -> None:
-        self._copying = (place, source_offsets)
-        statement = sql.SQL(COPY).format(
-            postgresql.table(self.frontier_store.settings, place.topic)
-        )
+        self._copying = (tp, source_offsets)
+        statement = sql.SQL(COPY).format(postgresql.table(self.frontier_store.settings, tp.topic))
         with session.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(BEGIN)
             for begin in range(0, len(records), CHUNK_RECORDS):
                 copy.write(
                     encode_rows(
-                        place.partition,
+                        tp.partition,
                         records[begin : begin + CHUNK_RECORDS],
                         source_offsets[begin : begin + CHUNK_RECORDS],
                     )
@@ -177,9 +177,9 @@ class PostgresqlDestination:
         if LATE in str(failed) and sum(len(records) for _, records, _ in self._written) == 1:
             self.late_count += 1
             if self.late_count == LATE_MAX:  # the server did answer between two of them
-                ((place, _, (source_offset,)),) = self._written
+                ((tp, _, (source_offset,)),) = self._written
                 return RecordRefused(
-                    f"the record of source partition {place.partition} at offset {source_offset}:"
+                    f"the record of source partition {tp.partition} at offset {source_offset}:"
                     f" alone in its transaction, {self.late_count} times in a row the database did"
                     " not accept it within deduplicator.transaction_timeout_ms. Raise that, or"
                     " leave such records out with filter.function",
@@ -192,11 +192,10 @@ class PostgresqlDestination:
         TRANSACTIONS.labels("aborted").inc()
         line = LINE.search(failed.diag.context or "")
         if isinstance(error, RecordRefused) and self._copying and line:
-            place, source_offsets = self._copying
+            tp, source_offsets = self._copying
             source_offset = source_offsets[int(line[1]) - 1]
             return RecordRefused(
-                f"the record of source partition {place.partition} at offset {source_offset}:"
-                f" {error}",
+                f"the record of source partition {tp.partition} at offset {source_offset}: {error}",
                 names_the_record=True,
             )
         return error

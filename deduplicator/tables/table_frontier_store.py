@@ -33,7 +33,7 @@ from common.errors import ClusterUnreachable, Fenced
 from common.frontier import Frontier
 from common.kafka import topics
 from common.postgresql import PAUSE_S, Session
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import Output
 from deduplicator.frontiers.frontier_store import (
@@ -75,7 +75,7 @@ class TableFrontierStore:
         self.consumer_group = consumer_group
         self.frontiers = postgresql.frontiers(settings)
         self.table = FrontierTable(self.frontiers, settings.application)
-        self.rows: dict[Place, FrontierRow] = {}
+        self.rows: dict[TopicPartition, FrontierRow] = {}
         self._session: Session | None = None
         self.deadline = math.inf
 
@@ -126,12 +126,12 @@ class TableFrontierStore:
 
         return self._ask("looking for frontiers", read) or self.consumer_group.list_started_topics()
 
-    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+    def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
         """Take these partitions over: their rows, which nobody else can move from now on, compared
         with the group's commits.
         """
         group_commits = self.consumer_group.load_commits(
-            {place.topic for place in partitions}, partitions
+            {tp.topic for tp in partitions}, partitions
         )
         rows = self._ask(
             "taking the frontiers over",
@@ -139,13 +139,13 @@ class TableFrontierStore:
         )
         loaded = merge_group_commits(
             group_commits,
-            {place: (next_offset, row.frontier) for place, (next_offset, row) in rows.items()},
+            {tp: (next_offset, row.frontier) for tp, (next_offset, row) in rows.items()},
             partitions,
             IDENTITY,
         )
-        for place in partitions:
-            self.rows.pop(place, None)
-        self.rows |= {place: row for place, (_, row) in rows.items() if place in partitions}
+        for tp in partitions:
+            self.rows.pop(tp, None)
+        self.rows |= {tp: row for tp, (_, row) in rows.items() if tp in partitions}
         return loaded
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
@@ -164,21 +164,21 @@ class TableFrontierStore:
             for route in routes
         }
 
-    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One more than the greatest source offset of each partition."""
-        return {place: last + 1 for place, last in self._load_last_offsets(outputs).items()}
+        return {tp: last + 1 for tp, last in self._load_last_offsets(outputs).items()}
 
-    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+    def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
         """The last row of a partition has to be the one that the frontier names: no transaction can
         be torn, but somebody else can insert or delete rows.
         """
-        for place, last in self._load_last_offsets(frontiers).items():
-            check_last_row(place, frontiers[place].destination_known, last)
-        return {
-            place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()
-        }, {}
+        for tp, last in self._load_last_offsets(frontiers).items():
+            check_last_row(tp, frontiers[tp].destination_known, last)
+        return {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}, {}
 
-    def move_frontiers(self, session: Session, positions: Mapping[Place, tuple[int, str]]) -> None:
+    def move_frontiers(
+        self, session: Session, positions: Mapping[TopicPartition, tuple[int, str]]
+    ) -> None:
         """In the open transaction; Fenced when one of the rows is not as this worker has read or
         written it. The rows are locked from then on.
         """
@@ -189,17 +189,17 @@ class TableFrontierStore:
                 " frontiers are not as this worker has read them"
             )
 
-    def check_last_rows(self, session: Session, known_offsets: Mapping[Place, int]) -> None:
+    def check_last_rows(
+        self, session: Session, known_offsets: Mapping[TopicPartition, int]
+    ) -> None:
         """In the open transaction: as `check_outputs`, for the partitions that are written now."""
-        for place, last in select_last_offsets(session, self.settings, known_offsets).items():
-            check_last_row(place, known_offsets[place], last)
+        for tp, last in select_last_offsets(session, self.settings, known_offsets).items():
+            check_last_row(tp, known_offsets[tp], last)
 
-    def on_committed(self, positions: Mapping[Place, tuple[int, str]]) -> None:
+    def on_committed(self, positions: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The transaction of `move_frontiers` is committed."""
-        for place, (_, frontier) in positions.items():
-            self.rows[place] = FrontierRow(
-                self.rows[place].fence if place in self.rows else 1, frontier
-            )
+        for tp, (_, frontier) in positions.items():
+            self.rows[tp] = FrontierRow(self.rows[tp].fence if tp in self.rows else 1, frontier)
 
     def _ask(self, operation: str, query: Callable[[Session], Answer]) -> Answer:
         """Ask again, with a new session, until the server answers or the error is a final one."""
@@ -216,18 +216,20 @@ class TableFrontierStore:
                 runtime.sleep(PAUSE_S)
 
     def take_over_rows(
-        self, session: Session, partitions: list[Place]
-    ) -> dict[Place, tuple[int, FrontierRow]]:
+        self, session: Session, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
         """Create the tables, end the sessions that hold these rows, raise the fences; every row of
         their topics, with its next offset.
         """
-        names = sorted({place.topic for place in partitions})
+        names = sorted({tp.topic for tp in partitions})
         create_tables(session, self.settings, self.frontiers, [self.routes[name] for name in names])
         return self.table.take_over_rows(session, partitions)
 
-    def _load_last_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
+    def _load_last_offsets(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """The greatest source offset of each partition's rows; -1 without rows."""
         return self._ask(
             "reading the last rows",
-            lambda session: select_last_offsets(session, self.settings, places),
+            lambda session: select_last_offsets(session, self.settings, topic_partitions),
         )

@@ -17,7 +17,7 @@ from common.metrics import (
     TRANSACTION_RECORDS,
     TRANSACTION_SECONDS,
 )
-from common.routes import SAME, Place, Route
+from common.routes import SAME, Route, TopicPartition
 from deduplicator.work import Work
 
 
@@ -29,7 +29,10 @@ class StartedCommit:
     """
 
     def __init__(
-        self, work: Mapping[Place, Work], written: Mapping[Place, int], began_at: float
+        self,
+        work: Mapping[TopicPartition, Work],
+        written: Mapping[TopicPartition, int],
+        began_at: float,
     ) -> None:
         self.work = work
         self.written = written
@@ -38,28 +41,28 @@ class StartedCommit:
         for one in work.values():
             one.release_records()
 
-    def report(self, routes: Mapping[str, Route], assigned: Collection[Place]) -> None:
+    def report(self, routes: Mapping[str, Route], assigned: Collection[TopicPartition]) -> None:
         """Update the metrics; that of the frontier only for partitions which are still
         `assigned`.
         """
         TRANSACTION_SECONDS.observe(runtime.monotonic() - self.began_at)
         TRANSACTION_RECORDS.observe(sum(self.written.values()))
-        for place, work in self.work.items():
-            _report_partition(routes[place.topic], place, work, self.written[place])
-            if place in assigned:
-                set_frontier_metric(routes, place, work.rule.frontier)
+        for tp, work in self.work.items():
+            _report_partition(routes[tp.topic], tp, work, self.written[tp])
+            if tp in assigned:
+                set_frontier_metric(routes, tp, work.rule.frontier)
 
-    def last_timestamps_ms(self, assigned: Collection[Place]) -> dict[Place, int]:
+    def last_timestamps_ms(self, assigned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Of the last records that were written to the partitions which are still `assigned`."""
         return {
-            place: work.timestamps_ms[1]
-            for place, work in self.work.items()
-            if work.timestamps_ms and place in assigned
+            tp: work.timestamps_ms[1]
+            for tp, work in self.work.items()
+            if work.timestamps_ms and tp in assigned
         }
 
 
-def _report_partition(route: Route, place: Place, work: Work, written: int) -> None:
-    intermediate = (place.topic, str(place.partition))
+def _report_partition(route: Route, tp: TopicPartition, work: Work, written: int) -> None:
+    intermediate = (tp.topic, str(tp.partition))
     destination = (
         route.destination_topic,
         intermediate[1] if route.mapping == SAME else route.mapping,
@@ -82,6 +85,6 @@ def _report_partition(route: Route, place: Place, work: Work, written: int) -> N
         )
 
 
-def set_frontier_metric(routes: Mapping[str, Route], place: Place, frontier: int) -> None:
+def set_frontier_metric(routes: Mapping[str, Route], tp: TopicPartition, frontier: int) -> None:
     """A frontier is a source offset, so its labels are those of the source."""
-    FRONTIER.labels(routes[place.topic].source_topic, str(place.partition)).set(frontier)
+    FRONTIER.labels(routes[tp.topic].source_topic, str(tp.partition)).set(frontier)

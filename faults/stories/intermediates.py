@@ -22,7 +22,7 @@ from common import origin
 from common.errors import AccessRefused, ForeignRecord
 from common.kafka import positions
 from common.kafka.positions import GroupCommit
-from common.routes import Place
+from common.routes import TopicPartition
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from faults.stories.large_records import make_hole, refuse_large_record
 from tests.harness.judge import Record
@@ -46,17 +46,17 @@ def add_straggler(run: Run) -> None:
     jvm = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(jvm, signal.SIGSTOP)
     until(lambda: is_drained(run), "stage two has read everything", PATIENCE_S)
-    for place, commit in read_commits(run).items():
+    for tp, commit in read_commits(run).items():
         rule = commit.frontier.rule
-        assert rule.link, f"nothing was accepted of {place} yet"
+        assert rule.link, f"nothing was accepted of {tp} yet"
         offset, batch, sequence = rule.link
         again = wrap_records(
             run.clusters,
             run.topic,
-            [(place.partition, offset, make_record(0))],
+            [(tp.partition, offset, make_record(0))],
             rule.epoch,
             batch - 1,
-            {place.partition: sequence + 9},
+            {tp.partition: sequence + 9},
         )
         write_intermediate(run.clusters, run.topic, run.topic, again)
         run.record_fault("link taken by a straggler")
@@ -70,7 +70,7 @@ def add_straggler(run: Run) -> None:
     assert run.hits["records behind holes"], "there was no hole"
 
 
-def read_commits(run: Run) -> dict[Place, GroupCommit]:
+def read_commits(run: Run) -> dict[TopicPartition, GroupCommit]:
     """The group's commits."""
     consumer = Consumer(
         {
@@ -82,7 +82,7 @@ def read_commits(run: Run) -> dict[Place, GroupCommit]:
     try:
         return positions.read_commits(
             consumer,
-            [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)],
+            [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)],
             PATIENCE_S,
         )
     finally:
@@ -93,7 +93,7 @@ def is_drained(run: Run) -> bool:
     """Whether the committed offsets are the ends of the intermediate topic."""
     ends = run.clusters.destination.end_offsets(f"{run.topic}-proxy")
     return {
-        place.partition: commit.intermediate_offset for place, commit in read_commits(run).items()
+        tp.partition: commit.intermediate_offset for tp, commit in read_commits(run).items()
     } == ends
 
 

@@ -16,7 +16,7 @@ import psycopg
 from common import postgresql
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnfit
 from common.postgresql import Session
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.settings.destination_settings import (
     FRONTIER_TABLE,
@@ -189,11 +189,11 @@ class ReadOnlyTables(TableFrontierStore):
         return self._session
 
     def take_over_rows(
-        self, session: Session, wanted: list[Place]
-    ) -> dict[Place, tuple[int, FrontierRow]]:
+        self, session: Session, wanted: list[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
         """Take nothing over: return the rows as they are."""
         return (
-            self.table.read_rows(session, sorted({place.topic for place in wanted}))
+            self.table.read_rows(session, sorted({tp.topic for tp in wanted}))
             if postgresql.is_there(session, self.frontiers)
             else {}
         )

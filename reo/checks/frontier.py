@@ -23,7 +23,7 @@ from common.kafka.clients import admin
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic, list_intermediate_partitions
 from common.pulse import Pulse
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
@@ -65,9 +65,9 @@ def check_frontier(
                 " runs",
             )
             frontiers = {
-                place: frontier
-                for place, frontier in group.frontiers().items()
-                if place in set(list_intermediate_partitions(ready))
+                tp: frontier
+                for tp, frontier in group.frontiers().items()
+                if tp in set(list_intermediate_partitions(ready))
             }
         else:
             yield ok("consumer group", f"{group.name} has no members: stage two does not run")
@@ -84,14 +84,14 @@ def check_frontier(
 def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Iterator[Finding]:
     """A route without topics: nothing was copied."""
     about = f"{ABOUT} of {route.source_topic}"
-    places = list(map(route.source, range(source.partitions)))
+    topic_partitions = list(map(route.source, range(source.partitions)))
     try:
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
         # of other topics: this one came later
         added = bool(Group(state.settings, state.destination_admin).frontiers())
         begins = {
-            place: find_first_source_offset(state.settings, state.source_admin, place, added)
-            for place in places
+            tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
+            for tp in topic_partitions
         }
         yield ok(about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}")
     except ReoError as error:
@@ -101,9 +101,9 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
 def _check_start(
     state: RouteTopics,
     ready: Mapping[Route, Topic],
-    committed: AbstractSet[Place],
+    committed: AbstractSet[TopicPartition],
     database: Database | None,
-) -> tuple[dict[Place, Frontier], list[Finding]]:
+) -> tuple[dict[TopicPartition, Frontier], list[Finding]]:
     """The result of stage two's start: the frontiers by intermediate partition, and the
     findings.
     """
@@ -120,25 +120,24 @@ def _check_start(
     findings = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
-        next_offsets: dict[str, dict[Place, int]] = {}
-        for place in map(route.intermediate, range(source.partitions)):
+        next_offsets: dict[str, dict[TopicPartition, int]] = {}
+        for tp in map(route.intermediate, range(source.partitions)):
             how = (
                 CONTINUES
-                if place not in start.to_commit
+                if tp not in start.to_commit
                 else CONTINUES_ANEW
-                if place in known
+                if tp in known
                 else BEGINS
             )
-            next_offsets.setdefault(how, {})[route.source(place.partition)] = (
-                start.assigned[place].frontier.rule.frontier + 1
+            next_offsets.setdefault(how, {})[route.source(tp.partition)] = (
+                start.assigned[tp].frontier.rule.frontier + 1
             )
         findings += [
             ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}")
             for how, offsets in next_offsets.items()
         ]
         surplus = (
-            start.assigned[place].surplus
-            for place in map(route.intermediate, range(source.partitions))
+            start.assigned[tp].surplus for tp in map(route.intermediate, range(source.partitions))
         )
         torn = sum(
             len(partition_surplus.records) for partition_surplus in surplus if partition_surplus
@@ -153,11 +152,11 @@ def _check_start(
                     " 25 if they differ",
                 )
             )
-    return {place: assigned.frontier for place, assigned in start.assigned.items()}, findings
+    return {tp: assigned.frontier for tp, assigned in start.assigned.items()}, findings
 
 
 def _check_source(
-    settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[Place, Frontier]
+    settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[TopicPartition, Frontier]
 ) -> Iterator[Finding]:
     """Whether the source, or each of its candidates, still has the records after the frontiers."""
     if not frontiers:
@@ -204,17 +203,15 @@ def _check_source(
         )
 
 
-def _describe_remaining(state: RouteTopics, begins: Mapping[Place, int]) -> str:
+def _describe_remaining(state: RouteTopics, begins: Mapping[TopicPartition, int]) -> str:
     """How many offsets there are to copy from here."""
     ends = positions.list_end_offsets(admin(state.settings.source_cluster, state.settings), begins)
-    return (
-        f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
-    )
+    return f"{sum(max(0, ends[tp] - offset) for tp, offset in begins.items())} offsets to copy"
 
 
-def _format_offsets(offsets: Mapping[Place, int]) -> str:
+def _format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     """Partition and offset of the first partitions."""
-    texts = [f"{place.partition}={offset}" for place, offset in sorted(offsets.items())]
+    texts = [f"{tp.partition}={offset}" for tp, offset in sorted(offsets.items())]
     return (
         "source offsets"
         f" {', '.join(texts[:8])}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"

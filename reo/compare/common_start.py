@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from common.kafka import positions
 from common.kafka.visible_records import FROM_BEGINNING, read_visible
 from common.records import content
-from common.routes import Place
+from common.routes import TopicPartition
 
 HEAD_RECORDS = 100
 Content = tuple[object, ...]
@@ -36,18 +36,18 @@ class PartitionReader:
     """Reads one partition; `zero_timestamp_ms` is what the copy has for a timestamp of 0."""
 
     def __init__(
-        self, client: AdminClient, reader: Consumer, place: Place, zero_timestamp_ms: int = 0
+        self, client: AdminClient, reader: Consumer, tp: TopicPartition, zero_timestamp_ms: int = 0
     ) -> None:
         self.client = client
         self.reader = reader
-        self.place = place
+        self.tp = tp
         self.zero_timestamp_ms = zero_timestamp_ms
 
     def read_head(self) -> tuple[int, list[Content]]:
         """The offset of the first visible record, and the contents of the first HEAD_RECORDS
         records; empty when there are none.
         """
-        with closing(read_visible(self.reader, {self.place: FROM_BEGINNING})) as records:
+        with closing(read_visible(self.reader, {self.tp: FROM_BEGINNING})) as records:
             head = list(islice(records, HEAD_RECORDS))
         return head[0].offset() if head else FROM_BEGINNING, [
             content(message, self.zero_timestamp_ms) for message in head
@@ -64,7 +64,7 @@ class PartitionReader:
         matches: list[tuple[int, int]] = []
         longest, first_offset = 0, None
         with closing(
-            read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])})
+            read_visible(self.reader, {self.tp: self._offset_not_after(sequence[0])})
         ) as records:
             for message in records:
                 record = content(message, self.zero_timestamp_ms)
@@ -81,7 +81,7 @@ class PartitionReader:
 
     def end_offset(self) -> int:
         """The offset behind the last record."""
-        return positions.list_end_offsets(self.client, [self.place])[self.place]
+        return positions.list_end_offsets(self.client, [self.tp])[self.tp]
 
     def _offset_not_after(self, record: Content) -> int:
         """An offset before which this record cannot be: a broker tells the first offset with this
@@ -92,8 +92,8 @@ class PartitionReader:
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:
             return FROM_BEGINNING
         return positions.list_offsets(
-            self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms)
-        )[self.place]
+            self.client, [self.tp], OffsetSpec.for_timestamp(timestamp_ms)
+        )[self.tp]
 
 
 def find_common_start(

@@ -13,7 +13,7 @@ from typing import Any
 
 from common.errors import RecordRefused
 from common.records import Consumed, all_headers, content
-from common.routes import Place
+from common.routes import TopicPartition
 
 FIELD_BYTES_MAX = 80
 FIELDS = ("key", "value", "headers", "timestamp")
@@ -27,7 +27,7 @@ class Comparison:
     when there is none.
     """
 
-    place: Place
+    tp: TopicPartition
     source_next: int
     """The source offset after the last equal record; at first, where the comparison begins."""
     destination_next: int
@@ -64,8 +64,8 @@ class Comparison:
         """For JSON."""
         source_begin, destination_begin = self.common_start or (None, None)
         return {
-            "topic": self.place.topic,
-            "partition": self.place.partition,
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
             "equal": self.equal,
             "by_key": self.by_key,
             "source_begin": source_begin,
@@ -85,7 +85,7 @@ class Comparison:
                 f" {self.common_start[1]} on, before which one side has no records (any more)"
             )
         return (
-            f"{self.place}: {self.equal}"
+            f"{self.tp}: {self.equal}"
             f" {equal}{start}{'; ' + self.difference if self.difference else ''}"
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from common.errors import NothingCompared
 from common.kafka.topics import Topic
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from reo.compare.comparison import Comparison
 
 
@@ -33,10 +33,9 @@ class NotCompared(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
-        return (
-            f"{self.topic if self.partition is None else Place(self.topic, self.partition)}:"
-            f" {self.text}"
-        )
+        if self.partition is None:
+            return f"{self.topic}: {self.text}"
+        return f"{TopicPartition(self.topic, self.partition)}: {self.text}"
 
 
 def list_of_partition(result: Comparison) -> Iterator[NotCompared]:
@@ -50,11 +49,11 @@ def list_of_partition(result: Comparison) -> Iterator[NotCompared]:
                 f" {result.common_start[1]}"
             )
         )
-        yield NotCompared("beginning", *result.place, f"the records before {before}")
+        yield NotCompared("beginning", *result.tp, f"the records before {before}")
     if result.by_key:
         yield NotCompared(
             "compaction",
-            *result.place,
+            *result.tp,
             "all but the newest record of each key, the order of different keys, and offsets"
             " (compacted)",
         )

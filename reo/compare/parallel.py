@@ -25,7 +25,7 @@ from common.kafka import visible_records
 from common.kafka.clients import admin, reader
 from common.kafka.visible_records import FROM_BEGINNING
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator.gc_control import pause_gc
 from reo.compare import compacted, comparison
@@ -47,8 +47,8 @@ BULK_READER_OPTIONS = {
 class PartitionPair(NamedTuple):
     """A source partition, its copy, and where to begin."""
 
-    source: Place
-    destination: Place
+    source: TopicPartition
+    destination: TopicPartition
     comparison: Comparison
     is_compacted: bool
     """Whether compaction may have removed records on one side only."""
@@ -69,7 +69,7 @@ class PairComparer:
             reader(cluster, settings, **BULK_READER_OPTIONS)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         ]
-        self.read_rows: Callable[[Place, int], Generator[Consumed]] | None = None
+        self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
         if destination_settings.is_postgresql(settings):
             from reo.compare.table_rows import open_tables
@@ -174,8 +174,7 @@ def compare_pairs(
         comparer = PairComparer(settings)
         return [comparer.compare(pair, progress) for pair in pairs]
     results = {
-        result.place: result
-        for result in _compare_in_processes(settings, pairs, processes, progress)
+        result.tp: result for result in _compare_in_processes(settings, pairs, processes, progress)
     }
     return [results[pair.source] for pair in pairs]
 

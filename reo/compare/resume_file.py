@@ -16,7 +16,7 @@ import orjson
 from common.errors import SettingsInvalid
 from common.kafka.topics import Topic
 from common.kafka.visible_records import FROM_BEGINNING
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.compare.comparison import Comparison
 
 VERSION = 1
@@ -61,8 +61,8 @@ class ResumeFile:
                 for name, both in content["topics"].items()
             }
             self.partitions = {
-                str(place): ComparedPartition(*map(int, row))
-                for place, row in content["partitions"].items()
+                str(tp): ComparedPartition(*map(int, row))
+                for tp, row in content["partitions"].items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsInvalid(
@@ -80,23 +80,23 @@ class ResumeFile:
             )
 
     def start_comparison(
-        self, place: Place, source_begin: int, destination_begin: int
+        self, tp: TopicPartition, source_begin: int, destination_begin: int
     ) -> Comparison:
         """Begin a partition at the remembered offsets, if both sides still have them, or else at
         the first record.
         """
-        known = self.partitions.get(str(place))
+        known = self.partitions.get(str(tp))
         if (
             known is None
             or known.source_next < source_begin
             or known.destination_next < destination_begin
         ):
-            return Comparison(place, FROM_BEGINNING, FROM_BEGINNING)
+            return Comparison(tp, FROM_BEGINNING, FROM_BEGINNING)
         common_start = (
             (known.source_begin, known.destination_begin) if known.source_begin >= 0 else None
         )
         return Comparison(
-            place,
+            tp,
             known.source_next,
             known.destination_next,
             known.equal,
@@ -107,7 +107,7 @@ class ResumeFile:
     def remember(self, result: Comparison) -> None:
         """Note up to where a partition is equal."""
         if self.file is not None and result.equal and not result.by_key:
-            self.partitions[str(result.place)] = ComparedPartition(
+            self.partitions[str(result.tp)] = ComparedPartition(
                 result.source_next,
                 result.destination_next,
                 result.equal,
@@ -127,7 +127,7 @@ class ResumeFile:
                         "version": VERSION,
                         "topics": self.topic_identities,
                         "partitions": {
-                            place: list(astuple(known)) for place, known in self.partitions.items()
+                            tp: list(astuple(known)) for tp, known in self.partitions.items()
                         },
                     }
                 )

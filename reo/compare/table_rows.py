@@ -13,7 +13,7 @@ from psycopg import sql
 from common import postgresql
 from common.errors import TopicMissing
 from common.records import Consumed, Headers
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 
 SELECT = """
@@ -37,17 +37,17 @@ class Columns(NamedTuple):
 class TableRow:
     """A row with the interface of `common.records.Consumed`; its offset is the source's."""
 
-    def __init__(self, place: Place, columns: Columns) -> None:
-        self.place = place
+    def __init__(self, tp: TopicPartition, columns: Columns) -> None:
+        self.tp = tp
         self.columns = columns
 
     def topic(self) -> str:
         """The table's name."""
-        return self.place.topic
+        return self.tp.topic
 
     def partition(self) -> int:
         """The source partition."""
-        return self.place.partition
+        return self.tp.partition
 
     def offset(self) -> int:
         """The source offset."""
@@ -78,23 +78,23 @@ class TableRow:
         """None: a row is never an error event."""
 
 
-def open_tables(settings: Settings) -> Callable[[Place, int], Generator[Consumed]]:
+def open_tables(settings: Settings) -> Callable[[TopicPartition, int], Generator[Consumed]]:
     """Connect; returns what reads the rows of a partition from a source offset on."""
     session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
 
-    def read_rows(place: Place, begin: int) -> Generator[Consumed]:
+    def read_rows(tp: TopicPartition, begin: int) -> Generator[Consumed]:
         try:
             with session.transaction(), session.cursor(name="verify") as cursor:
                 cursor.itersize = FETCH_ROWS
                 cursor.execute(
-                    sql.SQL(SELECT).format(postgresql.table(settings, place.topic)),
-                    [place.partition, begin],
+                    sql.SQL(SELECT).format(postgresql.table(settings, tp.topic)),
+                    [tp.partition, begin],
                     binary=True,
                 )
                 for row in cursor:
-                    yield TableRow(place, Columns(*row))
+                    yield TableRow(tp, Columns(*row))
         except psycopg.Error as error:
-            raise postgresql.translate(error, f"reading the table of {place}") from None
+            raise postgresql.translate(error, f"reading the table of {tp}") from None
 
     return read_rows
 

@@ -110,9 +110,7 @@ class Cutover:
                     "1 waiting for the producers to stop: records are written to "
                     + list_topics(ends)
                 )
-            elif open_partitions := sorted(
-                place for place, end in ends.items() if stable_ends[place] < end
-            ):
+            elif open_partitions := sorted(tp for tp, end in ends.items() if stable_ends[tp] < end):
                 quiet_since_s = runtime.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"

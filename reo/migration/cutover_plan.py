@@ -16,7 +16,7 @@ import orjson
 
 from common import runtime
 from common.kafka.consumer_group import Members
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.output import align_columns
 from reo.progress.lag import total_lags
@@ -52,7 +52,7 @@ class Plan:
     """Source offsets that `reo verify` has still to read."""
 
     @cached_property
-    def growth(self) -> dict[Place, float]:
+    def growth(self) -> dict[TopicPartition, float]:
         """By source partition: offsets per second that were added."""
         interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
         old = {row.source: row.source_end for row in self.before.partitions}
@@ -98,8 +98,8 @@ class Plan:
         readers = [group.name for group in self.groups if not group.has_stopped]
         fence = f"; fenced: {', '.join(self.fenced)}" if self.fenced else ""
         open_at = "".join(
-            f"; a transaction is open on {place} from offset {offset} on"
-            for place, offset in self.now.open_at_source.items()
+            f"; a transaction is open on {tp} from offset {offset} on"
+            for tp, offset in self.now.open_at_source.items()
         )
         copying = (
             f"runs: {', '.join(sorted(self.members.partitions)) or 'the group rebalances'}"
@@ -146,7 +146,7 @@ class Plan:
                 " service have stopped"
             )
         if any(self.growth.values()):
-            topic, partition = max(self.growth, key=lambda place: self.growth[place])
+            topic, partition = max(self.growth, key=lambda tp: self.growth[tp])
             lines.append(
                 "who writes: kafka-transactions.sh --bootstrap-server … describe-producers --topic"
                 f" {topic} --partition {partition}"

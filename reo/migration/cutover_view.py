@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import MoveRefused
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.foreign_group import ForeignGroup, list_groups
 from reo.migration.write_fence import Fence
@@ -69,9 +69,9 @@ class CutoverView:
             )
         return snapshot
 
-    def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:
+    def find_groups(self, ends: Mapping[TopicPartition, int]) -> list[MovingGroup]:
         """The groups that have an offset on these source partitions, or read them."""
-        topics = {place.topic for place in ends}
+        topics = {tp.topic for tp in ends}
         groups = []
         for name in list_groups(self.settings.source_cluster, self.source_admin):
             if not self.pattern.fullmatch(name) or name == self.settings.application:
@@ -86,7 +86,7 @@ class CutoverView:
                     MovingGroup(
                         name,
                         len(offsets),
-                        sum(ends[place] - offset for place, offset in offsets.items()),
+                        sum(ends[tp] - offset for tp, offset in offsets.items()),
                         readers,
                         active,
                     )

@@ -12,14 +12,16 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as ClientTopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.consumer_group import list_group_offsets
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings.source_clusters import Cluster
 
 Result = TypeVar("Result")
@@ -33,21 +35,23 @@ class ForeignGroup:
         self.client = client
         self.name = name
 
-    def fetch_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
+    def fetch_offsets(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """The committed offset of each partition; one without a commit is left out. Waits a bounded
         time for offsets of an open transaction (KIP-447).
         """
         request = ConsumerGroupTopicPartitions(
-            self.name, [TopicPartition(*place) for place in places]
+            self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
 
-        def fetch() -> dict[Place, int]:
+        def fetch() -> dict[TopicPartition, int]:
             answers = list_group_offsets(self.client, request, decided=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
             return {
-                Place(answer.topic, answer.partition): answer.offset
+                TopicPartition(answer.topic, answer.partition): answer.offset
                 for answer in answers
                 if answer.offset >= 0
             }
@@ -67,7 +71,7 @@ class ForeignGroup:
             f"{member.client_id} on {member.host}"
             for member in found.members
             if member.assignment
-            and any(place.topic in topics for place in member.assignment.topic_partitions)
+            and any(tp.topic in topics for tp in member.assignment.topic_partitions)
         )
 
     def has_members(self) -> bool:
@@ -88,7 +92,7 @@ class ForeignGroup:
                 raise
             return None
 
-    def commit_forward(self, offsets: Mapping[Place, int]) -> None:
+    def commit_forward(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when
         the group has members.
 
@@ -100,18 +104,16 @@ class ForeignGroup:
         if self.has_members():
             raise self._busy()
         present = self.fetch_offsets(offsets)
-        ahead = {
-            place: offset for place, offset in offsets.items() if offset > present.get(place, -1)
-        }
+        ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
         if ahead:
             self.commit(ahead)
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit all in one request; GroupBusy when the group has members: the broker then refuses
         it (see `common.kafka.consumer_group`).
         """
         request = ConsumerGroupTopicPartitions(
-            self.name, [TopicPartition(*place, offset) for place, offset in offsets.items()]
+            self.name, [ClientTopicPartition(*tp, offset) for tp, offset in offsets.items()]
         )
 
         def alter() -> None:

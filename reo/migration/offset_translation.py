@@ -30,7 +30,7 @@ from common.frontier import Frontier
 from common.kafka import positions, visible_records
 from common.kafka.clients import reader
 from common.records import Consumed, content
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 from reo.compare.comparison import describe_difference
 from reo.migration.translation_report import TranslatedPartition
@@ -48,7 +48,7 @@ class PartitionTranslator:
         self,
         settings: Settings,
         destination_admin: AdminClient,
-        load_frontiers: Callable[[], dict[Place, Frontier]],
+        load_frontiers: Callable[[], dict[TopicPartition, Frontier]],
         on_progress: Callable[[], None],
     ) -> None:
         self.destination_admin = destination_admin
@@ -145,30 +145,30 @@ class PartitionTranslator:
         """A destination offset, how many visible records to skip from it so that `unread` records
         remain up to the frontier, and the offset behind these.
         """
-        place = row.destination
-        first = positions.list_beginning_offsets(self.destination_admin, [place])[place]
+        tp = row.destination
+        first = positions.list_beginning_offsets(self.destination_admin, [tp])[tp]
         begin = max(first, frontier.destination_known + 1)
         sent = [
             message.offset()
             for message in islice(
-                self._read_records(self.destination_reader, place, begin), frontier.sent
+                self._read_records(self.destination_reader, tp, begin), frontier.sent
             )
         ]
         if (
             begin > frontier.destination_known + 1 or len(sent) < frontier.sent
         ) and not self._is_unchanged(row, frontier):
             raise OffsetUntranslatable(
-                f"{place}: retention or compaction deleted records behind offset"
+                f"{tp}: retention or compaction deleted records behind offset"
                 f" {frontier.destination_known} while the service copies: the offset cannot be"
                 " translated now. Translate again when the service is stopped"
             )
         destination_end, total = sent[-1] + 1 if sent else begin, len(sent)
         while total < unread and begin > first:
             end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (unread - total)))
-            total += sum(1 for _ in self._read_records(self.destination_reader, place, begin, end))
+            total += sum(1 for _ in self._read_records(self.destination_reader, tp, begin, end))
         if total < unread:
             raise OffsetUntranslatable(
-                f"{place} has {total} records up to the frontier, and the group has {unread} to"
+                f"{tp} has {total} records up to the frontier, and the group has {unread} to"
                 " read there: retention or compaction deleted the others, or the copy began behind"
                 " them. Deleted records cannot be read at the destination"
             )
@@ -216,10 +216,10 @@ class PartitionTranslator:
         return first
 
     def _read_records(
-        self, client: Consumer, place: Place, begin: int, end: int | None = None
+        self, client: Consumer, tp: TopicPartition, begin: int, end: int | None = None
     ) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
-        with closing(visible_records.read_visible(client, {place: begin})) as records:
+        with closing(visible_records.read_visible(client, {tp: begin})) as records:
             for message in records:
                 self.on_progress()
                 if end is not None and message.offset() >= end:

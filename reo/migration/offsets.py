@@ -17,7 +17,7 @@ from common.frontier import Frontier
 from common.kafka import permissions, positions, topics
 from common.kafka.clients import admin
 from common.kafka.consumer_group import Group
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 from reo.compare.comparable import select_comparable
 from reo.migration import translation_report
@@ -25,7 +25,7 @@ from reo.migration.foreign_group import ForeignGroup
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
 
-ProvedOffsets = dict[Place, tuple[int, int]]
+ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to
 be the same place.
 """
@@ -136,21 +136,21 @@ class Translator:
         if offsets:
             self.destination_group(group).commit_forward(offsets)
 
-    def _load_frontiers(self) -> dict[Place, Frontier]:
+    def _load_frontiers(self) -> dict[TopicPartition, Frontier]:
         """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
         commits = Group(self.settings, self.destination_admin).read_commits(
             topics.list_intermediate_partitions(self.sources)
         )
         frontiers = {}
-        for place, commit in commits.items():
-            route = routes[place.topic]
+        for tp, commit in commits.items():
+            route = routes[tp.topic]
             topics.check_identity(commit.frontier.source_identity, self.sources[route])
             if (
                 commit.frontier.destination_topic_id
                 == self.destinations[route.destination_topic].topic_id
             ):
-                frontiers[route.source(place.partition)] = commit.frontier
+                frontiers[route.source(tp.partition)] = commit.frontier
         return frontiers
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from confluent_kafka.admin import AdminClient
 
 from common.kafka import positions, topics
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 
-Ends = dict[Place, int]
+Ends = dict[TopicPartition, int]
 """By source partition."""
 
 
@@ -26,23 +26,21 @@ class SourceEnds:
         transaction begins.
         """
         sources = topics.describe_sources(self.settings, self.client)
-        places = [
+        topic_partitions = [
             route.source(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
         ]
-        return positions.list_end_offsets(self.client, places, committed_only)
+        return positions.list_end_offsets(self.client, topic_partitions, committed_only)
 
-    def find_written(self, ends: Ends) -> list[Place]:
+    def find_written(self, ends: Ends) -> list[TopicPartition]:
         """The partitions whose end has moved, or that have an open transaction."""
         current_ends, stable_ends = self.read(), self.read(committed_only=True)
         return sorted(
-            place
-            for place, end in current_ends.items()
-            if end != ends.get(place) or stable_ends[place] < end
+            tp for tp, end in current_ends.items() if end != ends.get(tp) or stable_ends[tp] < end
         )
 
 
 def list_topics(ends: Ends) -> str:
     """The topics, for people."""
-    return ", ".join(sorted({place.topic for place in ends}))
+    return ", ".join(sorted({tp.topic for tp in ends}))

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.output import align_columns, error_to_dict
 
 
@@ -19,8 +19,8 @@ class TranslatedPartition:
     one.
     """
 
-    source: Place
-    destination: Place
+    source: TopicPartition
+    destination: TopicPartition
     source_offset: int | None
     """What the group reads next at the source; None when it has committed nothing."""
     committed_offset: int | None

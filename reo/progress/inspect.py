@@ -24,7 +24,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.read_up_to import ReadUpTo
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.output import align_columns
 
@@ -57,13 +57,13 @@ def read_rows(
         settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
     )
     intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
-    places = [
-        Place(name, number)
+    topic_partitions = [
+        TopicPartition(name, number)
         for name, topic in intermediate_topics.items()
         for number in range(topic.partitions)
         if partition in (None, number)
     ]
-    if not places:
+    if not topic_partitions:
         which = "" if partition is None else f" with partition {partition}"
         raise TopicMissing(
             f"there is no intermediate topic{which} yet:"
@@ -71,24 +71,22 @@ def read_rows(
             " it starts"
         )
     begins, ends = (
-        positions.list_beginning_offsets(client, places),
-        positions.list_end_offsets(client, places),
+        positions.list_beginning_offsets(client, topic_partitions),
+        positions.list_end_offsets(client, topic_partitions),
     )
     try:
-        for place in places:
-            first = max(begins[place], ends[place] - count if begin is None else begin)
-            if first < ends[place]:
-                yield from _read_partition(consumer, place, first, count)
+        for tp in topic_partitions:
+            first = max(begins[tp], ends[tp] - count if begin is None else begin)
+            if first < ends[tp]:
+                yield from _read_partition(consumer, tp, first, count)
     finally:
         consumer.close()
 
 
 def _read_partition(
-    consumer: Consumer, place: Place, first: int, count: int
+    consumer: Consumer, tp: TopicPartition, first: int, count: int
 ) -> Iterator[dict[str, Any]]:
-    with closing(
-        visible_records.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)
-    ) as records:
+    with closing(visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)) as records:
         yield from map(_describe_record, islice(records, count))
 
 
@@ -121,16 +119,16 @@ def as_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    place, size = (
+    tp, size = (
         f"{row['topic']}-{row['partition']}",
         "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes",
     )
     if "foreign" in row:
-        return place, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
+        return tp, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
     if "read_up_to" in row:
         read_up_to = row["read_up_to"]
         return (
-            place,
+            tp,
             str(row["offset"]),
             str(read_up_to["source_offset"]),
             str(read_up_to["epoch"]),
@@ -145,7 +143,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         str(origin[name])
         for name in ("source_offset", "epoch", "attempt", "sequence", "timestamp_ms")
     )
-    return place, str(row["offset"]), *numbers, _shorten(row["key"]), size
+    return tp, str(row["offset"]), *numbers, _shorten(row["key"]), size
 
 
 def _shorten(key: str | None) -> str:

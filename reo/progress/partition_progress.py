@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from common.frontier import Frontier
 from common.kafka.positions import GroupCommit
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 
 
 class Lag(NamedTuple):
@@ -40,8 +40,8 @@ class Lag(NamedTuple):
 class PartitionProgress:
     """One partition at one moment. Offsets are source offsets."""
 
-    source: Place
-    intermediate: Place
+    source: TopicPartition
+    intermediate: TopicPartition
     source_end: int
     stage_one_offset: int
     """The source offset that stage one writes next."""
@@ -67,30 +67,30 @@ class Readings:
     taken_at_ms: float
     """Since 1970."""
     # by source partition
-    ends: Mapping[Place, int]
-    stable_ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
+    stable_ends: Mapping[TopicPartition, int]
     """Where the first open transaction begins."""
-    written: Mapping[Place, int]
+    written: Mapping[TopicPartition, int]
     """The source offset that stage one writes next."""
-    copied: Mapping[Place, int]
+    copied: Mapping[TopicPartition, int]
     """The source offset that stage two copies next."""
-    first_not_written: Mapping[Place, Consumed | None]
+    first_not_written: Mapping[TopicPartition, Consumed | None]
     """Only of partitions of which stage one has written what is not copied."""
-    first_not_copied: Mapping[Place, Consumed | None]
+    first_not_copied: Mapping[TopicPartition, Consumed | None]
     # by intermediate partition
-    commits: Mapping[Place, GroupCommit]
-    intermediate_begins: Mapping[Place, int]
-    intermediate_ends: Mapping[Place, int]
-    newest: Mapping[Place, Consumed | None]
-    epochs: Mapping[Place, int]
+    commits: Mapping[TopicPartition, GroupCommit]
+    intermediate_begins: Mapping[TopicPartition, int]
+    intermediate_ends: Mapping[TopicPartition, int]
+    newest: Mapping[TopicPartition, Consumed | None]
+    epochs: Mapping[TopicPartition, int]
     """Of the newest records."""
-    first_not_consumed: Mapping[Place, Consumed | None]
+    first_not_consumed: Mapping[TopicPartition, Consumed | None]
 
-    def find_progress(self, source: Place, place: Place) -> PartitionProgress:
+    def find_progress(self, source: TopicPartition, tp: TopicPartition) -> PartitionProgress:
         """The progress of a source partition with this intermediate partition."""
-        commit = self.commits.get(place)
+        commit = self.commits.get(tp)
         frontier = commit.frontier if commit else None
-        end, last = self.ends[source], self.newest.get(place)
+        end, last = self.ends[source], self.newest.get(tp)
         written, copied = self.written[source], self.copied[source]
         held_back = end - self.stable_ends[source]
         first_for_stage_one = (
@@ -98,7 +98,7 @@ class Readings:
         ).get(source)
         return PartitionProgress(
             source,
-            place,
+            tp,
             end,
             written,
             copied,
@@ -106,15 +106,15 @@ class Readings:
             stage_one_lag=_measure_lag(
                 end - written, first_for_stage_one, self.taken_at_ms, held_back
             ),
-            stage_two_lag=self._measure_stage_two_lag(place, commit) if commit else Lag(),
+            stage_two_lag=self._measure_stage_two_lag(tp, commit) if commit else Lag(),
             copy_lag=_measure_lag(
                 end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
             ),
             last_written_ms=last.timestamp()[1] if last else None,
-            epoch=max(self.epochs.get(place, 0), frontier.rule.epoch if frontier else 0),
+            epoch=max(self.epochs.get(tp, 0), frontier.rule.epoch if frontier else 0),
         )
 
-    def find_open_at_source(self) -> dict[Place, int]:
+    def find_open_at_source(self) -> dict[TopicPartition, int]:
         """By source partition with open transactions: the offset at which the first one begins."""
         return {
             source: offset
@@ -122,11 +122,11 @@ class Readings:
             if offset < self.ends[source]
         }
 
-    def _measure_stage_two_lag(self, place: Place, commit: GroupCommit) -> Lag:
-        begin = max(commit.intermediate_offset, self.intermediate_begins[place])
+    def _measure_stage_two_lag(self, tp: TopicPartition, commit: GroupCommit) -> Lag:
+        begin = max(commit.intermediate_offset, self.intermediate_begins[tp])
         return _measure_lag(
-            self.intermediate_ends[place] - begin,
-            self.first_not_consumed.get(place),
+            self.intermediate_ends[tp] - begin,
+            self.first_not_consumed.get(tp),
             self.taken_at_ms,
         )
 

@@ -33,7 +33,7 @@ from common.kafka.topics import Topic
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.start_offsets import find_first_source_offset
 from reo.progress.partition_progress import PartitionProgress, Readings
@@ -48,12 +48,12 @@ class Snapshot:
     """By a monotonic clock."""
     sources: dict[Route, Topic]
     partitions: list[PartitionProgress]
-    frontiers: dict[Place, Frontier]
-    open_at_source: dict[Place, int]
+    frontiers: dict[TopicPartition, Frontier]
+    open_at_source: dict[TopicPartition, int]
     """By source partition with open transactions: the offset at which the first one begins. Records
     from there on cannot be copied yet.
     """
-    open_at_destination: dict[Place, int]
+    open_at_destination: dict[TopicPartition, int]
     """By destination partition with open transactions: the offset at which the first one begins."""
 
 
@@ -85,33 +85,33 @@ class Inspector:
             for partition in range(source.partitions)
         ]
         intermediates = [
-            place
-            for _, place in pairs
-            if place.topic in existing and place.partition < existing[place.topic].partitions
+            tp
+            for _, tp in pairs
+            if tp.topic in existing and tp.partition < existing[tp.topic].partitions
         ]
         commits = self.group.read_commits(intermediates)
         readings = self._read_partitions(pairs, intermediates, commits)
         outputs = [
-            Place(name, partition)
+            TopicPartition(name, partition)
             for name in dict.fromkeys(route.destination_topic for route in sources)
             if name in existing
             for partition in range(existing[name].partitions)
         ]
-        frontiers_by_place = {place: commit.frontier for place, commit in commits.items()}
+        frontiers_by_tp = {tp: commit.frontier for tp, commit in commits.items()}
         return Snapshot(
             runtime.monotonic(),
             sources,
-            [readings.find_progress(source, place) for source, place in pairs],
-            frontiers_by_place,
+            [readings.find_progress(source, tp) for source, tp in pairs],
+            frontiers_by_tp,
             readings.find_open_at_source(),
             self._find_open_transactions(outputs),
         )
 
     def _read_partitions(
         self,
-        pairs: list[tuple[Place, Place]],
-        intermediates: list[Place],
-        commits: Mapping[Place, positions.GroupCommit],
+        pairs: list[tuple[TopicPartition, TopicPartition]],
+        intermediates: list[TopicPartition],
+        commits: Mapping[TopicPartition, positions.GroupCommit],
     ) -> Readings:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
         ends = positions.list_end_offsets(source_admin, [source for source, _ in pairs])
@@ -123,24 +123,20 @@ class Inspector:
         )
         newest = self._read_firsts(
             self.clients.frontier_reader,
-            {
-                place: end - 1
-                for place, end in intermediate_ends.items()
-                if end > intermediate_begins[place]
-            },
+            {tp: end - 1 for tp, end in intermediate_ends.items() if end > intermediate_begins[tp]},
         )
         unread = {
-            place: commit.intermediate_offset
-            for place, commit in commits.items()
-            if commit.intermediate_offset < intermediate_ends[place]
+            tp: commit.intermediate_offset
+            for tp, commit in commits.items()
+            if commit.intermediate_offset < intermediate_ends[tp]
         }
         first_not_consumed = self._read_firsts(
             self.clients.frontier_reader,
-            {place: max(offset, intermediate_begins[place]) for place, offset in unread.items()},
+            {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
         )
         origins = {
-            place: parse_read_up_to(message) or parse_origin(message)
-            for place, message in newest.items()
+            tp: parse_read_up_to(message) or parse_origin(message)
+            for tp, message in newest.items()
             if message
         }
         written, copied = self._find_next_offsets(pairs, commits, origins)
@@ -162,29 +158,29 @@ class Inspector:
             intermediate_begins,
             intermediate_ends,
             newest,
-            {place: origin.epoch for place, origin in origins.items()},
+            {tp: origin.epoch for tp, origin in origins.items()},
             first_not_consumed,
         )
 
     def _find_next_offsets(
         self,
-        pairs: list[tuple[Place, Place]],
-        commits: Mapping[Place, positions.GroupCommit],
-        origins: Mapping[Place, Origin | ReadUpTo],
-    ) -> tuple[dict[Place, int], dict[Place, int]]:
+        pairs: list[tuple[TopicPartition, TopicPartition]],
+        commits: Mapping[TopicPartition, positions.GroupCommit],
+        origins: Mapping[TopicPartition, Origin | ReadUpTo],
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The next offset of stage one, and of stage two, by source partition."""
         written, copied = {}, {}
-        for source, place in pairs:
+        for source, tp in pairs:
             copied[source] = (
-                commits[place].frontier.rule.frontier + 1
-                if place in commits
+                commits[tp].frontier.rule.frontier + 1
+                if tp in commits
                 else find_first_source_offset(
                     self.settings, self.clients.source_admin, source, added=False
                 )
             )
-            origin = origins.get(place)
+            origin = origins.get(tp)
             is_current = origin is not None and (
-                place not in commits or origin.epoch >= commits[place].frontier.rule.epoch
+                tp not in commits or origin.epoch >= commits[tp].frontier.rule.epoch
             )
             written[source] = max(
                 copied[source], origin.source_offset + 1 if origin and is_current else 0
@@ -192,20 +188,25 @@ class Inspector:
         return written, copied
 
     def _read_waiting(
-        self, offsets: Mapping[Place, int], begins: Mapping[Place, int], ends: Mapping[Place, int]
-    ) -> dict[Place, Consumed | None]:
+        self,
+        offsets: Mapping[TopicPartition, int],
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, Consumed | None]:
         """The first visible record at the source from each offset on."""
         return self._read_firsts(
             self.clients.source_reader,
             {
-                place: max(offset, begins[place])
-                for place, offset in offsets.items()
-                if max(offset, begins[place]) < ends[place]
+                tp: max(offset, begins[tp])
+                for tp, offset in offsets.items()
+                if max(offset, begins[tp]) < ends[tp]
             },
         )
 
     @staticmethod
-    def _read_firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
+    def _read_firsts(
+        reader: Consumer, begins: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Consumed | None]:
         records = visible_records.read_first_records(reader, begins)
         silent = sorted(begins.keys() - records.keys())
         if silent:
@@ -216,9 +217,11 @@ class Inspector:
             )
         return records
 
-    def _find_open_transactions(self, places: list[Place]) -> dict[Place, int]:
-        ends = positions.list_end_offsets(self.clients.destination_admin, places)
+    def _find_open_transactions(
+        self, topic_partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        ends = positions.list_end_offsets(self.clients.destination_admin, topic_partitions)
         stable = positions.list_end_offsets(
-            self.clients.destination_admin, places, committed_only=True
+            self.clients.destination_admin, topic_partitions, committed_only=True
         )
-        return {place: stable[place] for place, end in ends.items() if stable[place] < end}
+        return {tp: stable[tp] for tp, end in ends.items() if stable[tp] < end}

@@ -118,17 +118,17 @@ class Status(NamedTuple):
     def open_transactions(self) -> list[str]:
         """Transactions that are open in both snapshots; this is normal for a short time."""
         at_source = [
-            f"{place} at the source: a transaction is open from offset {offset} on, in both"
+            f"{tp} at the source: a transaction is open from offset {offset} on, in both"
             " snapshots; records behind it cannot be copied yet"
-            for place, offset in self.now.open_at_source.items()
-            if self.before.open_at_source.get(place) == offset
+            for tp, offset in self.now.open_at_source.items()
+            if self.before.open_at_source.get(tp) == offset
         ]
         return [
             *at_source,
             *(
-                f"{place}: a transaction is open from offset {offset} on, in both snapshots"
-                for place, offset in self.now.open_at_destination.items()
-                if self.before.open_at_destination.get(place) == offset
+                f"{tp}: a transaction is open from offset {offset} on, in both snapshots"
+                for tp, offset in self.now.open_at_destination.items()
+                if self.before.open_at_destination.get(tp) == offset
             ),
         ]
 
@@ -213,12 +213,8 @@ def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
         "group": {"state": status.members.state, "members": status.members.partitions},
         "last_error": None,
         "would_stop": output.error_to_dict(status.stop_error),
-        "source_undecided": {
-            str(place): offset for place, offset in status.now.open_at_source.items()
-        },
-        "undecided": {
-            str(place): offset for place, offset in status.now.open_at_destination.items()
-        },
+        "source_undecided": {str(tp): offset for tp, offset in status.now.open_at_source.items()},
+        "undecided": {str(tp): offset for tp, offset in status.now.open_at_destination.items()},
         "partitions": [
             {
                 "topic": row.source.topic,

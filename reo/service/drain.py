@@ -15,7 +15,7 @@ from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka import positions
 from common.kafka.clients import admin
 from common.kafka.consumer_group import commit_reader
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 
 INTERVAL_S = 0.5
@@ -26,10 +26,10 @@ class Drain:
     them.
     """
 
-    def __init__(self, settings: Settings, places: Iterable[Place]) -> None:
+    def __init__(self, settings: Settings, topic_partitions: Iterable[TopicPartition]) -> None:
         self.reader = commit_reader(settings.destination_cluster, settings)
         self.ends = positions.list_end_offsets(
-            admin(settings.destination_cluster, settings), places
+            admin(settings.destination_cluster, settings), topic_partitions
         )
         self.next_check_s = 0.0
 
@@ -43,6 +43,6 @@ class Drain:
         except (ClusterUnreachable, HangingTransaction):
             return False
         return all(
-            place in commits and commits[place].intermediate_offset >= end
-            for place, end in self.ends.items()
+            tp in commits and commits[tp].intermediate_offset >= end
+            for tp, end in self.ends.items()
         )

@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from common import topic_rules
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.service.health import Health
 
@@ -82,36 +82,40 @@ def _read_gauges(registry: CollectorRegistry) -> Gauges:
     return gauges
 
 
-def _find_partitions(settings: Settings, gauges: Gauges) -> list[tuple[Place, Place]]:
+def _find_partitions(
+    settings: Settings, gauges: Gauges
+) -> list[tuple[TopicPartition, TopicPartition]]:
     """The source and intermediate partitions about which a process has reported something, in the
     order of the settings.
     """
     sources = {
-        Place(key[2], int(key[3]))
+        TopicPartition(key[2], int(key[3]))
         for key in gauges
         if key[0] in ("reo_source_end_offset", "reo_frontier_offset")
     }
     routes = topic_rules.routes(
-        settings.rules, {place.topic for place in sources}, settings.intermediate.topic
+        settings.rules, {tp.topic for tp in sources}, settings.intermediate.topic
     )
     return [
-        (place, route.intermediate(place.partition))
+        (tp, route.intermediate(tp.partition))
         for route in routes
-        for place in sorted(sources)
-        if place.topic == route.source_topic
+        for tp in sorted(sources)
+        if tp.topic == route.source_topic
     ]
 
 
-def _describe_partition(gauges: Gauges, source: Place, intermediate: Place) -> dict[str, Any]:
-    def get_value(name: str, place: Place, stage: str = "") -> float | None:
-        return gauges.get((name, stage, place.topic, str(place.partition)))
+def _describe_partition(
+    gauges: Gauges, source: TopicPartition, intermediate: TopicPartition
+) -> dict[str, Any]:
+    def get_value(name: str, tp: TopicPartition, stage: str = "") -> float | None:
+        return gauges.get((name, stage, tp.topic, str(tp.partition)))
 
     stage_one, stage_two = (
         {
-            "records": _integer(get_value("reo_lag_records", place, stage)),
-            "seconds": get_value("reo_lag_seconds", place, stage),
+            "records": _integer(get_value("reo_lag_records", tp, stage)),
+            "seconds": get_value("reo_lag_seconds", tp, stage),
         }
-        for place, stage in ((source, "replicator"), (intermediate, "deduplicator"))
+        for tp, stage in ((source, "replicator"), (intermediate, "deduplicator"))
     )
     records, seconds = [(stage_one[unit], stage_two[unit]) for unit in ("records", "seconds")]
     both = {

@@ -21,7 +21,7 @@ from common.child_processes import die_with_parent
 from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.process import Stopping
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, destination_settings, sync_settings
 from reo.migration import config_drift
 
@@ -32,7 +32,7 @@ TICK_S = 0.05
 
 def prepare_clusters(
     settings: Settings, stages: Sequence[str], stopping: Stopping
-) -> list[Place] | None:
+) -> list[TopicPartition] | None:
     """Prepare both clusters for these stages and return the intermediate partitions; None when told
     to stop before. Raises the child's error.
     """
@@ -61,8 +61,8 @@ def prepare_clusters(
             receiver.close()
         if isinstance(answer, BaseException):
             raise answer
-        places: list[Place] = answer
-        return places
+        topic_partitions: list[TopicPartition] = answer
+        return topic_partitions
     raise StageFailed(
         f"the process that prepares the clusters before the start has died {TRIES} times: read its"
         " output above"
@@ -77,7 +77,7 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
         answers.send(error)
 
 
-def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
+def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *needed_acls.of_service(settings, stages))
     if "deduplicator" in stages and destination_settings.is_postgresql(settings):

@@ -23,7 +23,8 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from common import runtime
@@ -31,14 +32,14 @@ from common.kafka import positions
 from common.kafka.clients import admin
 from common.kafka.positions import get_offset
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
 from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Event
 
 log = logging.getLogger(__name__)
-OffsetFutures = Mapping[TopicPartition, Future[Any]]
+OffsetFutures = Mapping[ClientTopicPartition, Future[Any]]
 NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
 """What the client itself returns for a partition that, by its metadata, has no leader."""
 
@@ -57,7 +58,7 @@ class Health:
         self.next_round_at = self.next_lagging_at = 0.0
         self.pending: list[OffsetFutures] = []
 
-    def poll(self, places: Collection[Place]) -> Event | None:
+    def poll(self, topic_partitions: Collection[TopicPartition]) -> Event | None:
         """Evaluate a complete round of answers (`lost`, `lagging` or None), or start the next round
         when it is due.
         """
@@ -73,7 +74,7 @@ class Health:
             )
         if self.clients and not self.pending and runtime.monotonic() >= self.next_round_at:
             self.next_round_at = runtime.monotonic() + self.interval_s
-            specs = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+            specs = {ClientTopicPartition(*tp): OffsetSpec.latest() for tp in topic_partitions}
             self.pending = [
                 client.list_offsets(
                     specs,
@@ -92,7 +93,7 @@ class Health:
             error = failed.args[0]
             SOURCE_ERRORS.labels(name, error.name()).inc()
             if error.code() > 0 or error.code() in NO_LEADER:  # the broker answers
-                self._refresh_metadata(number, {place.topic for place in answers})
+                self._refresh_metadata(number, {tp.topic for tp in answers})
             return None
         SOURCE_HIGH_WATERMARK.labels(name).set(end_sum)
         return end_sum

@@ -16,7 +16,7 @@ from common.frontier import Frontier
 from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import admin, reader
 from common.metrics import SOURCE_HIGH_WATERMARK
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot, SourceTopics
 from replicator import source_history
@@ -24,7 +24,7 @@ from replicator.candidates import tail_comparison
 from replicator.clients import SINGLE_RECORD_FETCH
 
 log = logging.getLogger(__name__)
-Frontiers = Mapping[Place, Frontier]
+Frontiers = Mapping[TopicPartition, Frontier]
 """By intermediate partition."""
 
 
@@ -60,18 +60,18 @@ def _check_identities(sources: SourceTopics, frontiers: Frontiers) -> None:
 
 
 def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
-    for _, place, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
-        _check_beginning(snapshot, place, frontier)
-        if snapshot.ends[place] <= frontier.rule.frontier:
+    for _, tp, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
+        _check_beginning(snapshot, tp, frontier)
+        if snapshot.ends[tp] <= frontier.rule.frontier:
             raise SourceTruncated(
-                f"{place} ends at offset {snapshot.ends[place]}, but records up to"
+                f"{tp} ends at offset {snapshot.ends[tp]}, but records up to"
                 f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
                 " copy has records that the source no longer has; copy to a new destination.topic"
             )
     check_history(snapshot, frontiers)
 
 
-def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
+def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPartition]:
     """The source partitions that have their last copied record; SourceTruncated when this cluster
     has lost one.
     """
@@ -100,8 +100,8 @@ def report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
     return snapshot
 
 
-def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier) -> None:
-    next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[place]
+def _check_beginning(snapshot: SourceSnapshot, tp: TopicPartition, frontier: Frontier) -> None:
+    next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[tp]
     if begin > next_offset:
         filter_note = (
             ", and nothing tells whether filter.sql would have let them pass"
@@ -109,7 +109,7 @@ def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier)
             else ""
         )
         raise SourceTruncated(
-            f"{place} begins at offset {begin} now, but the copy continues at {next_offset}:"
+            f"{tp} begins at offset {begin} now, but the copy continues at {next_offset}:"
             f" {begin - next_offset} offsets were deleted at the source before they were copied"
             f" (retention, or kafka-delete-records){filter_note}. These records cannot be copied;"
             " for an exact copy of what is left, copy to a new destination.topic"
@@ -118,22 +118,19 @@ def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier)
 
 def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
     """Check conditions 1 and 2 for a candidate that answers."""
-    for _, place, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
-        if place not in snapshot.ends:
-            raise Behind(f"{place} does not exist there")
-        _check_beginning(snapshot, place, frontier)
-        if snapshot.ends[place] <= frontier.rule.frontier:
+    for _, tp, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
+        if tp not in snapshot.ends:
+            raise Behind(f"{tp} does not exist there")
+        _check_beginning(snapshot, tp, frontier)
+        if snapshot.ends[tp] <= frontier.rule.frontier:
             raise Behind(
-                f"{place} ends there at offset {snapshot.ends[place]}, and records up to"
+                f"{tp} ends there at offset {snapshot.ends[tp]}, and records up to"
                 f" {frontier.rule.frontier} were copied: it is behind, was truncated, or was"
                 " recreated"
             )
-        if (
-            frontier.last_record
-            and snapshot.stable_ends[place] <= frontier.last_record.source_offset
-        ):
+        if frontier.last_record and snapshot.stable_ends[tp] <= frontier.last_record.source_offset:
             raise Behind(
-                f"{place} has an open transaction there at offset {snapshot.stable_ends[place]},"
+                f"{tp} has an open transaction there at offset {snapshot.stable_ends[tp]},"
                 f" and the record at offset {frontier.last_record.source_offset} was copied: it is"
                 " behind, or it lost the end of that transaction"
             )

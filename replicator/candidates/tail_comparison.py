@@ -30,7 +30,7 @@ from common.kafka import positions, visible_records
 from common.kafka.clients import admin, reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, content
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import destination_settings
 from common.source_candidates import SourceSnapshot, request_timeout_s
 from replicator.source_history import LastCopied
@@ -56,33 +56,33 @@ class TailRecord(NamedTuple):
 
 
 def match_routes(
-    routes: Iterable[Route], frontiers: Mapping[Place, Frontier]
-) -> list[tuple[Route, Place, Frontier]]:
+    routes: Iterable[Route], frontiers: Mapping[TopicPartition, Frontier]
+) -> list[tuple[Route, TopicPartition, Frontier]]:
     """Each frontier with its route and its source partition; `frontiers` is by intermediate
     partition.
     """
     by_topic = {route.intermediate_topic: route for route in routes}
     return [
-        (by_topic[place.topic], by_topic[place.topic].source(place.partition), frontier)
-        for place, frontier in frontiers.items()
+        (by_topic[tp.topic], by_topic[tp.topic].source(tp.partition), frontier)
+        for tp, frontier in frontiers.items()
     ]
 
 
 def list_last_copied(
-    routes: Iterable[Route], frontiers: Mapping[Place, Frontier]
-) -> dict[Place, LastCopied]:
+    routes: Iterable[Route], frontiers: Mapping[TopicPartition, Frontier]
+) -> dict[TopicPartition, LastCopied]:
     """By source partition, what was copied last."""
     return {
-        place: LastCopied(last, last.source_offset if last.left_out else frontier.rule.frontier)
-        for _, place, frontier in match_routes(routes, frontiers)
+        tp: LastCopied(last, last.source_offset if last.left_out else frontier.rule.frontier)
+        for _, tp, frontier in match_routes(routes, frontiers)
         if (last := frontier.last_record)
     }
 
 
 def compare_tails(
     snapshot: SourceSnapshot,
-    frontiers: Mapping[Place, Frontier],
-    same_last: Container[Place],
+    frontiers: Mapping[TopicPartition, Frontier],
+    same_last: Container[TopicPartition],
     on_progress: Callable[[], None],
 ) -> int:
     """The number of compared records; SourceRefused with the first difference, ClusterUnreachable
@@ -96,13 +96,13 @@ def compare_tails(
     is_whole = not filters.list_given(settings)
     rows = [row for row in every_row if is_whole and row[0].is_one_to_one]
     compared, written = Counter[Route](), set()
-    for route, place, frontier in every_row:
+    for route, tp, frontier in every_row:
         if frontier.last_record and not (is_whole and route.is_one_to_one):
             written.add(route)
-            compared[route] += place in same_last
+            compared[route] += tp in same_last
     client, outputs = (
         admin(settings.destination_cluster, settings),
-        [route.destination(place.partition) for route, place, _ in rows],
+        [route.destination(tp.partition) for route, tp, _ in rows],
     )
     beginnings, stable_ends = (
         positions.list_beginning_offsets(client, outputs),
@@ -113,9 +113,9 @@ def compare_tails(
         for cluster in (settings.destination_cluster, settings.source_cluster)
     )
     try:
-        for route, place, frontier in rows:
+        for route, tp, frontier in rows:
             on_progress()
-            output = route.destination(place.partition)
+            output = route.destination(tp.partition)
             last = (
                 frontier.last_record.source_offset
                 if frontier.last_record
@@ -123,10 +123,10 @@ def compare_tails(
             )
             _check_visible(output, stable_ends[output], frontier)
             copied = _read_copy_tail(ours, output, frontier, beginnings[output])
-            begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
+            begin = max(snapshot.beginnings[tp], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
                 compared[route] += compare_tail(
-                    place, copied, _read_candidate_tail(snapshot, theirs, place, begin, last), last
+                    tp, copied, _read_candidate_tail(snapshot, theirs, tp, begin, last), last
                 )
             # offsets alone can be those of aborted records
             if frontier.last_record or frontier.sent or copied:
@@ -138,7 +138,7 @@ def compare_tails(
     return compared.total()
 
 
-def _check_visible(output: Place, stable_end: int, frontier: Frontier) -> None:
+def _check_visible(output: TopicPartition, stable_end: int, frontier: Frontier) -> None:
     if stable_end <= frontier.destination_known:
         raise ClusterUnreachable(
             f"{output} is visible up to offset {stable_end} only: the transaction"
@@ -157,27 +157,27 @@ def _check_proven(written: Iterable[Route], compared: Counter[Route]) -> None:
 
 
 def compare_tail(
-    place: Place, copied: list[TailRecord], candidate: list[TailRecord], frontier: int
+    tp: TopicPartition, copied: list[TailRecord], candidate: list[TailRecord], frontier: int
 ) -> int:
     """Compare the tails of one partition from the end backwards; the number of equal pairs, or
     SourceRefused.
     """
     if not candidate or candidate[-1].offset != frontier:
         raise SourceRefused(
-            f"{place} has no record at offset {frontier}, which was the last one copied"
+            f"{tp} has no record at offset {frontier}, which was the last one copied"
         )
     pairs = list(zip(reversed(copied), reversed(candidate), strict=False))
     for ours, theirs in pairs:
         if ours.content != theirs.content:
             raise SourceRefused(
-                f"the record of {place} at offset {theirs.offset} is not the one that was copied:"
+                f"the record of {tp} at offset {theirs.offset} is not the one that was copied:"
                 f" there {theirs}, at the destination {ours}"
             )
     return len(pairs)
 
 
 def _read_copy_tail(
-    consumer: Consumer, output: Place, frontier: Frontier, beginning: int
+    consumer: Consumer, output: TopicPartition, frontier: Frontier, beginning: int
 ) -> list[TailRecord]:
     """Read the copy's last records up to the frontier."""
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
@@ -198,13 +198,13 @@ def _read_copy_tail(
 
 
 def _read_candidate_tail(
-    snapshot: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int
+    snapshot: SourceSnapshot, consumer: Consumer, tp: TopicPartition, begin: int, last: int
 ) -> list[TailRecord]:
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
     instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in visible_records.read_visible(
-        consumer, {place: begin}, request_timeout_s(snapshot.settings)
+        consumer, {tp: begin}, request_timeout_s(snapshot.settings)
     ):
         if message.offset() > last:
             break

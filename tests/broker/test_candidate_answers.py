@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from common.errors import ClusterUnreachable, SourceRecreated
 from common.kafka import positions, topic_creation, topics
 from common.kafka.clients import admin
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
 from demo.broker import Broker
@@ -190,9 +190,9 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = chosen_from((restless, candidates[1]), clusters, topic)
-        health, place = (
+        health, tp = (
             Health(settings, SourceSelection(settings, random.Random(1), lambda: None)),
-            Place(topic, 0),
+            TopicPartition(topic, 0),
         )
         seen: list[dict[int, int | None]] = []
         monkeypatch.setattr(
@@ -201,15 +201,15 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
 
         def healthy() -> bool:
             rounds = len(seen)
-            until(lambda: [health.poll([place])] and len(seen) > rounds, "a round of answers")
+            until(lambda: [health.poll([tp])] and len(seen) > rounds, "a round of answers")
             return None not in seen[-1].values()
 
         def leader_epoch() -> int:
             """-1 while the broker, which is fenced again and again, does not answer."""
             with contextlib.suppress(ClusterUnreachable):
                 return (
-                    positions.list_stable_ends(admin(settings.source_cluster, settings), [place])[
-                        place
+                    positions.list_stable_ends(admin(settings.source_cluster, settings), [tp])[
+                        tp
                     ].leader_epoch
                     or 0
                 )
@@ -241,7 +241,9 @@ def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic
         }
     )
     client = admin(settings.source_cluster, settings)
-    assert positions.list_end_offsets(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
+    assert positions.list_end_offsets(client, [TopicPartition(topic, 0)]) == {
+        TopicPartition(topic, 0): 0
+    }
     freeze_broker(one)
     with pytest.raises(ClusterUnreachable):
-        positions.list_end_offsets(client, [Place(topic, 0)], timeout_s=1)
+        positions.list_end_offsets(client, [TopicPartition(topic, 0)], timeout_s=1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from common import settings as reo_settings
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.compare import parallel
 from reo.verify import verify
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo
@@ -130,9 +130,9 @@ def test_processes_beside_each_other(
     both_sides(clusters, topic, records, records[:-1])
     told: list[int] = []
     results = verify(reo_settings.load(build_environment(clusters, topic, {})), told.append)
-    assert [(result.place, result.equal, bool(result.difference)) for result in results] == [
-        (Place(topic, 0), 30, False),
-        (Place(topic, 1), 29, True),
+    assert [(result.tp, result.equal, bool(result.difference)) for result in results] == [
+        (TopicPartition(topic, 0), 30, False),
+        (TopicPartition(topic, 1), 29, True),
     ]
     assert sum(told) == RECORDS - 1
     clusters.destination.delete(topic)

@@ -16,8 +16,8 @@ from tests.harness.kafka import Cluster, Clusters, make_record, make_records
 
 def first_deleted(cluster: Cluster, topic: str, before: int) -> None:
     """Retention, by hand: partition 1 begins at this offset from now on."""
-    place = TopicPartition(topic, 1, before)
-    assert cluster.admin.delete_records([place])[place].result().low_watermark == before
+    tp = TopicPartition(topic, 1, before)
+    assert cluster.admin.delete_records([tp])[tp].result().low_watermark == before
 
 
 CUT = {

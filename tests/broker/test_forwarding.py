@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import RuleState
 from common.records import all_headers, content
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.unwrap import split_by_partition
 from tests.conftest import Start
 from tests.harness.judge import Record
@@ -51,7 +52,7 @@ def test_messages_are_what_the_client_hands_out(
     one.
     """
     filled(clusters, topic, 1, [(0, record) for record in ODD])
-    reader.assign((Place(topic, 0), 0))
+    reader.assign((TopicPartition(topic, 0), 0))
     ours = [
         message
         for taken in reader.take(len(ODD))
@@ -65,7 +66,7 @@ def test_messages_are_what_the_client_hands_out(
             "auto.offset.reset": "error",
         }
     )
-    plain_reader.assign([TopicPartition(topic, 0, 0)])
+    plain_reader.assign([ClientTopicPartition(topic, 0, 0)])
     theirs = plain_reader.consume(len(ODD), 30)
     plain_reader.close()
     assert [content(message) for message in ours] == [
@@ -91,18 +92,18 @@ def test_records_are_forwarded_as_python_would_write_them(
     records = [(number % 2, ODD[number % (len(ODD) - 1)]) for number in range(500)]
     filled(clusters, topic, 2, records)
     clusters.destination.create(f"{topic}-copy", 2)
-    reader.assign((Place(topic, 0), 0), (Place(topic, 1), 0))
+    reader.assign((TopicPartition(topic, 0), 0), (TopicPartition(topic, 1), 0))
     producer = Producer({"bootstrap.servers": clusters.destination.address, "linger.ms": 5})
     states = {0: RuleState(-1, 1, None), 1: RuleState(-1, 1, None)}
     for taken in reader.take(500):
-        for place, run in taken.split_by_partition():
-            decided = run.scan(states[place.partition], IDENTITY)
+        for tp, run in taken.split_by_partition():
+            decided = run.scan(states[tp.partition], IDENTITY)
             assert decided is not None
-            states[place.partition] = decided.state
+            states[tp.partition] = decided.state
             assert decided.records.forward(
-                producer, Place(f"{topic}-copy", place.partition), 0, len(decided.records)
+                producer, TopicPartition(f"{topic}-copy", tp.partition), 0, len(decided.records)
             ) == len(decided.records)
-            assert list(decided.records) == split_by_partition(run.messages())[place].records(
+            assert list(decided.records) == split_by_partition(run.messages())[tp].records(
                 range(len(run)), None
             )
     assert producer.flush(30) == 0
@@ -122,7 +123,7 @@ def test_a_full_producer_says_how_far_it_got(
 ) -> None:
     """It takes what it has room for, and goes on from there; what it refuses is an error."""
     filled(clusters, topic, 1, [(0, Record(b"k", b"v", (("a", b"b"),)))] * 50)
-    reader.assign((Place(topic, 0), 0))
+    reader.assign((TopicPartition(topic, 0), 0))
     silent = Producer(
         {
             "bootstrap.servers": "127.0.0.1:1",
@@ -138,18 +139,18 @@ def test_a_full_producer_says_how_far_it_got(
     ((_, run),) = taken.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
-    assert decided.records.forward(silent, Place("t", 0), 0, len(run)) == min(20, len(run))
-    assert decided.records.forward(silent, Place("t", 0), 20, len(run)) == 0
+    assert decided.records.forward(silent, TopicPartition("t", 0), 0, len(run)) == min(20, len(run))
+    assert decided.records.forward(silent, TopicPartition("t", 0), 20, len(run)) == 0
     silent.purge()
     silent.flush(10)
     filled(clusters, f"{topic}-large", 1, [(0, Record(b"k", b"v" * 2000, ()))])
-    reader.assign((Place(f"{topic}-large", 0), 0))
+    reader.assign((TopicPartition(f"{topic}-large", 0), 0))
     large = next(found for found in reader.take(1) if len(found))
     ((_, run),) = large.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
     with pytest.raises(Exception, match="was not accepted") as refused:
-        decided.records.forward(small, Place("t", 0), 0, 1)
+        decided.records.forward(small, TopicPartition("t", 0), 0, 1)
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
@@ -165,24 +166,22 @@ def test_after_a_seek_or_a_new_assignment_nothing_old_comes(
         2,
         [(number % 2, Record(b"k", b"%d" % number, ())) for number in range(400)],
     )
-    here, there = Place(topic, 0), Place(topic, 1)
+    here, there = TopicPartition(topic, 0), TopicPartition(topic, 1)
 
-    def offsets(count: int) -> dict[Place, list[int]]:
-        found: dict[Place, list[int]] = {}
+    def offsets(count: int) -> dict[TopicPartition, list[int]]:
+        found: dict[TopicPartition, list[int]] = {}
         for taken in reader.take(count):
-            for place, run in taken.split_by_partition():
-                found.setdefault(place, []).extend(
-                    range(run.next_offset - len(run), run.next_offset)
-                )
+            for tp, run in taken.split_by_partition():
+                found.setdefault(tp, []).extend(range(run.next_offset - len(run), run.next_offset))
         return found
 
     reader.assign((here, 0), (there, 0))
     assert set(offsets(120)) <= {here, there}
-    reader.consumer.seek(TopicPartition(*here, 10))
-    reader.consumer.seek(TopicPartition(*there, 150))
+    reader.consumer.seek(ClientTopicPartition(*here, 10))
+    reader.consumer.seek(ClientTopicPartition(*there, 150))
     found = offsets(190 + 50)
     assert (found[here], found[there]) == (list(range(10, 200)), list(range(150, 200)))
-    reader.consumer.seek(TopicPartition(*here, 0))
+    reader.consumer.seek(ClientTopicPartition(*here, 0))
     reader.consumer.unassign()
     reader.assign((there, 20))
     assert offsets(180) == {there: list(range(20, 200))}
@@ -203,7 +202,7 @@ def test_an_error_of_a_partition_comes_through_the_queue(
     path.
     """
     filled(clusters, topic, 1, [(0, Record(b"k", b"v", ()))])
-    reader.assign((Place(topic, 0), 50))
+    reader.assign((TopicPartition(topic, 0), 50))
     found: list[KafkaError] = []
 
     def said() -> bool:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common.errors import SourceTruncated
@@ -22,7 +23,7 @@ from common.kafka import positions, visible_records
 from common.kafka.clients import admin, reader
 from common.pulse import Pulse
 from common.records import checksum
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, load
 from demo.broker import Broker
 from replicator.candidates.source_selection import SourceSelection
@@ -167,7 +168,7 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
             settings,
             admin(settings.source_cluster, settings),
             consumer,
-            {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))},
+            {TopicPartition(topic, 0): LastCopied(last, max(frontier, last.source_offset))},
         )
     finally:
         consumer.close()
@@ -208,7 +209,7 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
             "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
         }
     )
-    silent, lost = Place("orders", 0), Place("orders", 1)
+    silent, lost = TopicPartition("orders", 0), TopicPartition("orders", 1)
     monkeypatch.setattr(visible_records, "read_first_records", lambda *_: {})
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3})
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
@@ -216,7 +217,7 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
             settings,
             cast(AdminClient, None),
             cast(Consumer, None),
-            {place: LastCopied(of(5), 5) for place in (silent, lost)},
+            {tp: LastCopied(of(5), 5) for tp in (silent, lost)},
         )
 
 
@@ -241,8 +242,8 @@ def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> 
     with pytest.raises(SourceTruncated, match="no record at offset 10 any more"):
         compare(clusters, topic, of(10))
     for end in (6, 10):
-        place = TopicPartition(topic, 0, end)
-        clusters.source.admin.delete_records([place])[place].result()
+        tp = ClientTopicPartition(topic, 0, end)
+        clusters.source.admin.delete_records([tp])[tp].result()
         compare(clusters, topic, of(5))
 
 
@@ -281,8 +282,8 @@ def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str)
     compare(clusters, topic, of(5), 5)
     with pytest.raises(SourceTruncated, match="a record at offset 6, where there was none"):
         compare(clusters, topic, of(5), 6)
-    place = TopicPartition(topic, 0, 7)
-    clusters.source.admin.delete_records([place])[place].result()
+    tp = ClientTopicPartition(topic, 0, 7)
+    clusters.source.admin.delete_records([tp])[tp].result()
     compare(clusters, topic, of(5), 6)
     with pytest.raises(SourceTruncated, match="a record at offset 7, where there was none"):
         compare(clusters, topic, of(5), 7)

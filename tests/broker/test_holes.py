@@ -15,7 +15,7 @@ from common.frontier import Frontier, Hole, Link, RuleState, decode
 from common.kafka import positions
 from common.kafka.positions import GroupCommit
 from common.kafka.topics import Topic
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from replicator.open_holes import HOLE_S
 from replicator.run import Plan
 from replicator.sample import Sample
@@ -202,7 +202,7 @@ def test_a_compacted_intermediate_topic_is_refused(
 
 # Stage one's watch
 
-PLACE, AT_SOURCE = Place("copy-proxy", 0), Place("orders", 0)
+PLACE, AT_SOURCE = TopicPartition("copy-proxy", 0), TopicPartition("orders", 0)
 EPOCH = 1000
 
 

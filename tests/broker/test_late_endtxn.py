@@ -70,8 +70,8 @@ class Story:
         """The next number to write; waits while a transaction that could still change it is
         open.
         """
-        (place,) = self.group.committed([TopicPartition(self.topic, 0)], ANSWER_S)
-        return max(0, int(place.offset))
+        (tp,) = self.group.committed([TopicPartition(self.topic, 0)], ANSWER_S)
+        return max(0, int(tp.offset))
 
     def offsets(self, following: int) -> tuple[list[TopicPartition], Any]:
         """What is sent to the transaction."""

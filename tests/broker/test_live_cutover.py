@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from common import settings as reo_settings
-from common.routes import Place
+from common.routes import TopicPartition
 from demo import fair_share
 from reo.migration.cutover_plan import Plan
 from reo.migration.cutover_view import CutoverView
@@ -169,5 +169,5 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     text = plan.as_text()
     assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
     assert "describe-producers" in text
-    assert plan.growth[Place(topic, 0)] > plan.growth[Place(topic, 1)] > 0
+    assert plan.growth[TopicPartition(topic, 0)] > plan.growth[TopicPartition(topic, 1)] > 0
     assert plan.estimate_s is None, "records are left and nobody copies them"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from common.errors import SettingsInvalid
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.own_destination import NotOwner, Position, StoredRecord
 from tests.conftest import Start
@@ -146,15 +146,15 @@ def test_an_earlier_owner_stores_nothing(folder: Path) -> None:
     """The example keeps the protocol's promise: after `take_over` by another instance a commit is
     refused, and nothing of it is stored.
     """
-    place, record = Place("t-proxy", 0), StoredRecord("t", 0, 5, b"k", None, [], 1)
+    tp, record = TopicPartition("t-proxy", 0), StoredRecord("t", 0, 5, b"k", None, [], 1)
     first, second = open_store(folder), open_store(folder)
-    assert first.take_over([place]) == {}
-    first.commit([record], {place: Position(1, "one")})
-    assert second.take_over([place]) == {place: Position(1, "one")}
+    assert first.take_over([tp]) == {}
+    first.commit([record], {tp: Position(1, "one")})
+    assert second.take_over([tp]) == {tp: Position(1, "one")}
     with pytest.raises(NotOwner):
-        first.commit([record._replace(source_offset=6)], {place: Position(2, "two")})
-    assert second.last_source_offset(Place("t", 0)) == 5
-    assert second.take_over([place]) == {place: Position(1, "one")}
+        first.commit([record._replace(source_offset=6)], {tp: Position(2, "two")})
+    assert second.last_source_offset(TopicPartition("t", 0)) == 5
+    assert second.take_over([tp]) == {tp: Position(1, "one")}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from common.kafka.clients import stage_two_consumer
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.intermediate import Intermediate
 from deduplicator.partitions import AssignedPartition, Partitions
@@ -37,7 +37,7 @@ class Member:
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
-        begun = {place: AssignedPartition(3, FRONTIER) for place in self.partitions.waiting}
+        begun = {tp: AssignedPartition(3, FRONTIER) for tp in self.partitions.waiting}
         self.partitions.start(begun)
         self.intermediate.start_fetching(begun)
 
@@ -53,10 +53,13 @@ def test_members_share_partitions_before_and_after_they_begin(
     clusters.destination.write(
         topic, [(partition, make_record(number)) for number in range(5) for partition in range(2)]
     )
-    places = {Place(topic, 0), Place(topic, 1)}
+    topic_partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     one = Member(clusters, topic, protocol, 1)
     assert (
-        until(lambda: one.polled() or one.partitions.waiting == places, "the group has taken it in")
+        until(
+            lambda: one.polled() or one.partitions.waiting == topic_partitions,
+            "the group has taken it in",
+        )
         is True
     )
     assert one.polled() == one.polled() == []
@@ -72,7 +75,7 @@ def test_members_share_partitions_before_and_after_they_begin(
         mine = one.partitions.assigned.keys() | one.partitions.waiting
         return (
             len(mine) == len(two.partitions.waiting) == 1
-            and mine | two.partitions.waiting == places
+            and mine | two.partitions.waiting == topic_partitions
         )
 
     until(shared, "each has one")
@@ -81,11 +84,11 @@ def test_members_share_partitions_before_and_after_they_begin(
     until(
         lambda: (
             one.polled() is not None
-            and one.partitions.assigned.keys() | one.partitions.waiting == places
+            and one.partitions.assigned.keys() | one.partitions.waiting == topic_partitions
         ),
         "the first one has both again",
     )
     one.begin()
-    assert one.partitions.assigned.keys() == places
+    assert one.partitions.assigned.keys() == topic_partitions
     one.intermediate.close()
     assert not one.partitions.assigned

@@ -77,8 +77,8 @@ def test_markers_that_retention_deletes_are_no_loss(
             "the watch has it written down",
         )
     assert service.metric("reo_frontier_offset") == 14
-    place = TopicPartition(topic, 0, 15)
-    clusters.source.admin.delete_records([place])[place].result()
+    tp = TopicPartition(topic, 0, 15)
+    clusters.source.admin.delete_records([tp])[tp].result()
     assert clusters.source.beginning_offsets(topic) == {0: 15}
     clusters.source.write(topic, [(0, make_record(15))])
     again = planner(settings).plan()

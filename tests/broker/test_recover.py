@@ -19,7 +19,7 @@ from common.errors import ServiceRuns
 from common.frontier import decode
 from common.kafka.clients import admin
 from common.kafka.consumer_group import Commit, Group
-from common.routes import Place
+from common.routes import TopicPartition
 from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records, until
@@ -228,7 +228,7 @@ def test_it_refuses_while_the_service_runs(
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
         Group(loaded, admin(loaded.destination_cluster, loaded)).commit(
-            {Place(f"{topic}-proxy", 0): Commit(0, "stolen")}
+            {TopicPartition(f"{topic}-proxy", 0): Commit(0, "stolen")}
         )
     assert read_commits(clusters.destination, topic) == before
     service.stop()

@@ -43,13 +43,13 @@ def test_retention_took_the_beginning(
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     delete_group(clusters.destination, topic)
     for cluster, gone in ((clusters.source, source_gone), (clusters.destination, destination_gone)):
-        for place, answer in cluster.admin.delete_records(
+        for tp, answer in cluster.admin.delete_records(
             [TopicPartition(topic, partition, gone) for partition in range(PARTITIONS) if gone]
         ).items():
             answer.result()
             until(
-                lambda cluster=cluster, place=place, gone=gone: (
-                    cluster.beginning_offsets(topic)[place.partition] == gone
+                lambda cluster=cluster, tp=tp, gone=gone: (
+                    cluster.beginning_offsets(topic)[tp.partition] == gone
                 ),
                 "the records are gone",
             )
@@ -68,7 +68,7 @@ def test_retention_took_the_beginning(
     )
     service.stop()
     for partition, found in clusters.destination.read(topic).items():
-        assert found == [record for place, record in records if place == partition][-len(found) :]
+        assert found == [record for tp, record in records if tp == partition][-len(found) :]
 
 
 def test_equal_records_whose_beginning_is_gone_are_refused(
@@ -85,8 +85,8 @@ def test_equal_records_whose_beginning_is_gone_are_refused(
         **CONSUMER_PROTOCOL,
     )
     delete_group(clusters.destination, topic)
-    place = TopicPartition(topic, 0, 20)
-    clusters.destination.admin.delete_records([place])[place].result()
+    tp = TopicPartition(topic, 0, 20)
+    clusters.destination.admin.delete_records([tp])[tp].result()
     until(lambda: clusters.destination.beginning_offsets(topic)[0] == 20, "the records are gone")
     refused = run_recover(clusters, topic, "--apply")
     assert refused.returncode == 22

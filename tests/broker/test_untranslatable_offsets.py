@@ -52,12 +52,12 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
 
 def deleted(cluster: Cluster, topic: str, up_to: dict[int, int]) -> None:
     """What retention does."""
-    for place, answer in cluster.admin.delete_records(
+    for tp, answer in cluster.admin.delete_records(
         [TopicPartition(topic, partition, offset) for partition, offset in up_to.items()]
     ).items():
         answer.result()
         until(
-            lambda place=place: cluster.beginning_offsets(topic)[place.partition] == place.offset,
+            lambda tp=tp: cluster.beginning_offsets(topic)[tp.partition] == tp.offset,
             "the records are gone",
         )
 

@@ -29,8 +29,8 @@ def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: St
     copied_before(clusters, topic, start)
     before = clusters.destination.read(topic)
     clusters.source.write(topic, more_records())
-    place = TopicPartition(topic, 1, 60)
-    clusters.source.admin.delete_records([place])[place].result()
+    tp = TopicPartition(topic, 1, 60)
+    clusters.source.admin.delete_records([tp])[tp].result()
     stopped(start(topic, "--stop-at-end"), 20, "SourceTruncated", f"{topic}-1", "60", "10 offsets")
     assert clusters.destination.read(topic) == before
 

@@ -73,8 +73,8 @@ def source(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
 def empty(clusters: Clusters, topic: str) -> None:
     """Delete all that the source has, as retention does with a quiet topic."""
     for partition, end in clusters.source.end_offsets(topic).items():
-        place = TopicPartition(topic, partition, end)
-        clusters.source.admin.delete_records([place])[place].result()
+        tp = TopicPartition(topic, partition, end)
+        clusters.source.admin.delete_records([tp])[tp].result()
 
 
 def differences(

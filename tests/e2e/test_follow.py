@@ -34,7 +34,7 @@ def owners(clusters: Clusters, group: str) -> dict[str, list[int]]:
     if found.state != ConsumerGroupState.STABLE:
         return {}
     return {
-        member.member_id: sorted(place.partition for place in member.assignment.topic_partitions)
+        member.member_id: sorted(tp.partition for tp in member.assignment.topic_partitions)
         for member in found.members
     }
 

@@ -18,7 +18,7 @@ from common.errors import DestinationTruncated
 from common.frontier import Frontier, RuleState
 from common.kafka.clients import reader
 from common.records import checksum
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import destination_watch
 from deduplicator.destination import Output, check_delivered_offset
@@ -31,7 +31,7 @@ from tests.harness.recovery import start_and_copy
 from tests.harness.service import build_environment, stopped, wait_for_failpoint
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
-PLACE = Place("copy", 0)
+PLACE = TopicPartition("copy", 0)
 
 
 def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
@@ -127,7 +127,7 @@ class Asked:
 
     def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
         """The end, at once."""
-        return {place: done(offset=self.end) for place in asked}
+        return {tp: done(offset=self.end) for tp in asked}
 
 
 def done(**answer: Any) -> Future[Any]:
@@ -185,7 +185,7 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     producer.produce(topic, b"never committed", partition=0)
     producer.flush(30)
     producer.abort_transaction(30)
-    place, end = Place(topic, 0), 5
+    tp, end = TopicPartition(topic, 0), 5
     consumer = reader(
         load(build_environment(clusters, topic, {})).destination_cluster,
         load(build_environment(clusters, topic, {})),
@@ -206,10 +206,10 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
             RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written
         )
         outputs, surplus = check_destination(
-            consumer, {place: frontier}, {place: begin}, {place: end}, compacted
+            consumer, {tp: frontier}, {tp: begin}, {tp: end}, compacted
         )
         assert not surplus
-        return outputs[place].known_offset
+        return outputs[tp].known_offset
 
     assert [
         held(2, 0, written[2]),

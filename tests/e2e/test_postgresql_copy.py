@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.errors import Fenced, RecordRefused
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -123,7 +123,7 @@ def test_verify_and_a_second_run(
         database.ask(change, b"0", partition)
     assert changed.returncode == 30
     assert "headers differ between source offset 0 and destination offset 0" in changed.stdout
-    first = TopicPartition(copied.topic, partition, 1)
+    first = ClientTopicPartition(copied.topic, partition, 1)
     clusters.source.admin.delete_records([first])[first].result()
     shorter = reo(clusters, database, copied.topic, "verify")
     assert shorter.returncode == 0, (
@@ -180,8 +180,8 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
     """The fence alone tells, and the string alone: neither the records nor the frontier are
     there.
     """
-    (place,) = destination.outputs
-    there = Place(f"{place.topic}-proxy", 0)
+    (tp,) = destination.outputs
+    there = TopicPartition(f"{tp.topic}-proxy", 0)
     transact(destination, [], "one")
     held = destination.frontier_store.rows[there]
     for other in (FrontierRow(held.fence + 1, held.frontier), FrontierRow(held.fence, "two")):
@@ -210,7 +210,7 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
     """While it is waited for there are signs of life; what does not fit in its time is tried with
     fewer records, and a single one becomes a named stop.
     """
-    (place,) = destination.outputs
+    (tp,) = destination.outputs
     beats: list[float] = []
     frontier_store, set_deadline = (
         destination.frontier_store,
@@ -223,7 +223,7 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
     database.ask(SLOW)
     try:
         database.ask(
-            f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{place.topic}" FOR EACH ROW'
+            f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{tp.topic}" FOR EACH ROW'
             ' EXECUTE FUNCTION "Other schema".slow()'
         )
         records = [(None, b"value", None, 1)] * 100

@@ -16,11 +16,13 @@ from tests.harness.transactional_copy import PARTITIONS
 
 def commit(cluster: Cluster, topic: str, group: str, offsets: dict[int, int]) -> None:
     """What a consumer of the group commits."""
-    places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    topic_partitions = [
+        TopicPartition(topic, partition, offset) for partition, offset in offsets.items()
+    ]
     for answer in (
-        cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[
-            group
-        ]
+        cluster.admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, topic_partitions)]
+        )[group]
         .result()
         .topic_partitions
     ):

@@ -167,7 +167,7 @@ class ScriptContext:
         }
         more = {"isolation_level": isolation} if isolation is not None else {}
         answers = self.admin.list_offsets(asked, request_timeout=LONG_S, **more)
-        found = {place.partition: answer.result() for place, answer in answers.items()}
+        found = {tp.partition: answer.result() for tp, answer in answers.items()}
         return [
             (found[partition].offset, found[partition].leader_epoch)
             for partition in range(partitions)
@@ -190,11 +190,11 @@ class ScriptContext:
         then the positions.
         """
         reader = self.reader(**options)
-        places = [
+        topic_partitions = [
             TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)
         ]
-        reader.assign(places)
-        found: dict[int, list[Any]] = {place.partition: [] for place in places}
+        reader.assign(topic_partitions)
+        found: dict[int, list[Any]] = {tp.partition: [] for tp in topic_partitions}
         unfinished_partitions = set(found)
 
         def all_read() -> bool:
@@ -218,8 +218,8 @@ class ScriptContext:
 
         self.until(all_read, "every partition is read")
         found[-1] = [
-            self.normalize(reader.position(places)),
-            [reader.get_watermark_offsets(place, cached=True) for place in places],
+            self.normalize(reader.position(topic_partitions)),
+            [reader.get_watermark_offsets(tp, cached=True) for tp in topic_partitions],
         ]
         reader.close()
         return found

@@ -43,7 +43,10 @@ def check_two_members(context: ScriptContext, is_incremental: bool, **options: A
     )
     context.note(
         "kinds of events",
-        [[(event, len(places)) for event, places in one.events] for one in (first, second)],
+        [
+            [(event, len(topic_partitions)) for event, topic_partitions in one.events]
+            for one in (first, second)
+        ],
     )
     context.until(
         lambda: describe_group(context)[0] == "STABLE" and len(describe_group(context)[1]) == 2,

@@ -34,8 +34,8 @@ class GroupMember:
         """Read them from the beginning."""
         self.events.append(("assign", sorted(one.partition for one in partitions)))
         self.assigned |= {one.partition for one in partitions}
-        places = [TopicPartition(one.topic, one.partition, 0) for one in partitions]
-        (consumer.incremental_assign if self.is_incremental else consumer.assign)(places)
+        topic_partitions = [TopicPartition(one.topic, one.partition, 0) for one in partitions]
+        (consumer.incremental_assign if self.is_incremental else consumer.assign)(topic_partitions)
 
     def on_revoke(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """Stop reading them."""
@@ -97,7 +97,7 @@ def describe_group(context: ScriptContext) -> Any:
         found.state.name,
         sorted(
             (
-                sorted(place.partition for place in member.assignment.topic_partitions),
+                sorted(tp.partition for tp in member.assignment.topic_partitions),
                 member.group_instance_id,
             )
             for member in found.members

@@ -19,10 +19,10 @@ def deleted_records(context: ScriptContext) -> None:
     context.write(producer, "abcdef")
     producer.flush(LONG_S)
     for partition, before in ((0, 4), (0, 2), (0, 9), (1, 0), (7, 1)):
-        place = TopicPartition(context.name, partition, before)
+        tp = TopicPartition(context.name, partition, before)
         context.note_call(
             f"delete {partition} {before}",
-            lambda place=place: context.admin.delete_records([place])[place].result().low_watermark,
+            lambda tp=tp: context.admin.delete_records([tp])[tp].result().low_watermark,
         )
     context.note("earliest", context.offsets(OffsetSpec.earliest(), 2))
     for begin in (0, 4, 6, 7, -1, -2):
@@ -30,9 +30,9 @@ def deleted_records(context: ScriptContext) -> None:
     context.note("from 0, earliest", context.read([0], auto_offset_reset="earliest"))
     context.note("from 9, latest", context.read([9], auto_offset_reset="latest"))
     context.note("from the commit", context.read([-1001]))
-    place = TopicPartition(context.name, 0, -1)
+    tp = TopicPartition(context.name, 0, -1)
     context.note_call(
-        "delete all", lambda: context.admin.delete_records([place])[place].result().low_watermark
+        "delete all", lambda: context.admin.delete_records([tp])[tp].result().low_watermark
     )
     context.note(
         "offsets", [context.offsets(spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
@@ -65,9 +65,9 @@ def positions(context: ScriptContext) -> None:
     context.note(
         "more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)]
     )
-    context.note("assignment", sorted(place.partition for place in reader.assignment()))
+    context.note("assignment", sorted(tp.partition for tp in reader.assignment()))
     reader.incremental_unassign([first])
-    context.note("assignment", sorted(place.partition for place in reader.assignment()))
+    context.note("assignment", sorted(tp.partition for tp in reader.assignment()))
     reader.unassign()
     context.note("position", reader.position([first]))
     reader.close()
@@ -103,8 +103,8 @@ def commits(context: ScriptContext) -> None:
 
 def list_commits(context: ScriptContext, stable: bool, is_first_only: bool = True) -> Any:
     """The group's commits as an admin client lists them: of the first partition, or of all."""
-    places = [TopicPartition(context.name, 0)] if is_first_only else None
-    asked = ConsumerGroupTopicPartitions(context.name, places)
+    topic_partitions = [TopicPartition(context.name, 0)] if is_first_only else None
+    asked = ConsumerGroupTopicPartitions(context.name, topic_partitions)
     return (
         context.admin.list_consumer_group_offsets(
             [asked], require_stable=stable, request_timeout=LONG_S

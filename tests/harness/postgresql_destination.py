@@ -7,11 +7,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier, RuleState
 from common.pulse import Pulse
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import Output
 from deduplicator.tables.postgresql import PostgresqlDestination
@@ -41,8 +41,8 @@ def take_over(database: Server, name: str) -> PostgresqlDestination:
         given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
     )
     made = PostgresqlDestination(frontier_store, lambda _: None)
-    frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
-    made.outputs[Place(name, 0)] = Output(-1, 0)
+    frontier_store.load_frontiers([TopicPartition(f"{name}-proxy", 0)])
+    made.outputs[TopicPartition(name, 0)] = Output(-1, 0)
     return made
 
 
@@ -50,28 +50,28 @@ def transact(
     destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10
 ) -> None:
     """Write and commit."""
-    (place,) = destination.outputs
+    (tp,) = destination.outputs
     destination.begin()
     if records:
-        destination.write(place, records, [first + number for number in range(len(records))])
+        destination.write(tp, records, [first + number for number in range(len(records))])
     destination.prepare_commit(
-        lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None
+        lambda: [ClientTopicPartition(f"{tp.topic}-proxy", 0, 5, frontier)], None
     )
     destination.start_commit()
 
 
 def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
     """What is there."""
-    (place,) = destination.outputs
+    (tp,) = destination.outputs
     return database.ask(
         'SELECT partition, source_offset, key, header_names, header_values FROM "Other'
-        f' schema"."{place.topic}" ORDER BY 2'
+        f' schema"."{tp.topic}" ORDER BY 2'
     )
 
 
 def again(destination: PostgresqlDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
-    (place,) = destination.outputs
+    (tp,) = destination.outputs
     destination.resolve_in_doubt()
-    destination.frontier_store.load_frontiers([Place(f"{place.topic}-proxy", 0)])
-    destination.outputs[place] = Output(known, 0)
+    destination.frontier_store.load_frontiers([TopicPartition(f"{tp.topic}-proxy", 0)])
+    destination.outputs[tp] = Output(known, 0)

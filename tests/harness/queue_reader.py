@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.origin import HEADER, Origin, encode
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.compiled import Queue
 from deduplicator.fetched_messages import FetchedMessages
 from tests.harness.judge import Record
@@ -30,10 +31,10 @@ class Reader:
         )
         self.queue = Queue(self.consumer)
 
-    def assign(self, *places: tuple[Place, int]) -> None:
+    def assign(self, *topic_partitions: tuple[TopicPartition, int]) -> None:
         """From these offsets on."""
-        self.queue.forward_partitions(place for place, _ in places)
-        self.consumer.assign([TopicPartition(*place, offset) for place, offset in places])
+        self.queue.forward_partitions(tp for tp, _ in topic_partitions)
+        self.consumer.assign([ClientTopicPartition(*tp, offset) for tp, offset in topic_partitions])
 
     def take(self, count: int) -> list[FetchedMessages]:
         """Batches with so many messages."""

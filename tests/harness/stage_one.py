@@ -47,7 +47,9 @@ def wrap_records(
         header = (
             HEADER,
             encode(
-                Origin(partition, offset, record.timestamp_ms, 0, epoch, attempt, sequence, identity)
+                Origin(
+                    partition, offset, record.timestamp_ms, 0, epoch, attempt, sequence, identity
+                )
             ),
         )
         wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))

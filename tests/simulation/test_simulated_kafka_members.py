@@ -49,7 +49,7 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
         simulation.start(name, lambda context, name=name: work(name, context)) for name in assigned
     )
     simulation.run(60)
-    assert {len(places) for places in assigned.values()} == {1}
+    assert {len(topic_partitions) for topic_partitions in assigned.values()} == {1}
     (simulation.schedule.kill if fault == "killed" else simulation.schedule.freeze)(first)
     simulation.run(3)
     assert len(assigned["second"]) == 1
@@ -59,7 +59,7 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
         simulation.schedule.thaw(first)
         simulation.run(100)
         assert lost == ["first"]
-        assert {len(places) for places in assigned.values()} == {1}
+        assert {len(topic_partitions) for topic_partitions in assigned.values()} == {1}
         assert assigned["first"] != assigned["second"]
 
 

@@ -17,7 +17,7 @@ from common import runtime, source_candidates
 from common.errors import SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, LastRecord, RuleState
 from common.kafka.topics import Topic
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.candidates.candidate_health import Health, evaluate
@@ -25,7 +25,7 @@ from replicator.candidates.source_checks import Behind, check_offsets, inspect_s
 from replicator.candidates.source_selection import SourceSelection, first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
 
-PLACE = Place("t", 0)
+PLACE = TopicPartition("t", 0)
 GOOD = {
     "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1",
     "REO_SOURCE_TOPIC": "orders",
@@ -144,16 +144,14 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(
     settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_MODE": "single"})
     route, before = settings.routes()[0], Topic("orders", "one", 1, "cluster")
     sources = {route: replace(before, topic_id="two") if made_again else before}
-    place = route.source(0)
+    tp = route.source(0)
     monkeypatch.setattr(
         source_candidates,
         "take_snapshot",
-        lambda _, known=None: SourceSnapshot(
-            settings, known or sources, {place: 0}, {place: 3}, {place: 3}
-        ),
+        lambda _, known=None: SourceSnapshot(settings, known or sources, {tp: 0}, {tp: 3}, {tp: 3}),
     )
     frontiers = {
-        Place(route.intermediate_topic, 0): Frontier(
+        TopicPartition(route.intermediate_topic, 0): Frontier(
             RuleState(9, 1, None), before.identity, 1, "", -1, 0
         )
     }
@@ -170,12 +168,10 @@ def test_a_candidate_whose_transaction_is_open_below_what_was_copied_is_behind(
     """
     settings = load(GOOD)
     route, topic = settings.routes()[0], Topic("orders", "one", 1, "cluster")
-    place = route.source(0)
-    snapshot = SourceSnapshot(
-        settings, {route: topic}, {place: 0}, {place: 20}, {place: stable_end}
-    )
+    tp = route.source(0)
+    snapshot = SourceSnapshot(settings, {route: topic}, {tp: 0}, {tp: 20}, {tp: stable_end})
     frontiers = {
-        Place(route.intermediate_topic, 0): Frontier(
+        TopicPartition(route.intermediate_topic, 0): Frontier(
             RuleState(9, 1, None), topic.identity, 1, "", -1, 0, LastRecord(9, "checksum")
         )
     }

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from common.errors import ForeignWriter
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.destination_check import Surplus
 from deduplicator.unwrap import Record
 
@@ -30,7 +30,7 @@ def surplus(*numbers: int) -> Surplus:
     transactions leave them.
     """
     return Surplus(
-        Place("orders", 0),
+        TopicPartition("orders", 0),
         9,
         deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)),
     )

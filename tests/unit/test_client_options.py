@@ -12,7 +12,7 @@ import pytest
 from common.errors import SettingsInvalid
 from common.kafka import clients as kafka_clients
 from common.kafka.clients import LossCounter
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, client_options, load, spark_options
 from common.settings.client_options import ALLOW_UNSAFE
 from common.settings.guarded_options import GUARDED
@@ -117,7 +117,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     java = [
         {name.removeprefix("kafka.").lower(): value for name, value in options.items()}
         for options in (
-            source.options(loaded, {Place("orders", 0): 0}),
+            source.options(loaded, {TopicPartition("orders", 0): 0}),
             intermediate.options(loaded, 1_048_588),
         )
     ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.compare import compacted, comparison
 from reo.compare.comparison import Comparison
 from tests.unit.test_alignment import Message
@@ -41,7 +41,7 @@ def test_lists_of_any_size_are_compared_as_records_are(
     """The first place where the two differ, and whether they do, is that of the letters, however
     the readers cut them into lists.
     """
-    result = Comparison(Place("t", 0), -2, -2)
+    result = Comparison(TopicPartition("t", 0), -2, -2)
     comparison.compare_in_step(
         batches(messages(left, 3), left_sizes),
         batches(messages(right, 2), right_sizes),
@@ -72,7 +72,7 @@ def test_places_are_compared_where_a_row_has_one() -> None:
     topic.
     """
     for places_too, equal in ((False, 3), (True, 1)):
-        result = Comparison(Place("t", 0), -2, -2)
+        result = Comparison(TopicPartition("t", 0), -2, -2)
         comparison.compare_in_step(
             batches(messages("aba", 3), [2]),
             batches(messages("aba", 2), [1]),
@@ -118,7 +118,7 @@ def test_the_newest_of_each_key_with_any_memory(
         last = {letter.lower(): (letter, value) for letter, value in letters}
         return {key: value for key, (letter, value) in last.items() if letter.islower()}
 
-    result = Comparison(Place("t", 0), -2, -2)
+    result = Comparison(TopicPartition("t", 0), -2, -2)
     compacted.compare_newest(
         lambda: batches(keyed(left), [3]), lambda: batches(keyed(right), [2]), result, 0, keys_max
     )  # type: ignore[arg-type, return-value]

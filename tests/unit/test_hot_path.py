@@ -21,7 +21,7 @@ from common.frontier import Frontier, RuleState
 from common.origin import Origin, encode
 from common.pulse import Pulse
 from common.records import Consumed, Headers
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import KafkaDestination, Output
 from deduplicator.intermediate import BATCH_RECORDS
@@ -39,7 +39,7 @@ PURE_INSTRUCTIONS_MAX = 132
 
 
 IDENTITY = "0123456789abcdef"
-HERE, THERE = Place("t-proxy", 0), Place("t", 0)
+HERE, THERE = TopicPartition("t-proxy", 0), TopicPartition("t", 0)
 
 
 def header(number: int) -> bytes:

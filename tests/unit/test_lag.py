@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from common.lag import Lag
-from common.routes import Place
+from common.routes import TopicPartition
 
-HERE = Place("orders", 3)
+HERE = TopicPartition("orders", 3)
 
 
 class Clock:

@@ -11,13 +11,13 @@ import pytest
 
 from common.frontier import Link, RuleState
 from common.origin import Origin
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.leader_change import check_leader_change
 from deduplicator.missing_positions import RecordsMissing
 from deduplicator.unwrap import Batch
 from deduplicator.work import Work
 
-PLACE = Place("copy-proxy", 0)
+PLACE = TopicPartition("copy-proxy", 0)
 EPOCH, BATCH = 1000, 7
 READ_TO = RuleState(10, EPOCH, Link(10, BATCH, 3))
 
@@ -56,7 +56,7 @@ def test_a_batch_that_begins_under_another_leader_is_not_believed() -> None:
         ),
     ) as missing:
         check(4, read((4, 11, BATCH, 4), (5, 12, BATCH + 1, 0)))
-    assert missing.value.place == PLACE
+    assert missing.value.tp == PLACE
 
 
 def test_a_batch_that_goes_on_under_another_leader_shows_that_nothing_is_missing() -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from common.errors import FilterFailed
 from common.partition_mapping import SourceRecord
 from common.pulse import Pulse
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.call_limit import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
 from deduplicator.partitions import Partitions
@@ -22,7 +22,7 @@ from deduplicator.record_filter import FunctionFilter
 from deduplicator.transactions.transaction import STEP_S, TransactionalProducer
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
-HERE = Place("orders", 0)
+HERE = TopicPartition("orders", 0)
 TIMEOUT_S = 120.0
 """Above what the watchdog allows a process to be silent."""
 NOT_YET = KafkaError(KafkaError._TIMED_OUT, "not yet", False, True)

@@ -13,10 +13,10 @@ from prometheus_client import REGISTRY, Metric
 from common.errors import ClusterUnreachable, ReoError
 from common.probe import Probe
 from common.pulse import BEAT_S, LATE_S, Pulse
-from common.routes import Place
+from common.routes import TopicPartition
 from reo.service.health import SILENT_S, assess_health, mark_late_not_ready
 
-HERE = Place("orders-proxy", 0)
+HERE = TopicPartition("orders-proxy", 0)
 
 
 class Clock:
@@ -97,8 +97,8 @@ def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
     """
     pulse = Pulse("test-lag", 0, clock)
     there = HERE._replace(partition=1)
-    for place in (HERE, there):
-        pulse.lag.report(place, 0, None)
+    for tp in (HERE, there):
+        pulse.lag.report(tp, 0, None)
     pulse.lag.keep({HERE})
     clock.now += 7
     pulse.wait("destination")

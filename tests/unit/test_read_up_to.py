@@ -15,7 +15,7 @@ from common.frontier import Hole, Link, RuleState
 from common.origin import Origin
 from common.read_up_to import HEADER, ReadUpTo, encode
 from common.records import Consumed
-from common.routes import Place
+from common.routes import TopicPartition
 from deduplicator.frontier_advance import advance_frontier
 from deduplicator.unwrap import split_by_partition
 from deduplicator.work import Work
@@ -89,7 +89,7 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
 def decided(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
     """What a round decides of them, before anything was copied."""
     work = Work(RuleState(-1, 5, None), 0, None)
-    work.add(split_by_partition(messages)[Place("t-proxy", 0)], identity, None)
+    work.add(split_by_partition(messages)[TopicPartition("t-proxy", 0)], identity, None)
     return work
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier, RuleState
 from common.pulse import Pulse
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import Output
+from deduplicator.destination import GetOffsets, Output
 from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
@@ -22,7 +22,7 @@ from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
 FRONTIER = Frontier(RuleState(6, 1, None), "0123456789abcdef", 1, "id", -1, 0)
-FIRST, SECOND = Place("t-proxy", 0), Place("t-proxy", 1)
+FIRST, SECOND = TopicPartition("t-proxy", 0), TopicPartition("t-proxy", 1)
 BOTH_PROTOCOLS = pytest.mark.parametrize("incremental", [False, True], ids=["classic", "consumer"])
 
 
@@ -33,10 +33,10 @@ class Client:
         self.calls: list[tuple[str, list[tuple[int, int]]]] = []
         self.events: list[Callable[[], None]] = []
         self.polls = 0
-        self.callbacks: dict[str, Callable[[Any, list[TopicPartition]], None]] = {}
+        self.callbacks: dict[str, Callable[[Any, list[ClientTopicPartition]], None]] = {}
 
     def subscribe(
-        self, _: Sequence[str], **callbacks: Callable[[Any, list[TopicPartition]], None]
+        self, _: Sequence[str], **callbacks: Callable[[Any, list[ClientTopicPartition]], None]
     ) -> None:
         """With the three callbacks."""
         self.callbacks = callbacks
@@ -48,13 +48,13 @@ class Client:
             self.events.pop(0)()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(given: Sequence[TopicPartition] | TopicPartition = ()) -> None:
+        def call(given: Sequence[ClientTopicPartition] | ClientTopicPartition = ()) -> None:
             self.calls.append(
                 (
                     name,
                     [
-                        (place.partition, place.offset)
-                        for place in ([given] if isinstance(given, TopicPartition) else given)
+                        (tp.partition, tp.offset)
+                        for tp in ([given] if isinstance(given, ClientTopicPartition) else given)
                     ],
                 )
             )
@@ -74,7 +74,7 @@ class Stand:
     def __init__(self, incremental: bool) -> None:
         self.client = Client()
         self.partitions = Partitions()
-        self.outputs: dict[Place, Output] = {}
+        self.outputs: dict[TopicPartition, Output] = {}
         self.asked: list[object] = []
         self.fails = 0
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
@@ -97,32 +97,32 @@ class Stand:
             Pulse("deduplicator"),
         )
 
-    def happens(self, callback: str, *places: Place) -> None:
+    def happens(self, callback: str, *topic_partitions: TopicPartition) -> None:
         """In the next poll; nothing may be asked inside of it."""
 
         def event() -> None:
             before = list(self.asked)
             self.client.callbacks[callback](
-                self.client, [TopicPartition(*place) for place in places]
+                self.client, [ClientTopicPartition(*tp) for tp in topic_partitions]
             )
             assert self.asked == before, "a callback asked for something"
 
         self.client.events.append(event)
 
-    def start_partitions(self, places: Collection[Place]) -> StartedPartitions:
+    def start_partitions(self, topic_partitions: Collection[TopicPartition]) -> StartedPartitions:
         """Every frontier is a first one."""
-        self.asked.append(sorted(places))
+        self.asked.append(sorted(topic_partitions))
         return StartedPartitions(
-            {place: AssignedPartition(7, FRONTIER) for place in places},
-            {Place("t", place.partition): Output(-1, 0) for place in places},
-            sorted(places),
-            sorted(places),
+            {tp: AssignedPartition(7, FRONTIER) for tp in topic_partitions},
+            {TopicPartition("t", tp.partition): Output(-1, 0) for tp in topic_partitions},
+            sorted(topic_partitions),
+            sorted(topic_partitions),
         )
 
     def on_revoked(self) -> None:
         """What a start waits for is forgotten."""
 
-    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
+    def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """None."""
         self.asked.append("raised")
         start.epoch_raised = []
@@ -132,9 +132,9 @@ class Stand:
         """A transaction."""
         self.asked.append(f"begin after {self.client.polls}")
 
-    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], _: object) -> None:
+    def prepare_commit(self, offsets: GetOffsets, _: object) -> None:
         """Of the first frontiers."""
-        self.asked.append([place.partition for place in offsets()])
+        self.asked.append([tp.partition for tp in offsets()])
         if self.fails:
             self.fails -= 1
             raise TransactionFailed("no")
@@ -228,7 +228,7 @@ def test_an_eager_assignment_is_everything() -> None:
     stand.loop.run_round()
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {SECOND}
-    assert stand.outputs.keys() == {Place("t", 1)}
+    assert stand.outputs.keys() == {TopicPartition("t", 1)}
     assert stand.client.calls[-1] == ("assign", [(1, 7)])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from common import topic_rules
 from common.errors import SettingsInvalid
-from common.routes import Place, Route
+from common.routes import Route, TopicPartition
 from common.settings import Settings, load
 
 BASE = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
@@ -239,12 +239,12 @@ def test_only_a_route_by_itself_is_one_to_one() -> None:
     ]
 
 
-def test_a_place_is_called_as_kafka_calls_it() -> None:
+def test_a_partition_is_called_as_kafka_calls_it() -> None:
     """In messages and logs, and it is found under a plain tuple, which is what the hot path
     makes.
     """
-    assert f"{Place('orders', 3)} {[Place('orders', 3)]}" == "orders-3 [orders-3]"
-    assert {Place("orders", 3): 1}[("orders", 3)] == 1  # type: ignore[index]
+    assert f"{TopicPartition('orders', 3)} {[TopicPartition('orders', 3)]}" == "orders-3 [orders-3]"
+    assert {TopicPartition("orders", 3): 1}[("orders", 3)] == 1  # type: ignore[index]
 
 
 def test_an_empty_text_has_no_rules() -> None:

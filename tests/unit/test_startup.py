@@ -15,7 +15,7 @@ import pytest
 
 from common.child_processes import list_children
 from common.errors import AccessRefused, StageFailed
-from common.routes import Place
+from common.routes import TopicPartition
 from common.settings import Settings, load
 from reo.service import startup
 
@@ -26,7 +26,7 @@ SETTINGS = load(
         "REO_SOURCE_TOPIC": "t",
     }
 )
-PLACES = [Place("copy-proxy", 0)]
+PLACES = [TopicPartition("copy-proxy", 0)]
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +44,14 @@ def test_an_abort_is_asked_again_and_the_answer_counts(
 ) -> None:
     """The first two processes die as librdkafka's assertion lets them; the third one answers."""
 
-    def places(_: Settings, __: Sequence[str]) -> list[Place]:
+    def topic_partitions(_: Settings, __: Sequence[str]) -> list[TopicPartition]:
         died = len(list(tmp_path.iterdir()))
         if died < 2:
             (tmp_path / str(died)).touch()
             os.kill(os.getpid(), signal.SIGABRT)
         return PLACES
 
-    monkeypatch.setattr(startup, "_prepare", places)
+    monkeypatch.setattr(startup, "_prepare", topic_partitions)
     assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False) == PLACES
     assert len(list(tmp_path.iterdir())) == 2
 

@@ -9,20 +9,20 @@ from typing import Any, cast
 import pytest
 
 from common.kafka import positions
-from common.routes import Place
+from common.routes import TopicPartition
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
 
-SOURCE, INTERMEDIATE = Place("orders", 0), Place("orders-proxy", 0)
+SOURCE, INTERMEDIATE = TopicPartition("orders", 0), TopicPartition("orders-proxy", 0)
 
 
 class Writer:
     """Keeps what would be written to the intermediate topic."""
 
     def __init__(self) -> None:
-        self.ranges: Mapping[Place, EmptyRange] = {}
+        self.ranges: Mapping[TopicPartition, EmptyRange] = {}
 
-    def write(self, _epoch: int, _: object, ranges: Mapping[Place, EmptyRange]) -> None:
+    def write(self, _epoch: int, _: object, ranges: Mapping[TopicPartition, EmptyRange]) -> None:
         """As `ReadUpToWriter`."""
         self.ranges = ranges
 
@@ -40,7 +40,7 @@ class Writer:
     ],
 )
 def test_what_the_source_has_lost_is_not_counted_as_read(
-    monkeypatch: pytest.MonkeyPatch, end_now: int, written: Mapping[Place, EmptyRange]
+    monkeypatch: pytest.MonkeyPatch, end_now: int, written: Mapping[TopicPartition, EmptyRange]
 ) -> None:
     """The source ended at 37 when the process started, and 30 is the first offset that is not
     copied. The offsets from its present end on will be those of other records.
