@@ -7,7 +7,6 @@
 #   docker run -e … reo verify
 #   docker exec CONTAINER reo status
 #   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
-#   docker run --entrypoint cat reo /opt/reo/sbom.cdx.json      what it is made of (CycloneDX)
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.2.0 --build-arg REVISION=$(git rev-parse HEAD) .
 #
 # Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be downloaded. Python's packages and the JVM's jars are
@@ -76,8 +75,7 @@ COPY --from=build /opt/reo/common common
 COPY --from=build /opt/reo/replicator replicator
 COPY --from=build /opt/reo/deduplicator deduplicator
 COPY --from=build /opt/reo/reo reo
-RUN .venv/bin/python -m reo.sbom >sbom.cdx.json \
-    && printf '#!/bin/sh\nexec /opt/reo/.venv/bin/python -m reo "$@"\n' >/usr/local/bin/reo && chmod 755 /usr/local/bin/reo
+RUN printf '#!/bin/sh\nexec /opt/reo/.venv/bin/python -m reo "$@"\n' >/usr/local/bin/reo && chmod 755 /usr/local/bin/reo
 ENV PATH=/opt/reo/.venv/bin:$PATH PYTHONPATH=/opt/reo PYTHONUNBUFFERED=1
 USER 10001:10001
 EXPOSE 7081

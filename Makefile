@@ -26,8 +26,15 @@ build/.bin/helm-$(HELM):
 	@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
 	@touch $@
 
-release: setup helm ## wheel, chart, image and the list of what it is made of, all of one version, in dist/
-	@build/release
+SYFT := v1.57.0
+build/.bin/syft-$(SYFT):
+	@command -v go >/dev/null || { echo 'syft is built from the Go module proxy, and there is no go: install Go 1.26 or later' >&2; exit 1; }
+	@echo 'building syft $(SYFT), which takes some minutes the first time' >&2
+	@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' github.com/anchore/syft/cmd/syft@$(SYFT)
+	@mv build/.bin/syft $@
+
+release: setup helm build/.bin/syft-$(SYFT) ## wheel, chart, image and the list of what it is made of, all of one version, in dist/
+	@build/release build/.bin/syft-$(SYFT)
 
 chart: helm ## the Helm chart as one file, in dist/
 	@build/chart deploy/helm/reo
