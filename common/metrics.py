@@ -4,7 +4,7 @@ port.
 prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so the
 counts of a killed process are not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its
 children before they import this module. Health is read from the same place (`reo.service.health`):
-gauges say that a process is alive, whether it is ready, and what it waits for (`common.pulse`).
+gauges say that a process is alive, whether it is ready, and what it waits for (`common.liveness`).
 
 Labels are bounded: stages, topics, partitions, workers and fixed words.
 """

@@ -29,8 +29,8 @@ from common.errors import (
     StageFailed,
     TopicsUnfit,
 )
+from common.liveness import Liveness
 from common.probe import Probe
-from common.pulse import Pulse
 from common.settings import Settings
 from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 
@@ -90,7 +90,7 @@ class Session(psycopg.Connection[TupleRow]):
 
 
 def connect(
-    settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None
+    settings: Settings, role: str, patience_s: float = math.inf, liveness: Liveness | None = None
 ) -> Session:
     """A session in which each statement is a transaction. ClusterUnreachable when the server does
     not answer in `patience_s`; AccessRefused at once.
@@ -109,8 +109,8 @@ def connect(
             if str(error) != logged:
                 logged = str(error)
                 log.warning("waiting for the database: %s", logged)
-            if pulse is not None:
-                pulse.wait("database")
+            if liveness is not None:
+                liveness.wait("database")
             runtime.sleep(PAUSE_S)
         else:
             return session

@@ -65,7 +65,7 @@ def _producers(
     def producer(letter: str) -> TransactionalProducer:
         lost = LossCounter(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
-        return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.count_losses)
+        return TransactionalProducer(make, timeout_s, consumer_group.liveness, lost.count_losses)
 
     return (
         ProducerPair(producer("a"), producer("b")),

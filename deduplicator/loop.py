@@ -32,8 +32,8 @@ from functools import partial
 
 from common import failpoints, partition_mapping, runtime
 from common.errors import RecordRefused
+from common.liveness import Liveness
 from common.metrics import REREADS
-from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
@@ -73,7 +73,7 @@ class Loop:
         intermediate: Intermediate,
         starter: PartitionStarter,
         destination: Destination,
-        pulse: Pulse,
+        liveness: Liveness,
         record_filter: RecordFilter | None = None,
     ) -> None:
         self.routes = routes
@@ -81,10 +81,10 @@ class Loop:
         self.intermediate = intermediate
         self.starter = starter
         self.destination = destination
-        self.pulse = pulse
+        self.liveness = liveness
         self.round_output = RoundOutput(routes, partitions, destination)
         self.waiting = WaitingPartitions(
-            routes, partitions, intermediate, starter, destination, self.round_output, pulse
+            routes, partitions, intermediate, starter, destination, self.round_output, liveness
         )
         self.work: dict[TopicPartition, Work] = {}
         """Of the current round, for assigned partitions only."""
@@ -108,7 +108,7 @@ class Loop:
         """Steps 1 to 7, or the recovery after a failure; then start the partitions that wait. With
         `finish`, no commit is unfinished afterwards.
         """
-        self.pulse.beat()
+        self.liveness.beat()
         self.work = {}
         try:
             wait_s = NEXT_RECORD_S if self.started_commit else WAIT_S
@@ -118,7 +118,7 @@ class Loop:
             ):
                 failpoints.hit("two: consumed")
                 self.decide(messages)
-                self.pulse.beat()
+                self.liveness.beat()
             self._forget_revoked()
             if self.work:
                 failpoints.hit("two: decided")

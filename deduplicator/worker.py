@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from common import failpoints, runtime, source_candidates
 from common.kafka import permissions, positions, topic_creation
 from common.kafka.clients import reader, stage_two_consumer
+from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
 from common.probe import Probe
-from common.pulse import Pulse, Reason
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
@@ -74,7 +74,7 @@ class Worker:
     settings: Settings
     routes: dict[str, Route]
     """By intermediate topic; sources that appear later are added."""
-    pulse: Pulse
+    liveness: Liveness
     destination: Destination
     starter: PartitionStarter
     partitions: Partitions
@@ -107,10 +107,10 @@ class Worker:
             self.loop.has_failed = False  # these partitions have no record left to copy
         reason = self._find_wait_reason(end_offsets)
         if reason:
-            self.pulse.wait(reason)
+            self.liveness.wait(reason)
         else:
             self._report_lag(next_offsets, end_offsets)
-            self.pulse.ready()
+            self.liveness.ready()
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss(
             {
@@ -138,7 +138,7 @@ class Worker:
             lags = [max(0, end_offsets[tp] - next_offset)] if tp in end_offsets else []
             lag = max([*lags, *([cached_lag] if cached_lag is not None else [])], default=None)
             if lag is not None:
-                self.pulse.lag.report(tp, lag, self.loop.last_timestamp_ms.get(tp))
+                self.liveness.lag.report(tp, lag, self.loop.last_timestamp_ms.get(tp))
 
     def _add_routes(self, new_routes: Collection[Route]) -> None:
         """Copy source topics that have appeared."""
@@ -155,7 +155,7 @@ class Worker:
         """Leave the group, with no open transaction."""
         self.topic_discovery.close()
         self.ends.close()
-        self.pulse.wait("start")
+        self.liveness.wait("start")
         self.destination.close()
         self.intermediate.close()
 
@@ -167,7 +167,7 @@ def build(settings: Settings, number: int) -> Worker:
         route.intermediate_topic: route
         for route in topic_creation.prepare(source_candidates.select_answering(settings))
     }
-    pulse = Pulse("deduplicator", number)
+    liveness = Liveness("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
     queue = compiled.create_queue(settings, routes.values(), consumer)
@@ -175,7 +175,7 @@ def build(settings: Settings, number: int) -> Worker:
     intermediate = Intermediate(
         consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
     )
-    consumer_group = ConsumerGroup(settings, pulse)
+    consumer_group = ConsumerGroup(settings, liveness)
     destination, frontier_store = destination_factory.build_destination(
         settings, number, routes, consumer_group, intermediate.commit
     )
@@ -190,8 +190,8 @@ def build(settings: Settings, number: int) -> Worker:
         intermediate,
         starter,
         destination,
-        pulse,
-        build_record_filter(settings, CallLimit(pulse.beat)),
+        liveness,
+        build_record_filter(settings, CallLimit(liveness.beat)),
     )
     if routes:
         intermediate.subscribe(routes)
@@ -206,7 +206,7 @@ def build(settings: Settings, number: int) -> Worker:
     return Worker(
         settings,
         routes,
-        pulse,
+        liveness,
         destination,
         starter,
         partitions,
@@ -242,7 +242,7 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
                     collect()
                     worker.run_housekeeping()
                     due = runtime.monotonic() + (
-                        UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S
+                        UNTIL_READY_S if worker.liveness.reason else HOUSEKEEPING_S
                     )
     finally:
         failpoints.hit("two: stopping")

@@ -17,8 +17,8 @@ from common.frontier import Frontier
 from common.kafka import permissions, positions, topic_creation, topics
 from common.kafka.positions import GroupCommit
 from common.kafka.topics import Topic
+from common.liveness import Liveness, Reason
 from common.process import Stopping
-from common.pulse import Pulse, Reason
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot
@@ -40,14 +40,14 @@ class Planner:
         settings: Settings,
         clients: Clients,
         selection: SourceSelection,
-        pulse: Pulse,
+        liveness: Liveness,
         stopping: Stopping,
         clock: Callable[[], float] = runtime.time,
     ) -> None:
         self.settings = settings
         self.clients = clients
         self.selection = selection
-        self.pulse = pulse
+        self.liveness = liveness
         self.stopping = stopping
         self.clock = clock
         self.last_sources: dict[Route, Topic] = {}
@@ -69,7 +69,7 @@ class Planner:
             if source is not None:
                 self.clients.use_source(source.settings)
                 return self._build_plan(source, frontiers)
-            wait_unless_stopping(backoff_s, self.pulse, self.stopping, "source")
+            wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
 
@@ -118,7 +118,7 @@ class Planner:
         """
         is_logged = False
         while True:
-            self.pulse.wait("source")
+            self.liveness.wait("source")
             sources = topic_creation.prepare(settings)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
@@ -141,7 +141,7 @@ class Planner:
         drain_deadline = runtime.monotonic() + self.settings.replicator.drain_s
         logged_at = 0.0
         while not self.stopping():
-            self.pulse.wait("stage two")
+            self.liveness.wait("stage two")
             commits = self.try_read_commits(topic_partitions)
             missing = [tp for tp in topic_partitions if tp not in commits]
             if not missing and (runtime.monotonic() > drain_deadline or self._is_drained(commits)):
@@ -173,9 +173,11 @@ class Planner:
         return all(commits[tp].intermediate_offset >= end for tp, end in ends.items())
 
 
-def wait_unless_stopping(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
+def wait_unless_stopping(
+    seconds: float, liveness: Liveness, stopping: Stopping, reason: Reason
+) -> None:
     """Wait so many seconds, or until the process is asked to stop; the heartbeat continues."""
     deadline = runtime.monotonic() + seconds
     while runtime.monotonic() < deadline and not stopping():
-        pulse.wait(reason)
+        liveness.wait(reason)
         runtime.sleep(0.05)

@@ -26,9 +26,9 @@ from common.errors import (
     TopicMissing,
 )
 from common.kafka import permissions, positions, topic_creation
+from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
-from common.pulse import Pulse
 from common.settings import Settings
 from replicator import run
 from replicator.candidates.candidate_health import Health
@@ -61,13 +61,13 @@ class Stage:
         """The number of source partitions when the engine was started."""
         self.stopping = stopping
         self.engine = engine
-        self.pulse = Pulse("replicator")
+        self.liveness = Liveness("replicator")
         self.clients = Clients(settings)
-        self.selection = SourceSelection(settings, runtime.chance(), self.pulse.beat, state_file)
-        self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
+        self.selection = SourceSelection(settings, runtime.chance(), self.liveness.beat, state_file)
+        self.planner = Planner(settings, self.clients, self.selection, self.liveness, stopping)
         self.health = Health(settings, self.selection)
         self.has_filter = bool(settings.filter.sql)
-        self.completion = Completion(settings, self.clients, self.planner, self.pulse, stopping)
+        self.completion = Completion(settings, self.clients, self.planner, self.liveness, stopping)
         self.state: State = "planned"
         self.failures = 0
 
@@ -105,13 +105,13 @@ class Stage:
             {"epoch": plan.epoch, "starts": plan.starts},
         )
         EPOCH.set(plan.epoch)
-        watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
+        watch = Watch(plan.settings, self.clients, plan, lag=self.liveness.lag)
         try:
             query = self.engine.start(plan)
             self._apply("started")
             failpoints.hit("one: query started")
             event = self._follow(query, watch)
-            self.pulse.wait("spark")
+            self.liveness.wait("spark")
             offsets, failure = (
                 (run.read_offsets(query), query.exception())
                 if event in ("finished", "failed")
@@ -160,7 +160,7 @@ class Stage:
 
     def _check_run(self, watch: Watch) -> Event | None:
         """Take one sample and evaluate it; None while a cluster does not answer."""
-        self.pulse.beat()
+        self.liveness.beat()
         health_event = self.health.poll(watch.source_partitions.values())
         if health_event:
             return health_event
@@ -168,7 +168,7 @@ class Stage:
             event = self._evaluate_sample(watch)
         except ClusterUnreachable as unreachable:
             log.warning("the positions cannot be read now: %s", unreachable)
-            self.pulse.wait("clusters")
+            self.liveness.wait("clusters")
             return None
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
@@ -187,9 +187,9 @@ class Stage:
         nothing to copy.
         """
         if event is None and self.state == "running" and watch.is_progressing():
-            self.pulse.ready()
+            self.liveness.ready()
         else:
-            self.pulse.wait("spark" if self.state == "running" else "stage two")
+            self.liveness.wait("spark" if self.state == "running" else "stage two")
 
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
@@ -223,7 +223,7 @@ class Stage:
         """
         logged_at = runtime.monotonic()
         while not self.stopping():
-            self.pulse.wait("spark")
+            self.liveness.wait("spark")
             slots = self.engine.slots()
             if slots is not None and slots >= self.partitions:
                 return True
@@ -240,7 +240,7 @@ class Stage:
 
     def _pause(self) -> None:
         wait_unless_stopping(
-            BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark"
+            BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.liveness, self.stopping, "spark"
         )
         self.failures += 1
 

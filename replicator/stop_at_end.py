@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from common import runtime
 from common.kafka import positions, visible_records
+from common.liveness import Liveness
 from common.process import Stopping
-from common.pulse import Pulse
 from common.routes import TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
@@ -33,12 +33,12 @@ class Completion:
         settings: Settings,
         clients: Clients,
         planner: Planner,
-        pulse: Pulse,
+        liveness: Liveness,
         stopping: Stopping,
     ) -> None:
         self.clients = clients
         self.planner = planner
-        self.pulse = pulse
+        self.liveness = liveness
         self.stopping = stopping
         self.has_filter = bool(settings.filter.sql)
         self.end_offsets: dict[TopicPartition, int] = {}
@@ -104,7 +104,7 @@ class Completion:
         self.clients.read_up_to_writer.flush()
         deadline = runtime.monotonic() + WRITTEN_DOWN_S
         while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
-            self.pulse.beat()
+            self.liveness.beat()
             commits = self.planner.try_read_commits(empty_ranges)
             empty_ranges = {
                 tp: gap

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.liveness import LATE_S
 from common.metrics import HEARTBEAT, LAG, READY
-from common.pulse import LATE_S
 from simulator.schedule import START_UNIX_S
 from simulator.system import Child
 

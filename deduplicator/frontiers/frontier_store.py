@@ -112,7 +112,7 @@ class KafkaFrontierStore:
             if topics.is_compacted(client, self.consumer_group.settings.destination_cluster, name)
         }
         while True:
-            self.consumer_group.pulse.beat()
+            self.consumer_group.liveness.beat()
             decided = True
             try:
                 beginnings, ends = (
@@ -129,14 +129,14 @@ class KafkaFrontierStore:
                     beginnings,
                     ends,
                     compacted,
-                    self.consumer_group.pulse.beat,
+                    self.consumer_group.liveness.beat,
                 )
             except ClusterUnreachable as unreachable:
                 if decided:
                     log.warning(
                         "the destination cannot be compared with the frontier yet: %s", unreachable
                     )
-                    self.consumer_group.pulse.wait("destination")
+                    self.consumer_group.liveness.wait("destination")
                     self.consumer_group.undecided_since = None
                     continue
                 # a consumer gets no record and no end of partition beyond an open transaction

@@ -16,7 +16,7 @@ from common.kafka import positions, topics
 from common.kafka.clients import admin, reader
 from common.kafka.consumer_group import Group, commit_reader
 from common.kafka.positions import GroupCommit
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -40,9 +40,9 @@ class TransactionUndecided(Exception):
 class ConsumerGroup:
     """The frontiers in the group's commits, and the clients of the destination cluster."""
 
-    def __init__(self, settings: Settings, pulse: Pulse) -> None:
+    def __init__(self, settings: Settings, liveness: Liveness) -> None:
         self.settings = settings
-        self.pulse = pulse
+        self.liveness = liveness
         self.reader = reader(settings.destination_cluster, settings)
         self.commit_reader = commit_reader(settings.destination_cluster, settings)
         self.admin = admin(settings.destination_cluster, settings)
@@ -68,11 +68,11 @@ class ConsumerGroup:
     def list_started_topics(self) -> set[str]:
         """The topics of which the group has a frontier for any partition."""
         while True:
-            self.pulse.beat()
+            self.liveness.beat()
             try:
                 return {tp.topic for tp in self.group.frontiers()}
             except ClusterUnreachable as unreachable:
-                self.pulse.wait("destination")
+                self.liveness.wait("destination")
                 log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
                 runtime.sleep(0.2)
 
@@ -86,7 +86,7 @@ class ConsumerGroup:
         open transaction: their workers always have one open under load.
         """
         while True:
-            self.pulse.beat()
+            self.liveness.beat()
             try:
                 topic_partitions = self.list_partitions(names)
                 try:
@@ -104,7 +104,7 @@ class ConsumerGroup:
             except ClusterUnreachable as unreachable:
                 self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
-                self.pulse.wait("destination")
+                self.liveness.wait("destination")
             runtime.sleep(0.2)
 
     def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
@@ -117,5 +117,5 @@ class ConsumerGroup:
         self.undecided_at = now
         if now > self.undecided_since + self.undecided_s:
             return HangingTransaction(f"{what} (undecided for {self.undecided_s:.0f} s)")
-        self.pulse.wait("transaction")
+        self.liveness.wait("transaction")
         return TransactionUndecided(what)

@@ -46,13 +46,13 @@ class OwnFrontierStore:
     def call_with_retries(self, operation: str, call: Callable[[], Answer]) -> Answer:
         """Call the store again until it answers."""
         while True:
-            self.consumer_group.pulse.beat()
+            self.consumer_group.liveness.beat()
             try:
                 answer = call()
             except Unavailable as error:
                 self.answers = False
                 log.warning("%s of %s: it does not answer: %s", operation, self.identity, error)
-                self.consumer_group.pulse.wait("database")
+                self.consumer_group.liveness.wait("database")
                 runtime.sleep(RETRY_INTERVAL_S)
             else:
                 self.answers = True

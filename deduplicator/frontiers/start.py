@@ -139,7 +139,7 @@ class PartitionStarter:
         result.to_commit += sorted(to_commit_again & usable.keys() - set(result.to_commit))
         for tp, state in result.assigned.items():
             if not self._is_one_to_one(tp):
-                limit = CallLimit(self.consumer_group.pulse.beat)
+                limit = CallLimit(self.consumer_group.liveness.beat)
                 state.partitioner = build_partitioner(
                     self.routes[tp.topic],
                     tp.partition,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from common import failpoints
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import TransactionUndecided
@@ -34,7 +34,7 @@ class WaitingPartitions:
         starter: PartitionStarter,
         destination: Destination,
         round_output: RoundOutput,
-        pulse: Pulse,
+        liveness: Liveness,
     ) -> None:
         self.routes = routes
         self.partitions = partitions
@@ -42,7 +42,7 @@ class WaitingPartitions:
         self.starter = starter
         self.destination = destination
         self.round_output = round_output
-        self.pulse = pulse
+        self.liveness = liveness
         self.starting = StartedPartitions()
         """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be
         committed yet.
@@ -74,7 +74,7 @@ class WaitingPartitions:
             started, self.starting = self.starting.assigned, StartedPartitions()
             self.partitions.start(started)
             # only now: partitions that are lost together with their cluster keep reporting lag
-            self.pulse.lag.keep(self.partitions.assigned)
+            self.liveness.lag.keep(self.partitions.assigned)
             for tp, state in started.items():
                 set_frontier_metric(self.routes, tp, state.frontier.rule.frontier)
             self.intermediate.start_fetching(started)

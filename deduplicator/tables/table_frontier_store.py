@@ -84,7 +84,7 @@ class TableFrontierStore:
         """Waits while the server does not answer."""
         if self._session is None or self._session.closed:
             self._session = postgresql.connect(
-                self.settings, self.role, pulse=self.consumer_group.pulse
+                self.settings, self.role, liveness=self.consumer_group.liveness
             )
             self._session.on_wait = self._on_wait
         return self._session
@@ -102,9 +102,9 @@ class TableFrontierStore:
             self.close()
             raise psycopg.OperationalError(LATE)
         if waited_s > WAITS_S:
-            self.consumer_group.pulse.wait("database")
+            self.consumer_group.liveness.wait("database")
         else:
-            self.consumer_group.pulse.beat()
+            self.consumer_group.liveness.beat()
 
     def close(self) -> None:
         """The server rolls an open transaction back."""
@@ -211,7 +211,7 @@ class TableFrontierStore:
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)
-                self.consumer_group.pulse.wait("database")
+                self.consumer_group.liveness.wait("database")
                 self.close()
                 runtime.sleep(PAUSE_S)
 

@@ -29,8 +29,8 @@ from common import runtime
 from common.errors import ClusterUnreachable
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
-from common.pulse import Pulse
 from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
@@ -62,14 +62,14 @@ class TransactionalProducer:
         self,
         make: Callable[[], Producer],
         timeout_s: float,
-        pulse: Pulse,
+        liveness: Liveness,
         count_lost: Callable[[Producer], int] = lambda _: 0,
         clock: Callable[[], float] = runtime.monotonic,
     ) -> None:
         self.clock = clock
         self.make = make
         self.timeout_s = timeout_s
-        self.pulse = pulse
+        self.liveness = liveness
         self.count_lost = count_lost  # connections and responses that its clients have lost
         self.lost_at_begin = 0
         self.deadline = 0.0
@@ -82,7 +82,7 @@ class TransactionalProducer:
         the cluster does not answer.
         """
         while self.state == "new":
-            self.pulse.beat()
+            self.liveness.beat()
             self.client = self.client or self.make()
             try:
                 self.client.init_transactions(REQUEST_TIMEOUT_S)
@@ -92,7 +92,7 @@ class TransactionalProducer:
                 if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
                     raise translate(error, "initialising a transactional producer") from None
                 log.warning("the transaction coordinator does not answer yet: %s", error.str())
-                self.pulse.wait("destination")
+                self.liveness.wait("destination")
 
     def begin(self) -> Producer:
         """Open a transaction and return the client to produce with."""
@@ -130,8 +130,8 @@ class TransactionalProducer:
                     ),
                     "writing the records",
                 )
-            self.pulse.wait("destination")
-        self.pulse.beat()
+            self.liveness.wait("destination")
+        self.liveness.beat()
 
     def _flush(self, seconds: float) -> int:
         """How many are outstanding. A fatal error is raised here too; together with a delivery
@@ -162,7 +162,7 @@ class TransactionalProducer:
         except KafkaException as failed:
             if not is_unfinished(failed.args[0]):
                 raise self.handle_failure(failed, "committing the transaction") from None
-            self.pulse.beat()
+            self.liveness.beat()
         else:
             self.state = after(self.state, "committed")
             self._on_committed()
@@ -183,7 +183,7 @@ class TransactionalProducer:
 
     def check_deadline(self, operation: str) -> None:
         """Called after each part of the transaction; TransactionFailed when its time is over."""
-        self.pulse.beat()
+        self.liveness.beat()
         if self.clock() > self.deadline:
             if not self.abort():
                 self.discard()
@@ -218,9 +218,9 @@ class TransactionalProducer:
             except KafkaException as failed:
                 if not is_unfinished(failed.args[0]) or left_s <= STEP_S:
                     raise
-                self.pulse.wait("destination")
+                self.liveness.wait("destination")
             else:
-                self.pulse.beat()
+                self.liveness.beat()
                 return
 
     def handle_failure(self, failure: KafkaException, operation: str) -> Exception:

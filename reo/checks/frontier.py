@@ -22,7 +22,7 @@ from common.kafka import positions
 from common.kafka.clients import admin
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic, list_intermediate_partitions
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
@@ -108,7 +108,7 @@ def _check_start(
     findings.
     """
     consumer_group, routes = (
-        ConsumerGroup(state.settings, Pulse("check")),
+        ConsumerGroup(state.settings, Liveness("check")),
         {route.intermediate_topic: route for route in ready},
     )
     in_tables = database.open_frontiers(routes, consumer_group) if database else None

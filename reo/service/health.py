@@ -1,9 +1,9 @@
 """One port for the whole service: /metrics, /livez, /readyz, /status.
 
-All of them read the metric files of the service's processes (`common.pulse`). A process that hangs
-sends no heartbeats: /livez then names it. /readyz names each process that does not do its work, and
-what it waits for. A process whose heartbeat is late is not ready, whatever its own gauge says;
-/metrics shows that too. `reo.service.service_status` has what /status says.
+All of them read the metric files of the service's processes (`common.liveness`). A process that
+hangs sends no heartbeats: /livez then names it. /readyz names each process that does not do its
+work, and what it waits for. A process whose heartbeat is late is not ready, whatever its own gauge
+says; /metrics shows that too. `reo.service.service_status` has what /status says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.pulse import LATE_S, REASONS, Reason
+from common.liveness import LATE_S, REASONS, Reason
 from deduplicator import hot_path
 from reo.version import VERSION
 

@@ -21,7 +21,7 @@ from common.errors import SourceTruncated
 from common.frontier import LastRecord
 from common.kafka import positions, visible_records
 from common.kafka.clients import admin, reader
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.records import checksum
 from common.routes import TopicPartition
 from common.settings import Settings, load
@@ -57,7 +57,7 @@ def planner(settings: Settings) -> Planner:
         settings,
         Clients(settings),
         SourceSelection(settings, random.Random(1), lambda: None),
-        Pulse("replicator"),
+        Liveness("replicator"),
         lambda: False,
     )
 

@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from common.kafka.clients import LossCounter
-from common.pulse import Pulse
+from common.liveness import Liveness
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction import TransactionalProducer
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -175,7 +175,7 @@ def producer_pair(story: Story) -> ProducerPair:
     def producer(letter: str) -> TransactionalProducer:
         lost = LossCounter(f"late-{letter}")
         return TransactionalProducer(
-            partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.count_losses
+            partial(story.producer, letter, lost), ANSWER_S, Liveness("test"), lost.count_losses
         )
 
     pair = ProducerPair(producer("a"), producer("b"))

@@ -216,7 +216,7 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
         destination.frontier_store,
         destination.frontier_store.set_deadline,
     )
-    frontier_store.consumer_group.pulse.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
+    frontier_store.consumer_group.liveness.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
     frontier_store.set_deadline = lambda seconds: set_deadline(
         seconds if seconds == math.inf else 1.0
     )  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from typing import Any, cast
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier, RuleState
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import Output
@@ -36,7 +36,7 @@ def take_over(database: Server, name: str) -> PostgresqlDestination:
             "REO_SOURCE_TOPIC": name,
         }
     )
-    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda *_: {})
+    consumer_group = SimpleNamespace(liveness=Liveness("test"), load_commits=lambda *_: {})
     frontier_store = TableFrontierStore(
         given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
     )

@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import Message
 
 from common.frontier import Frontier, RuleState
+from common.liveness import Liveness
 from common.origin import Origin, encode
-from common.pulse import Pulse
 from common.records import Consumed, Headers
 from common.routes import Route, TopicPartition
 from common.settings import load
@@ -167,7 +167,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
             cast(Any, Recorded(batch(records, own))),
             cast(Any, None),
             destination,
-            Pulse("deduplicator"),
+            Liveness("deduplicator"),
         )
         destination.outputs = {THERE: Output(-1, 0)}
 

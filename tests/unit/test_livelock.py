@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import FilterFailed
+from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
-from common.pulse import Pulse
 from common.routes import TopicPartition
 from deduplicator.call_limit import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
@@ -72,7 +72,7 @@ class Slow:
         """As Producer's."""
 
 
-class Beats(Pulse):
+class Beats(Liveness):
     """Notes when there was a sign of life."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -86,10 +86,10 @@ class Beats(Pulse):
 
 def opened(client: Slow) -> tuple[TransactionalProducer, Beats]:
     """With a transaction."""
-    pulse = Beats(client)
-    producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, pulse, clock=client)
+    liveness = Beats(client)
+    producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, liveness, clock=client)
     producer.begin()
-    return producer, pulse
+    return producer, liveness
 
 
 def test_a_slow_commit_gives_signs_of_life() -> None:
@@ -97,7 +97,7 @@ def test_a_slow_commit_gives_signs_of_life() -> None:
     which allows 60 s, has nothing to kill.
     """
     client = Slow()
-    producer, pulse = opened(client)
+    producer, liveness = opened(client)
     producer.send_offsets([], None)
     client.needs_s = 100
     producer.commit()
@@ -105,11 +105,11 @@ def test_a_slow_commit_gives_signs_of_life() -> None:
     assert (
         max(
             after - before
-            for before, after in zip(pulse.seen, [*pulse.seen[1:], client.now], strict=True)
+            for before, after in zip(liveness.seen, [*liveness.seen[1:], client.now], strict=True)
         )
         <= STEP_S
     )
-    assert (producer.state, pulse.reason) == ("ready", "destination")
+    assert (producer.state, liveness.reason) == ("ready", "destination")
 
 
 def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:

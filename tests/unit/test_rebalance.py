@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier, RuleState
-from common.pulse import Pulse
+from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import GetOffsets, Output
@@ -94,7 +94,7 @@ class Stand:
             intermediate,
             cast(Any, self),
             cast(Any, self),
-            Pulse("deduplicator"),
+            Liveness("deduplicator"),
         )
 
     def happens(self, callback: str, *topic_partitions: TopicPartition) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import Fenced, StageFailed
-from common.pulse import Pulse
+from common.liveness import Liveness
 from deduplicator.transactions import transaction_states
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction import TransactionalProducer
@@ -106,7 +106,9 @@ def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
     """A producer over clients of the above kind, and the list of those it made."""
     made: list[Client] = []
     return (
-        TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, Pulse("test")),
+        TransactionalProducer(
+            lambda: made.append(Client(**fails)) or made[-1], 1.0, Liveness("test")
+        ),
         made,
     )  # type: ignore[func-returns-value, arg-type, return-value]
 

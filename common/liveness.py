@@ -65,7 +65,7 @@ function gets.
 """
 
 
-class Pulse:
+class Liveness:
     """The heartbeat of one process. The clock is Unix time."""
 
     def __init__(

@@ -1,5 +1,5 @@
 """Readiness and lag are true while something is away: what a process says of itself
-(`common.pulse`), and what is made of it (`reo.service.health`).
+(`common.liveness`), and what is made of it (`reo.service.health`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import REGISTRY, Metric
 
 from common.errors import ClusterUnreachable, ReoError
+from common.liveness import BEAT_S, LATE_S, Liveness
 from common.probe import Probe
-from common.pulse import BEAT_S, LATE_S, Pulse
 from common.routes import TopicPartition
 from reo.service.health import SILENT_S, assess_health, mark_late_not_ready
 
@@ -45,19 +45,19 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     """A process that waits says why, and is not ready until it has worked; a sign of life alone is
     no work.
     """
-    pulse, who = Pulse("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
+    liveness, who = Liveness("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
     assert said("reo_waiting", **who, reason="start") == 1
-    pulse.ready()
+    liveness.ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="start")) == (1, 0)
-    pulse.wait("database")
-    pulse.beat()
+    liveness.wait("database")
+    liveness.beat()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="database")) == (0, 1)
-    pulse.wait("destination")
+    liveness.wait("destination")
     assert (
         said("reo_waiting", **who, reason="database"),
         said("reo_waiting", **who, reason="destination"),
     ) == (0, 1)
-    pulse.ready()
+    liveness.ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
 
 
@@ -65,21 +65,21 @@ def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
     """It was not ready meanwhile, for its heartbeat was late; the next heartbeat says nothing about
     the servers that it did not ask.
     """
-    pulse, who = Pulse("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
-    pulse.ready()
+    liveness, who = Liveness("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
+    liveness.ready()
     clock.now += LATE_S
-    pulse.beat()
+    liveness.beat()
     assert said("reo_ready", **who) == 1
     clock.now += LATE_S + 0.1
-    pulse.beat()
+    liveness.beat()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="standstill")) == (0, 1)
-    pulse.ready()
+    liveness.ready()
     assert said("reo_ready", **who) == 1
 
 
 def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
     """It is given for each record; also a clock that was set back does not silence it."""
-    pulse, who = Pulse("test-beat", 0, clock), {"stage": "test-beat", "worker": "0"}
+    liveness, who = Liveness("test-beat", 0, clock), {"stage": "test-beat", "worker": "0"}
     first = clock.now
     for step_s, seen in (
         (BEAT_S / 2, first),
@@ -87,7 +87,7 @@ def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
         (-3600.0, first + 1.5 * BEAT_S - 3600),
     ):
         clock.now += step_s
-        pulse.beat()
+        liveness.beat()
         assert said("reo_heartbeat_seconds", **who) == seen
 
 
@@ -95,16 +95,16 @@ def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
     """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that
     are another worker's do not grow here.
     """
-    pulse = Pulse("test-lag", 0, clock)
+    liveness = Liveness("test-lag", 0, clock)
     there = HERE._replace(partition=1)
     for tp in (HERE, there):
-        pulse.lag.report(tp, 0, None)
-    pulse.lag.keep({HERE})
+        liveness.lag.report(tp, 0, None)
+    liveness.lag.keep({HERE})
     clock.now += 7
-    pulse.wait("destination")
+    liveness.wait("destination")
     assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
     assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
-    assert pulse.lag.report(HERE, 0, None) == 0
+    assert liveness.lag.report(HERE, 0, None) == 0
 
 
 def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "") -> list[Metric]:
