@@ -36,12 +36,12 @@ def list_given(settings: Settings) -> list[str]:
     """The settings with which the copy does not have exactly the source's records, by name, so far
     as they are set.
     """
-    given = {
+    settings_by_name = {
         "filter.sql": settings.filter.sql,
         "filter.function": settings.filter.function,
         "provenance.header": settings.provenance.header,
     }
-    return [name for name, value in given.items() if value]
+    return [name for name, value in settings_by_name.items() if value]
 
 
 def split_names(text: str) -> list[str]:

@@ -87,9 +87,9 @@ def parse_all(values: Sequence[bytes | None]) -> list[Origin]:
     """
     if set(map(len, values)) - {LAYOUT.size}:  # type: ignore[arg-type]  # the TypeError
         raise ValueError("a header is longer or shorter than an origin")
-    found = LAYOUT.iter_unpack(b"".join(values))  # type: ignore[arg-type]
+    unpacked = LAYOUT.iter_unpack(b"".join(values))  # type: ignore[arg-type]
     versions, identities, epochs, partitions, kinds, offsets, timestamps, batches, sequences = zip(
-        *found, strict=True
+        *unpacked, strict=True
     )
     if (
         set(versions) != {VERSION}
@@ -148,10 +148,10 @@ def fixed(source_identity: str, epoch: int) -> bytes:
 
 
 def _identity(source_identity: str) -> bytes:
-    found = bytes.fromhex(source_identity)
-    if len(found) != 8:
+    decoded = bytes.fromhex(source_identity)
+    if len(decoded) != 8:
         raise ValueError(f"an identity has 16 hexadecimal digits: {source_identity!r}")
-    return found
+    return decoded
 
 
 def identity_of(cluster_id: str, topic: str, topic_id: str) -> str:

@@ -56,17 +56,17 @@ def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
     `map` looks at; a method call in a loop that has run some times (PEP 659) does not, and the
     process dies of the pointer. It also dies when such a message is asked again: here nobody can.
     """
-    found: list[Headers | None] = []
+    headers: list[Headers | None] = []
     try:
-        found.extend(map(type(messages[0]).headers, messages) if messages else ())
+        headers.extend(map(type(messages[0]).headers, messages) if messages else ())
     except (SystemError, UnicodeDecodeError):
-        message = messages[len(found)]
+        message = messages[len(headers)]
         raise RecordRefused(
             f"the record of {message.topic()}-{message.partition()} at offset {message.offset()}"
             " has a header whose name is not UTF-8: it can neither be copied nor compared",
             names_the_record=True,
         ) from None
-    return found
+    return headers
 
 
 def headers_of(message: Consumed) -> Headers:
@@ -99,8 +99,8 @@ def checksum(key: bytes | None, value: bytes | None, headers: Headers, timestamp
     """16 hexadecimal digits over what is the same for every reader of a record. Spark and
     librdkafka tell a missing timestamp differently: it counts as 0.
     """
-    found = blake2b(b"%d %d" % (max(timestamp_ms, 0), len(headers)), digest_size=8)
+    digest = blake2b(b"%d %d" % (max(timestamp_ms, 0), len(headers)), digest_size=8)
     for part in (key, value, *(part for name, own in headers for part in (name.encode(), own))):
-        found.update(b" -" if part is None else b" %d " % len(part))
-        found.update(part or b"")
-    return found.hexdigest()
+        digest.update(b" -" if part is None else b" %d " % len(part))
+        digest.update(part or b"")
+    return digest.hexdigest()

@@ -58,8 +58,12 @@ class Rule:
         """The destination topic of this source topic; None when the rule does not match it."""
         if not self.is_pattern:
             return (self.destination or self.source) if source_topic == self.source else None
-        found = None if source_topic.startswith("__") else re.fullmatch(self.source, source_topic)
-        return found and (found.expand(self.destination) if self.destination else source_topic)
+        pattern_match = (
+            None if source_topic.startswith("__") else re.fullmatch(self.source, source_topic)
+        )
+        return pattern_match and (
+            pattern_match.expand(self.destination) if self.destination else source_topic
+        )
 
     def validation_errors(self) -> Iterator[str]:
         """One message for each reason why the rule cannot be used."""
@@ -101,31 +105,31 @@ def parse(text: str) -> tuple[Rule, ...]:
 def _parsed(text: str) -> Rule:
     """A destination has no `=`; a pattern may have one."""
     source, _, target = text.rpartition("=") if "=" in text else (text, "", "")
-    destination, _, wanted = target.strip().partition(":")
-    return Rule(source.strip(), destination.strip(), wanted.strip() or SAME)
+    destination, _, mapping = target.strip().partition(":")
+    return Rule(source.strip(), destination.strip(), mapping.strip() or SAME)
 
 
 def validation_errors(rules: Sequence[Rule]) -> list[str]:
     """One message for each error in the rules that does not depend on the existing topics."""
-    found = [reason for rule in rules for reason in rule.validation_errors()]
-    found += [
+    errors = [reason for rule in rules for reason in rule.validation_errors()]
+    errors += [
         f"{source!r} is named {times} times: a source topic has one destination"
         for source, times in Counter(rule.source for rule in rules).items()
         if times > 1
     ]
-    return found or clashes(rules, routes(rules, ()))
+    return errors or clashes(rules, routes(rules, ()))
 
 
 def name_errors(
-    names: Mapping[str, str], given: Collection[str], same_address: bool
+    names: Mapping[str, str], set_names: Collection[str], same_address: bool
 ) -> Iterator[str]:
     """The same for the one-topic form; `names` maps its three settings to topic names. A name that
-    follows from a `given` one is no second error.
+    follows from one in `set_names` is no second error.
     """
     illegal = [name for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic)]
     yield from (
         f"{name}: {names[name]!r} {LEGAL}"
-        for name in [name for name in illegal if name in given] or illegal[:1]
+        for name in [name for name in illegal if name in set_names] or illegal[:1]
     )
     (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
     if between == to_topic:
@@ -146,7 +150,7 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
     shared = {name for name, times in Counter(named).items() if times > 1} | {
         rule.destination for rule in rules if rule.gathers
     }
-    found = []
+    routes_found = []
     for rule in rules:
         for source in sorted(set(topics)) if rule.is_pattern else [rule.source]:
             destination = rule.leads_to(source)
@@ -156,7 +160,7 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
                     if destination in shared
                     else f"{destination}-proxy"
                 )
-                found.append(
+                routes_found.append(
                     Route(
                         source,
                         destination,
@@ -165,22 +169,22 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
                         destination in shared,
                     )
                 )
-    return found
+    return routes_found
 
 
-def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
+def clashes(rules: Sequence[Rule], selected: Sequence[Route]) -> list[str]:
     """One message for each reason why these routes cannot be copied side by side."""
     sources, between = (
-        Counter(route.source_topic for route in found),
-        Counter(route.intermediate_topic for route in found),
+        Counter(route.source_topic for route in selected),
+        Counter(route.intermediate_topic for route in selected),
     )
     own = Counter(
         name
         for name, _ in {
-            (route.destination_topic, route.source_topic) for route in found if not route.shared
+            (route.destination_topic, route.source_topic) for route in selected if not route.shared
         }
     )
-    shared = {route.destination_topic for route in found if route.shared}
+    shared = {route.destination_topic for route in selected if route.shared}
     return [
         *(
             f"{name!r} is the source of several rules"
@@ -201,19 +205,19 @@ def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
             if times > 1
             and all(
                 own[route.destination_topic] < 2 and sources[route.source_topic] < 2
-                for route in found
+                for route in selected
                 if route.intermediate_topic == name
             )
         ),
         *(
             f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is a"
             " destination"
-            for route in found
+            for route in selected
             if route.intermediate_topic in own or route.intermediate_topic in shared
         ),
         *(
             f"{route}: {name!r} {LEGAL}"
-            for route in found
+            for route in selected
             for name in (route.destination_topic, route.intermediate_topic)
             if not TOPIC_NAME.fullmatch(name)
         ),

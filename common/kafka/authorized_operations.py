@@ -33,7 +33,7 @@ def describe_resources(
 ) -> dict[tuple[str, str], ResourceState]:
     """The state of every topic and group of these rows."""
     asked = list(rows)
-    found: dict[tuple[str, str], ResourceState] = {}
+    resources: dict[tuple[str, str], ResourceState] = {}
     topics = sorted({name for row, name in asked if row.resource == "Topic"})
     if topics:
         answers = client.describe_topics(
@@ -41,17 +41,17 @@ def describe_resources(
             include_authorized_operations=True,
             request_timeout=REQUEST_TIMEOUT_S,
         )
-        found |= {("Topic", name): _topic_state(answer) for name, answer in answers.items()}
+        resources |= {("Topic", name): _topic_state(answer) for name, answer in answers.items()}
     for name in sorted({name for row, name in asked if row.resource == "Group"}):
         answer = client.describe_consumer_groups(
             [name], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         )[name]
-        found["Group", name] = _group_state(answer)
+        resources["Group", name] = _group_state(answer)
     to_make = sorted(
         {
             name
             for row, name in asked
-            if row.operation == "Create" and not found["Topic", name].exists
+            if row.operation == "Create" and not resources["Topic", name].exists
         }
     )
     if to_make:
@@ -61,21 +61,23 @@ def describe_resources(
             request_timeout=REQUEST_TIMEOUT_S,
         )
         for name, answer in answers.items():
-            found["Topic", name].allowed = {"Create"} if _is_allowed(answer) else set()
-    return found
+            resources["Topic", name].allowed = {"Create"} if _is_allowed(answer) else set()
+    return resources
 
 
 def _topic_state(answer: Future[Any]) -> ResourceState:
     """Without Describe on a topic, nothing is allowed except, perhaps, its configuration."""
     try:
-        found = answer.result()
+        description = answer.result()
     except KafkaException as failed:
         if failed.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return ResourceState({"DescribeConfigs", "AlterConfigs"})
         if failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return ResourceState(set(), exists=False)
         raise
-    return ResourceState(_operation_names(found.authorized_operations), len(found.partitions))
+    return ResourceState(
+        _operation_names(description.authorized_operations), len(description.partitions)
+    )
 
 
 def _group_state(answer: Future[Any]) -> ResourceState:

@@ -119,43 +119,43 @@ class Group:
             "reading the offsets",
             lambda: list_group_offsets(self.client, everything, decided=False),
         )
-        found = {}
+        decoded = {}
         for answer in answers:
             with contextlib.suppress(ValueError):
-                found[TopicPartition(answer.topic, answer.partition)] = frontiers.decode(
+                decoded[TopicPartition(answer.topic, answer.partition)] = frontiers.decode(
                     answer.metadata
                 )
-        return found
+        return decoded
 
     def assigned(self) -> set[TopicPartition] | None:
         """The partitions that its members have; None while the group is rebalancing."""
-        found = self._asked("describing", lambda: self._describe().result())
-        if found.state != ConsumerGroupState.STABLE:
+        description = self._asked("describing", lambda: self._describe().result())
+        if description.state != ConsumerGroupState.STABLE:
             return None
         return {
             TopicPartition(tp.topic, tp.partition)
-            for member in found.members
+            for member in description.members
             for tp in member.assignment.topic_partitions
         }
 
     def members(self) -> Members:
         """Who is in the group now."""
-        found = self._asked("describing", lambda: self._describe().result())
+        description = self._asked("describing", lambda: self._describe().result())
         return Members(
-            found.state.name.lower(),
+            description.state.name.lower(),
             {
                 f"{member.client_id} on {member.host}": (
                     len(member.assignment.topic_partitions) if member.assignment else 0
                 )
-                for member in found.members
+                for member in description.members
             },
         )
 
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""
-        found = self.members()
-        if found.partitions:
-            raise self._runs(", ".join(sorted(found.partitions)))
+        assignments = self.members()
+        if assignments.partitions:
+            raise self._runs(", ".join(sorted(assignments.partitions)))
 
     def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """Commit for a group without members, all partitions in one request; ServiceRuns when it
@@ -218,11 +218,11 @@ class Group:
         """The partition of the offsets topic that has this group; -1 when the principal may not
         describe that topic.
         """
-        found = self._asked(
+        metadata = self._asked(
             "describing the offsets topic",
             lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S),
         )
-        partitions = len(found.topics[OFFSETS_TOPIC].partitions)
+        partitions = len(metadata.topics[OFFSETS_TOPIC].partitions)
         return offsets_partition(self.name, partitions) if partitions else -1
 
     def _describe(self) -> Any:
@@ -267,10 +267,10 @@ def list_group_offsets(
         # its members subscribe to topics that this principal may not describe (KIP-848)
         if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
-    found = client.list_consumer_group_offsets(
+    committed = client.list_consumer_group_offsets(
         [asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S
     )[asked.group_id].result()
-    return list(found.topic_partitions)
+    return list(committed.topic_partitions)
 
 
 def _raised(error: KafkaError) -> None:

@@ -171,10 +171,10 @@ def _parse_acls(table: str) -> Iterator[Permission]:
 
 def _match_commands(patterns: str) -> Iterator[Command]:
     for pattern in patterns.split(", "):
-        found = fnmatch.filter(get_args(Command), pattern)
-        if not found:
+        matching = fnmatch.filter(get_args(Command), pattern)
+        if not matching:
             raise ValueError(f"{pattern!r} is no command")
-        yield from found
+        yield from matching
 
 
 PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls(ACLS))
@@ -194,11 +194,11 @@ def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
 
 def list_needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:
     """The rows of these commands, without each Describe that another needed row includes."""
-    wanted = set(commands)
+    command_set = set(commands)
     rows = [
         row
         for row in PERMISSIONS
-        if wanted & set(row.commands) and not (to_tables and row.named_by in ONLY_OF_TOPICS)
+        if command_set & set(row.commands) and not (to_tables and row.named_by in ONLY_OF_TOPICS)
     ]
     including = {
         (row.side, row.named_by) for row in rows if row.operation in ("Read", "Write", "Delete")

@@ -97,7 +97,7 @@ def _create_route_topics(
     source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
     intermediate = new_intermediate(settings, route, source, source_config)
     # first: an existing topic shows which configurations the brokers know
-    found = existing.get(route.intermediate_topic) or create(
+    existing_intermediate = existing.get(route.intermediate_topic) or create(
         destination_admin, settings.destination_cluster, intermediate
     )
     if not destination_settings.is_outside_kafka(settings):
@@ -115,8 +115,10 @@ def _create_route_topics(
             new_copy(settings, route, partitions, source_config, known),
         )
     # extended last: a destination with fewer partitions is refused at the next start
-    if found is not None:
-        create_or_extend(destination_admin, settings.destination_cluster, found, intermediate)
+    if existing_intermediate is not None:
+        create_or_extend(
+            destination_admin, settings.destination_cluster, existing_intermediate, intermediate
+        )
     topic_fitness.check_existing(
         destination_admin, settings, route, topic_config.limit(source_config)
     )
@@ -171,14 +173,14 @@ def create_or_extend(
     """Create the topic, or add missing partitions. With `validate_only` nothing changes: the
     brokers only validate the request.
     """
-    found = existing or create(client, cluster, new, validate_only)
-    if found is None or found.partitions >= new.num_partitions:
+    current = existing or create(client, cluster, new, validate_only)
+    if current is None or current.partitions >= new.num_partitions:
         return
     log.log(
         _log_level(validate_only),
         "adding partitions to topic %s: %d, then %d",
         new.topic,
-        found.partitions,
+        current.partitions,
         new.num_partitions,
     )
     partitions = NewPartitions(new.topic, new.num_partitions)

@@ -90,9 +90,9 @@ def _unused_candidates(settings: Settings) -> Iterator[str]:
 def _wrong_routes(settings: Settings) -> Iterator[str]:
     """Errors in the names alone; all others need the clusters' answers (`topic_fitness`)."""
     many = bool(settings.topics_)
-    given = [name for name in ONE_TOPIC if settings.values[name]]
-    if many and given:
-        yield f"topics and {', '.join(given)} contradict each other: several topics, or one"
+    set_names = [name for name in ONE_TOPIC if settings.values[name]]
+    if many and set_names:
+        yield f"topics and {', '.join(set_names)} contradict each other: several topics, or one"
     if many and not settings.values["application"]:
         yield (
             "application is missing: with several topics it has no default, and the frontiers of"
@@ -110,7 +110,7 @@ def _wrong_routes(settings: Settings) -> Iterator[str]:
     )
     yield from topic_rules.name_errors(
         names,
-        given,
+        set_names,
         settings.destination.bootstrap_servers
         in [cluster.bootstrap_servers for cluster in settings.sources],
     )

@@ -21,14 +21,14 @@ FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no":
 
 
 def _options(name: str, raw: RawSettings) -> dict[str, str]:
-    found = {}
+    options = {}
     for key, setting in raw.values.items():
         if key.startswith(f"{name}."):
             try:
-                found[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
+                options[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
             except ValueError as reason:
                 raw.errors.append(f"{setting.where}: {reason}")
-    return found
+    return options
 
 
 def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
@@ -44,20 +44,20 @@ def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
                 f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}",
             )
         return setting.default
-    given = raw.values[setting.name]
+    raw_value = raw.values[setting.name]
     try:
-        return convert(setting, given.value)
+        return convert(setting, raw_value.value)
     except ValueError as reason:
-        raw.fail(setting.name, f"{given.where}: {reason}")
+        raw.fail(setting.name, f"{raw_value.where}: {reason}")
         return setting.default
 
 
-def convert(setting: Setting, given: Any) -> Value:
-    """A given value; ValueError when the setting cannot have it."""
+def convert(setting: Setting, raw_value: Any) -> Value:
+    """The value of a setting; ValueError when the setting cannot have it."""
     if setting.kind in ("secret", "object"):
-        return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
+        return _checked_secret(raw_value) if setting.kind == "secret" else _json_object(raw_value)
     free = setting.kind == "text" and not setting.choices
-    text = (settings_file.to_text(given) if free else str(given)).strip()
+    text = (settings_file.to_text(raw_value) if free else str(raw_value)).strip()
     # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
     if not text.isprintable():
         raise ValueError(f"printable characters are expected, not {text!r}")
@@ -84,10 +84,12 @@ def convert(setting: Setting, given: Any) -> Value:
     return text
 
 
-def _json_object(given: Any) -> str:
+def _json_object(raw_value: Any) -> str:
     """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
     try:
-        value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
+        value = (
+            raw_value if isinstance(raw_value, Mapping) else orjson.loads(str(raw_value) or "{}")
+        )
         if not isinstance(value, Mapping):
             # what is wrong with a setting is a ValueError
             raise ValueError("another value")  # noqa: TRY004
@@ -95,15 +97,15 @@ def _json_object(given: Any) -> str:
     except (ValueError, TypeError):
         raise ValueError(
             'a JSON object like {"module:function": {"name": "value"}} is expected, not'
-            f" {str(given)[:60]!r}"
+            f" {str(raw_value)[:60]!r}"
         ) from None
 
 
-def _checked_secret(given: Any) -> str:
+def _checked_secret(raw_value: Any) -> str:
     """The secret unchanged, including blanks; error messages do not repeat it."""
-    if not isinstance(given, str):
+    if not isinstance(raw_value, str):
         # what is wrong with a setting is a ValueError
         raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004
-    if not given.isprintable():
+    if not raw_value.isprintable():
         raise ValueError("printable characters are expected")
-    return given
+    return raw_value

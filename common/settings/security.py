@@ -81,19 +81,19 @@ class Security:
         """These settings with a candidate's own in their place. Of the others it takes over what
         its protocol and mechanism use.
         """
-        given: dict[str, Any] = {name: value for name, value in own.items() if value}
-        if not given:
+        own_values: dict[str, Any] = {name: value for name, value in own.items() if value}
+        if not own_values:
             return self
-        merged = replace(self, **given)
+        merged = replace(self, **own_values)
         unused = {
             name.name
             for name in fields(self)
             if (name.name.startswith("sasl_") and not merged.with_sasl)
             or (name.name.startswith("ssl_") and not merged.with_tls)
             or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
-            or (name.name in PAIR and not PAIR.isdisjoint(given))
+            or (name.name in PAIR and not PAIR.isdisjoint(own_values))
         }
-        empty: dict[str, Any] = dict.fromkeys(unused - given.keys(), "")
+        empty: dict[str, Any] = dict.fromkeys(unused - own_values.keys(), "")
         return replace(merged, **empty)
 
     def librdkafka(self) -> dict[str, str]:
@@ -191,14 +191,14 @@ class Security:
                 f" {self.sasl_oauth_token_url!r}"
             )
         for kind, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
-            given = [
+            unused_names = [
                 field.name
                 for field in fields(self)
                 if field.name.startswith(kind) and getattr(self, field.name)
             ]
-            if given and not used:
+            if unused_names and not used:
                 yield (
-                    f"{', '.join(f'{prefix}{name}' for name in given)} would not be used:"
+                    f"{', '.join(f'{prefix}{name}' for name in unused_names)} would not be used:"
                     f" {prefix}security_protocol is {self.security_protocol}"
                 )
         if bool(self.ssl_certificate_file) != bool(self.ssl_key_file):
@@ -253,7 +253,7 @@ def _handshakes(
     for address in map(str.strip, bootstrap_servers.split(",")):
         host, _, port = address.rpartition(":")
         host = host.strip("[]")  # as IPv6 is written before a port
-        found: Exception | None = None
+        failure: Exception | None = None
         try:
             with (
                 socket.create_connection((host, int(port)), PROBE_S) as connection,
@@ -261,8 +261,8 @@ def _handshakes(
             ):
                 pass
         except (OSError, ValueError) as failed:
-            found = failed
-        yield address, found
+            failure = failed
+        yield address, failure
 
 
 def _quoted(value: str) -> str:

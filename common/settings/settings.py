@@ -113,8 +113,8 @@ class Settings(Schema):
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied
         side by side.
         """
-        found = topic_rules.routes(self.rules, topics, self.intermediate.topic)
-        clashes = topic_rules.clashes(self.rules, found)
+        selected = topic_rules.routes(self.rules, topics, self.intermediate.topic)
+        clashes = topic_rules.clashes(self.rules, selected)
         if clashes:
             raise SettingsInvalid(
                 "\n  ".join(
@@ -127,7 +127,7 @@ class Settings(Schema):
                     ]
                 )
             )
-        return found
+        return selected
 
     def options(self, name: str) -> dict[str, str]:
         """The raw options of one of the tables in `client_options.OPTION_TABLES`."""

@@ -76,12 +76,12 @@ def parse(text: str) -> Start:
 
 
 def _offsets(text: str) -> dict[int, int]:
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for part in text.split(","):
         pair = OFFSET.fullmatch(part.strip())
         if pair is None:
             raise ValueError(f"partition=offset is expected, not {part.strip()!r} in {text!r}")
-        if int(pair[1]) in found:
+        if int(pair[1]) in offsets:
             raise ValueError(f"partition {pair[1]} is named twice in {text!r}")
-        found[int(pair[1])] = int(pair[2])
-    return found
+        offsets[int(pair[1])] = int(pair[2])
+    return offsets

@@ -22,16 +22,16 @@ def check(settings: Settings) -> None:
     """SettingsInvalid lists everything that cannot be used."""
     errors = list(dict.fromkeys(_list_errors(settings)))
     if errors:
-        given = {
+        settings_by_name = {
             name: RawSetting(where, None, ": " in where)
             for name, where in settings.given_by.items()
         }
-        uses_files = any(setting.in_file for setting in given.values())
+        uses_files = any(setting.in_file for setting in settings_by_name.values())
         raise SettingsInvalid(
             "\n  ".join(
                 [
                     f"{len(errors)} setting(s) are wrong:",
-                    *(spell(error, given, uses_files) for error in errors),
+                    *(spell(error, settings_by_name, uses_files) for error in errors),
                 ]
             )
         )

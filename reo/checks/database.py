@@ -189,11 +189,11 @@ class ReadOnlyTables(TableFrontierStore):
         return self._session
 
     def take_over_rows(
-        self, session: Session, wanted: list[TopicPartition]
+        self, session: Session, topic_partitions: list[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
         """Take nothing over: return the rows as they are."""
         return (
-            self.table.read_rows(session, sorted({tp.topic for tp in wanted}))
+            self.table.read_rows(session, sorted({tp.topic for tp in topic_partitions}))
             if postgresql.is_there(session, self.frontiers)
             else {}
         )

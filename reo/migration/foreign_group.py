@@ -62,22 +62,22 @@ class ForeignGroup:
         """The members that have partitions of these topics, by client id and host; None while the
         group is rebalancing.
         """
-        found = self._retry("asking for members and", self._describe)
-        if found is None:
+        description = self._retry("asking for members and", self._describe)
+        if description is None:
             return ["members whose topics this principal may not describe"]
-        if found.members and found.state != ConsumerGroupState.STABLE:
+        if description.members and description.state != ConsumerGroupState.STABLE:
             return None
         return sorted(
             f"{member.client_id} on {member.host}"
-            for member in found.members
+            for member in description.members
             if member.assignment
             and any(tp.topic in topics for tp in member.assignment.topic_partitions)
         )
 
     def has_members(self) -> bool:
         """Whether a consumer lives in the group."""
-        found = self._retry("asking for members and", self._describe)
-        return found is None or bool(found.members)
+        description = self._retry("asking for members and", self._describe)
+        return description is None or bool(description.members)
 
     def _describe(self) -> Any:
         """The group; None when it has members that subscribe to topics which this principal may not

@@ -45,9 +45,9 @@ def class_path() -> str:
     """The class path of the JVM in local mode, as Spark's launcher builds it
     (AbstractCommandBuilder.buildClassPath).
     """
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    spark = Path(str(found.origin)).resolve().parent
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    spark = Path(str(spec.origin)).resolve().parent
     logging = sorted((spark / "jars").glob("slf4j-api-*.jar"))
     return ":".join(map(str, [*jars(), spark / "conf", *logging, spark / "jars" / "*"]))
 
