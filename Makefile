@@ -50,7 +50,7 @@ test: older postgresql ## everything that is promised, on real brokers, six file
 	@$(PYTEST) -m 'not long' $(ARGS)
 
 test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version; the Helm chart after `make helm` (ARGS= for pytest)
-	@$(PYTEST) -m long $(ARGS)
+	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
 lint: setup ## style and types
 	@$(PY) -m ruff check .
@@ -79,7 +79,7 @@ faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=
 soak: setup ## a long run with rare faults: are memory, descriptors and threads flat? (MINUTES=, SEED=, OUT=)
 	@$(PY) -m faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
 
-report: setup ## docs/faults.md from RESULTS= (and RIVALS=, SOAK=, SIMULATED=, WRONGS=)
+report: setup ## docs/faults.md from RESULTS=, RIVALS=, SOAK=, SIMULATED=, WRONGS=; the other sections stay
 	@$(PICTURES)
 	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(SIMULATED),--simulated $(SIMULATED)) $(if $(WRONGS),--planted $(WRONGS)) $(if $(HOW),--how '$(HOW)')
 

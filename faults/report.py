@@ -23,7 +23,6 @@ from faults.campaign_tables import (
     format_summary,
     group_by_story,
 )
-from faults.timeline_picture import draw_picture
 from tests.harness.kafka import ROOT
 
 DOCS = ROOT / "docs"
@@ -102,6 +101,17 @@ def format_soak(result: Row) -> list[str]:
     return [*lines, ""]
 
 
+def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
+    """The first and last seeds of what was run, without gaps in between."""
+    ranges: list[tuple[int, int]] = []
+    for first, last in sorted((row["seed"], row["seed"] + row["runs"] - 1) for row in rows):
+        if ranges and ranges[-1][1] + 1 == first:
+            ranges[-1] = (ranges[-1][0], last)
+        else:
+            ranges.append((first, last))
+    return ranges
+
+
 def format_simulation(rows: list[Row]) -> list[str]:
     """`make simulate`: totals, and every kind of fault."""
     fault_counts: Counter[str] = Counter()
@@ -114,7 +124,8 @@ def format_simulation(rows: list[Row]) -> list[str]:
         for name in ("runs", "compared", "steps", "virtual_s", "seconds")
     }
     violations = sum(len(row["violations"]) for row in rows)
-    seeds = ", ".join(f"{row['seed']} to {row['seed'] + row['runs'] - 1}" for row in rows)
+    seeds = ", ".join(f"{first:,} to {last:,}" for first, last in join_ranges(rows))
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     how = (
         "The service's own processes, unchanged, on a virtual clock against a simulated Kafka"
         " (`simulator/`): after every step, what can be read at the destination has to be a prefix"
@@ -125,7 +136,8 @@ def format_simulation(rows: list[Row]) -> list[str]:
         f" faults of {len(fault_counts)} kinds, {total['compared']:,} records compared,"
         f" {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in"
         f" {total['seconds'] / 60:,.0f} minutes ({60 * total['runs'] / total['seconds']:,.0f}"
-        f" schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`)."
+        f" schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`); commit"
+        f" {commits}."
     )
     lines = ["## Simulated", "", how, "", what, "", "| fault | times |", "|---|---:|"]
     lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
@@ -171,47 +183,43 @@ def keep_section(page: str, title: str) -> list[str]:
     return [f"## {title}", "", note, "", body, ""] if heading else []
 
 
+def keep_fault_runs(page: str) -> tuple[str, str]:
+    """What the page says of the fault runs: its beginning, and the table at its end."""
+    before, _, rest = page.partition("\n## Simulated\n")
+    _, heading, table = rest.partition("\n## Every run\n")
+    return before, f"{heading}{table}".lstrip("\n")
+
+
 def main() -> None:
-    """Write the page."""
+    """Write the page. What no new results are given for stays as it is."""
     arguments = argparse.ArgumentParser(prog="python -m faults.report")
-    arguments.add_argument("results", type=Path)
+    arguments.add_argument("results", type=Path, nargs="?")
     arguments.add_argument("--rivals", type=Path)
     arguments.add_argument("--soak", type=Path)
     arguments.add_argument("--simulated", type=Path)
     arguments.add_argument("--planted", type=Path)
     arguments.add_argument("--how", default="make faults")
     options = arguments.parse_args()
-    rows = read_rows(options.results)
-    DOCS.mkdir(exist_ok=True)
-    lines = [
-        HEAD,
-        *format_summary(rows, options.how),
-        *format_failures(rows),
-        draw_picture(rows, DOCS / "faults.png"),
-        *format_stories(rows),
-    ]
-    page = (DOCS / "faults.md").read_text() if (DOCS / "faults.md").exists() else ""
-    lines += (
-        format_simulation(read_rows(options.simulated))
-        if options.simulated
-        else keep_section(page, "Simulated")
-    )
-    lines += (
-        format_planted(read_rows(options.planted))
-        if options.planted
-        else keep_section(page, "Planted wrongs")
-    )
-    lines += (
-        format_rivals(json.loads(options.rivals.read_text()), rows)
-        if options.rivals
-        else keep_section(page, RIVAL)
-    )
-    lines += (
-        format_soak(json.loads(options.soak.read_text()))
-        if options.soak
-        else keep_section(page, "Soak")
-    )
-    (DOCS / "faults.md").write_text("\n".join([*lines, *format_runs(rows)]))
+    file = DOCS / "faults.md"
+    page = file.read_text() if file.exists() else ""
+    rows = read_rows(options.results) if options.results else []
+    if rows:
+        from faults.timeline_picture import draw_picture  # matplotlib is not of `make setup`
+
+        beginning = [HEAD, *format_summary(rows, options.how), *format_failures(rows)]
+        beginning += [draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
+        end = format_runs(rows)
+    else:
+        kept_beginning, kept_end = keep_fault_runs(page)
+        beginning, end = [kept_beginning], [kept_end]
+    sections = {
+        "Simulated": options.simulated and format_simulation(read_rows(options.simulated)),
+        "Planted wrongs": options.planted and format_planted(read_rows(options.planted)),
+        RIVAL: options.rivals and format_rivals(json.loads(options.rivals.read_text()), rows),
+        "Soak": options.soak and format_soak(json.loads(options.soak.read_text())),
+    }
+    middle = [line for title, new in sections.items() for line in new or keep_section(page, title)]
+    file.write_text("\n".join([*beginning, *middle, *end]))
 
 
 def read_rows(file: Path) -> list[Row]:

@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -111,6 +112,16 @@ def run_campaign(
                 return total
 
 
+def read_commit() -> str:
+    """The commit that is checked out, with a plus sign when files differ from it."""
+    return subprocess.run(
+        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="make simulate")
@@ -166,7 +177,8 @@ def main() -> int:
     if arguments.out:
         with arguments.out.open("a") as out:
             fields = {name: getattr(total, name) for name in CampaignResult.__dataclass_fields__}
-            out.write(json.dumps(fields | {"seconds": seconds, "seed": arguments.seed}) + "\n")
+            campaign = {"seconds": seconds, "seed": arguments.seed, "commit": read_commit()}
+            out.write(json.dumps(fields | campaign) + "\n")
     return 1 if total.violations else 0
 
 

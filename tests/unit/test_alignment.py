@@ -11,13 +11,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CopyDiffers, FrontierLost
 from reo.compare import alignment
 from reo.compare.alignment import AlignmentInput, find_last_copied
 from reo.compare.sequence_search import find_ends
+from tests.harness.properties import property_test
 
 LETTERS = st.text("abc", max_size=30)
 GAP = 3
@@ -106,7 +107,7 @@ def test_in_step_from_the_beginning_repeated_records_are_no_question(
     st.tuples(*[st.integers(0, 29)] * 4),
     st.integers(1, 30),
 )
-@settings(max_examples=3000, deadline=None)
+@property_test(examples=3000)
 def test_what_is_found_is_always_the_truth(
     letters: str, numbers: tuple[int, int, int, int], tail_max: int
 ) -> None:
@@ -165,7 +166,7 @@ def fits(
 
 
 @given(st.text("ab", max_size=40), st.text("ab", min_size=1, max_size=12), st.booleans())
-@settings(max_examples=2000, deadline=None)
+@property_test(examples=2000)
 def test_every_match_of_a_sequence_is_found(stream: str, tail: str, starts_within: bool) -> None:
     """Against the naive search; with `starts_within` also where the stream begins in the middle of
     the tail.

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from hypothesis import given
-from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from common.routes import TopicPartition
 from reo.compare import compacted, comparison
 from reo.compare.comparison import Comparison
+from tests.harness.properties import property_test
 from tests.unit.test_alignment import Message
 
 
@@ -33,7 +33,7 @@ def messages(letters: str, gap: int) -> list[Message]:
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 
 
-@of_hypothesis(max_examples=300, deadline=None)
+@property_test(examples=300)
 @given(st.text("ab", max_size=12), st.text("ab", max_size=12), SIZES, SIZES)
 def test_lists_of_any_size_are_compared_as_records_are(
     left: str, right: str, left_sizes: list[int], right_sizes: list[int]
@@ -105,7 +105,7 @@ def keyed(letters: list[tuple[str, int]]) -> list[Keyed]:
 KEYED = st.lists(st.tuples(st.sampled_from("abcdABCD"), st.integers(1, 3)), max_size=12)
 
 
-@of_hypothesis(max_examples=300, deadline=None)
+@property_test(examples=300)
 @given(KEYED, KEYED, st.integers(1, 4))
 def test_the_newest_of_each_key_with_any_memory(
     left: list[tuple[str, int]], right: list[tuple[str, int]], keys_max: int

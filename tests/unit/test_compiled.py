@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import origin as origins
@@ -20,6 +20,7 @@ from common.settings import load
 from deduplicator import compiled, hot_path
 from deduplicator.fetched_messages import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
+from tests.harness.properties import property_test
 from tests.harness.task_attempts import IDENTITY, StageOne
 from tests.unit.test_rule import ANY_STATE, written
 from tests.unit.test_settings import GOOD
@@ -83,7 +84,7 @@ def assert_as_python(state: RuleState, values: Sequence[bytes]) -> bool:
 
 
 @given(ANY_STATE, st.integers(0, 2**32), st.integers(0, 30))
-@settings(max_examples=1500, deadline=None)
+@property_test(examples=1500)
 def test_runs_with_retries_holes_and_zombies_are_decided_alike(
     state: RuleState, seed: int, cut: int
 ) -> None:
@@ -95,7 +96,7 @@ def test_runs_with_retries_holes_and_zombies_are_decided_alike(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@property_test(examples=150)
 def test_what_stage_one_may_do_at_its_worst_is_decided_alike(seed: int) -> None:
     """Batch after batch, each from the state that the one before has left."""
     chance = random.Random(seed)
@@ -147,7 +148,7 @@ LIKELY = st.builds(
     ANY_STATE,
     st.lists(HOSTILE | st.binary(max_size=60) | st.builds(encode, LIKELY), min_size=1, max_size=6),
 )
-@settings(max_examples=3000, deadline=None)
+@property_test(examples=3000)
 def test_hostile_bytes_are_pythons(state: RuleState, values: list[bytes]) -> None:
     """Whatever is in a header, C decides it as Python does, or does not decide it."""
     assert_as_python(state, values)

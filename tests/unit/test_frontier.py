@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.frontier import BYTES_MAX, Frontier, Hole, LastRecord, Link, RuleState, decode
+from tests.harness.properties import property_test
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
@@ -51,7 +52,7 @@ def changed(**fields: Any) -> str:
 
 
 @given(FRONTIERS)
-@settings(max_examples=400, deadline=None)
+@property_test(examples=400)
 def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
     """Encode, decode: the same, link and hole or not, for every number that the fields allow."""
     assert decode(frontier.encode()) == frontier
@@ -174,7 +175,7 @@ def test_a_wrong_text_is_refused(name: str, value: object) -> None:
         max_leaves=15,
     ).map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode())
 )
-@settings(max_examples=800, deadline=None)
+@property_test(examples=800)
 def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:
     """Whatever another application committed: never an exception of another kind."""
     try:
@@ -184,7 +185,7 @@ def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=3), st.integers(0, 200))
-@settings(max_examples=500, deadline=None)
+@property_test(examples=500)
 def test_damaged_metadata_is_a_frontier_or_a_value_error(noise: str, position: int) -> None:
     """Characters overwritten in a good one, also ones that UTF-8 does not have."""
     good = GOOD.encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.origin import (
@@ -17,6 +17,7 @@ from common.origin import (
     identity_of,
     parse,
 )
+from tests.harness.properties import property_test
 
 IDENTITY = "0123456789abcdef"
 GOOD = Origin(3, 17, 1_700_000_000_000, 0, 1_700_000_000_001, 5, 2, IDENTITY)
@@ -35,7 +36,7 @@ ORIGINS = st.builds(
 
 
 @given(ORIGINS)
-@settings(deadline=None)
+@property_test(examples=100)
 def test_what_stage_one_writes_is_read_back(origin: Origin) -> None:
     """Every value that a field can have comes back as it was, also timestamps before 1970."""
     assert parse(encode(origin)) == origin
@@ -111,7 +112,7 @@ def test_no_value_is_a_type_error() -> None:
 @given(
     st.binary(max_size=60) | st.binary(min_size=53, max_size=53).map(lambda rest: b"\x01" + rest)
 )
-@settings(max_examples=800, deadline=None)
+@property_test(examples=800)
 def test_random_bytes_are_an_origin_or_a_value_error(header: bytes) -> None:
     """What is read without an error has every number where it belongs, and is these bytes;
     everything else is a ValueError.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.frontier import Hole, Link, RuleState
 from common.origin import Origin
 from deduplicator.rule import Decision, decide
+from tests.harness.properties import property_test
 from tests.harness.task_attempts import StageOne, make_origin
 
 FRESH = RuleState(-1, 0, None)
@@ -96,7 +97,7 @@ ANY_STATE = st.builds(RuleState, st.integers(-1, 5), st.integers(0, 2), ANY_LINK
 
 
 @given(ANY_STATE, st.lists(ANY_ORIGIN, max_size=30))
-@settings(max_examples=600, deadline=None)
+@property_test(examples=600)
 def test_any_stream_is_decided_as_the_naive_twin_decides_it(
     state: RuleState, origins: list[Origin]
 ) -> None:
@@ -105,7 +106,7 @@ def test_any_stream_is_decided_as_the_naive_twin_decides_it(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=600, deadline=None)
+@property_test(examples=600)
 def test_runs_with_retries_holes_and_zombies_are_decided_as_the_naive_twin_decides_them(
     seed: int,
 ) -> None:
@@ -118,7 +119,7 @@ def test_runs_with_retries_holes_and_zombies_are_decided_as_the_naive_twin_decid
 
 @given(st.integers(0, 2**32), st.booleans())
 @example(159, False)  # a rule that remembers the lowest dropped offset alone loses a record here
-@settings(max_examples=1000, deadline=None)
+@property_test(examples=1000)
 def test_nothing_is_lost_whatever_stage_one_writes(seed: int, compacts: bool) -> None:
     """Stragglers of the same batch, zombies, two runs of one epoch, and attempts that number their
     records differently because the source was compacted: what is accepted is at every moment the
@@ -147,7 +148,7 @@ def test_nothing_is_lost_whatever_stage_one_writes(seed: int, compacts: bool) ->
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60))
-@settings(max_examples=300, deadline=None)
+@property_test(examples=300)
 def test_where_a_batch_is_cut_changes_nothing(seed: int, cut: int) -> None:
     """A round takes whatever is there, so deciding in two parts must come to the same as deciding
     at once.
@@ -166,7 +167,7 @@ def test_where_a_batch_is_cut_changes_nothing(seed: int, cut: int) -> None:
 
 
 @given(ANY_STATE, st.lists(ANY_ORIGIN, max_size=30))
-@settings(max_examples=300, deadline=None)
+@property_test(examples=300)
 def test_every_record_is_accepted_or_counted(state: RuleState, origins: list[Origin]) -> None:
     """No record goes missing in the rule itself, and nothing at or below the frontier is ever
     accepted.
