@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from common import run_epochs, runtime, source_candidates
-from common.errors import ClusterUnreachable, HangingTransaction
+from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import permissions, positions, topic_creation, topics
 from common.kafka.positions import GroupCommit
@@ -65,13 +65,29 @@ class Planner:
             if commits is None:
                 return None
             frontiers = {tp: commit.frontier for tp, commit in commits.items()}
-            source = self.selection.select_source(prepared, frontiers)
+            try:
+                source = self.selection.select_source(prepared, frontiers)
+            except SourceTruncated:
+                if self._has_moved(frontiers):
+                    continue
+                raise
             if source is not None:
                 self.clients.use_source(source.settings)
                 return self._build_plan(source, frontiers)
             wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
+
+    def _has_moved(self, frontiers: Mapping[TopicPartition, Frontier]) -> bool:
+        """Whether these frontiers are not the committed ones, or nobody can say: then what the
+        source no longer has may be copied. A process can stand still after it has read them, while
+        stage two goes on and the copied records are deleted at the source.
+        """
+        commits = self.try_read_commits(frontiers)
+        return any(
+            tp not in commits or commits[tp].frontier != frontier
+            for tp, frontier in frontiers.items()
+        )
 
     def _build_plan(
         self, snapshot: SourceSnapshot, frontiers: Mapping[TopicPartition, Frontier]

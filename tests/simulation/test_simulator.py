@@ -75,6 +75,10 @@ LATER_FIXED_SEEDS = {
         "two attempts of a Spark task numbered their records differently, because the source was"
         " compacted in between: a record was taken for the next one, and others left out"
     ),
+    61681: (
+        "stage one stood still after it had read the frontiers; what was copied meanwhile, and"
+        " deleted at the source, it took for lost"
+    ),
     200926: (
         "unread records of the intermediate topic were lost, and a new batch began in their place:"
         " it was accepted over them"
