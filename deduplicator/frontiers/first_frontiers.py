@@ -75,7 +75,8 @@ class FirstFrontiers:
         destinations: Mapping[str, topics.Topic],
     ) -> tuple[dict[TopicPartition, AssignedPartition], dict[TopicPartition, Output]]:
         """The first frontiers of these intermediate partitions, to be committed, and the outputs
-        that they count, by destination partition. FrontierLost when one was there before.
+        that they count, by destination partition. FrontierLost when one was there before,
+        TopicMissing when a source topic was deleted.
         """
         assigned: dict[TopicPartition, AssignedPartition] = {}
         outputs: dict[TopicPartition, Output] = {}
@@ -87,6 +88,7 @@ class FirstFrontiers:
         settings = source_candidates.select_answering(self.settings)
         source_admin = admin(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
+        topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
         check_start_offsets(self.settings, source_admin, sources, commits)
         state = ClusterState(commits, destinations, ends, source_admin, sources)
         for tp in missing:

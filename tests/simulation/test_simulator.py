@@ -79,6 +79,10 @@ LATER_FIXED_SEEDS = {
         "stage one stood still after it had read the frontiers; what was copied meanwhile, and"
         " deleted at the source, it took for lost"
     ),
+    63323: (
+        "a topic that a pattern selects was deleted before its first frontier: a worker ended with"
+        " an exception that names no topic"
+    ),
     200926: (
         "unread records of the intermediate topic were lost, and a new batch began in their place:"
         " it was accepted over them"
