@@ -200,6 +200,8 @@ def main() -> None:
     arguments.add_argument("--planted", type=Path)
     arguments.add_argument("--how", default="make faults")
     options = arguments.parse_args()
+    if options.rivals and not options.results:
+        arguments.error("--rivals compares with fault runs of reo: give their results too")
     file = DOCS / "faults.md"
     page = file.read_text() if file.exists() else ""
     rows = read_rows(options.results) if options.results else []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from common.errors import SourceTruncated
 from common.routes import TopicPartition
-from simulator import destination_faults, logs, source_faults
+from simulator import destination_faults, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
@@ -66,18 +66,14 @@ class FaultInjector:
 
     def allows(self, exit_code: int) -> bool:
         """Whether the service may end with this exit code."""
+        frontiers = {tp: self.system.load_frontier(tp) for tp in self.unread_cuts}
         is_read_past_cut = any(
-            self._load_frontier(tp) >= end for tp, end in self.unread_cuts.items()
+            frontier is not None and frontier >= self.unread_cuts[tp]
+            for tp, frontier in frontiers.items()
         )
         return exit_code in self.required_exit_codes | self.allowed_exit_codes or (
             exit_code == SourceTruncated.exit_code and is_read_past_cut
         )
-
-    def _load_frontier(self, source: TopicPartition) -> int:
-        intermediate = self.system.find_route(source.topic).intermediate(source.partition)
-        group = self.system.settings.application
-        frontier = logs.load_frontier(self.system.destination, group, intermediate)
-        return -1 if frontier is None else frontier
 
     def on_call(self, process: Process) -> None:
         """Called when a process gives control back: injects the faults whose call this is."""

@@ -101,7 +101,7 @@ class Judge:
         for tp in self.system.list_source_partitions():
             route, copy = self.system.find_route(tp.topic), self._find_copy(tp)
             if not copy.is_first_offset_known:
-                self._learn_first_offset(tp, route.intermediate(tp.partition), copy)
+                self._learn_first_offset(tp, copy)
             self._read_source(tp, copy)
             if not self.is_history_lost:
                 self._compare_destination(route.destination(tp.partition), copy)
@@ -111,15 +111,11 @@ class Judge:
             source, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest")
         )
 
-    def _learn_first_offset(
-        self, source: TopicPartition, intermediate: TopicPartition, copy: PartitionCopy
-    ) -> None:
+    def _learn_first_offset(self, source: TopicPartition, copy: PartitionCopy) -> None:
         """The first frontier is the end of the partition when it was chosen. A new partition is
         copied from its beginning.
         """
-        frontier = logs.load_frontier(
-            self.system.destination, self.system.settings.application, intermediate
-        )
+        frontier = self.system.load_frontier(source)
         if frontier is None:
             return
         copy.first_offset, copy.is_first_offset_known = frontier + 1, True

@@ -116,6 +116,11 @@ class System(Clusters):
             ]
         return settings_module.load(environment)
 
+    def load_frontier(self, source: TopicPartition) -> int | None:
+        """The frontier that the group has committed for a source partition, or None."""
+        intermediate = self.find_route(source.topic).intermediate(source.partition)
+        return logs.load_frontier(self.destination, self.settings.application, intermediate)
+
     def is_copied(self, content: logs.Content) -> bool:
         """Whether the filter lets a record through."""
         return not self.plan.filter_setting or record_filter.is_value_copied(content[1])
