@@ -8,6 +8,7 @@ first; then the simulator has to find a violation.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -68,6 +69,9 @@ def run_seeds(first_seed: int, end: int) -> CampaignResult:
 
 def _begin_worker(name: str) -> None:
     logging.disable(logging.CRITICAL)
+    # A schedule makes many objects that live as long as it does: looking for cycles less often
+    # makes it a tenth faster, and changes no decision.
+    gc.set_threshold(100_000, 50, 50)
     if name:
         planted.plant(name)
 
