@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: stage two's hot path is a plain shared library for ctypes, so one
 wheel fits every Python on its kind of machine.
 
-reo runs without it (deduplicator/compiled.py), so a machine without a compiler builds the rest.
+reo runs without it (deduplicator/fetch_queue.py), so a machine without a compiler builds the rest.
 """
 
 from setuptools import Extension, setup

@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo.broker import free_port
 
 JARS = Path(__file__).parent.parent / "jars" / "rival"
@@ -124,7 +124,7 @@ class MirrorMaker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
             )
         return self
 

@@ -18,7 +18,7 @@ from bench.contenders import Reo
 from bench.processes import usage_of
 from bench.testbed import Testbed
 from bench.throughput import measure_copy, wait_until_copied
-from common.child_processes import die_with_parent, list_children
+from common.child_processes import list_children, set_parent_death_signal
 from common.records import Consumed
 
 BARE = "bare"
@@ -56,7 +56,7 @@ def measure_verify(
         [sys.executable, "-m", "reo", "verify", "--json"],
         env=environment,
         stdout=subprocess.PIPE,
-        preexec_fn=die_with_parent,
+        preexec_fn=set_parent_death_signal,
     )
     cpu_s = rss_mb = 0.0
     while process.poll() is None:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.processes import Usage, usage_of
 from common.errors import ReoError
-from common.kafka import positions
+from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from demo.broker import Broker
 
@@ -49,7 +49,9 @@ class Testbed:
             for partition in topic_metadata[topic].partitions
         ]
         try:
-            return sum(positions.list_end_offsets(self.admin, partitions, committed_only).values())
+            return sum(
+                partition_offsets.list_end_offsets(self.admin, partitions, committed_only).values()
+            )
         except (KafkaException, ReoError):  # a new topic: no leader yet
             return 0
 

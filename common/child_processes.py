@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent() -> None:
+def set_parent_death_signal() -> None:
     """Tell the kernel to kill this process when its parent ends. For `preexec_fn`."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -43,7 +43,7 @@ The text of an error is written where it is raised.
 
 A message says what happened, names the setting or the record, and says what to do. Foreign
 exceptions are translated in `common.kafka.client_errors.translate` and
-`common.postgresql.translate`, and nowhere else.
+`common.postgresql.translate`; why no broker answers is said by `common.kafka.cluster_requests`.
 """
 
 from __future__ import annotations

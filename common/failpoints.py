@@ -97,4 +97,4 @@ def hit_soon(point: Failpoint) -> None:
     """Die or freeze after COMMITTING_S, in the middle of the call that follows."""
     for armed in ARMED:
         if armed.point == point and armed.should_trigger(point):
-            runtime.background(armed.send_signal_soon, "failpoint")
+            runtime.start_thread(armed.send_signal_soon, "failpoint")

@@ -1,4 +1,4 @@
-"""Filters: which records are copied. They apply to every topic of the service.
+"""The settings of filters, which say which records are copied, in every topic of the service.
 
     filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition,
                       offset and topic; stage one (`replicator.sql_filter`)
@@ -63,7 +63,7 @@ def parse_options(text: str) -> dict[str, dict[str, Any]]:
     return dict(orjson.loads(text)) if text else {}
 
 
-def validation_errors(settings: Settings) -> Iterator[str]:
+def find_errors(settings: Settings) -> Iterator[str]:
     """One message for each reason why the filters, or the provenance header, cannot be used.
     `common.settings.user_code` imports the functions.
     """

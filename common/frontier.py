@@ -53,7 +53,7 @@ class LastRecord(NamedTuple):
 
     source_offset: int
     checksum: str
-    """Of key, value, headers and timestamp (`common.records.checksum`)."""
+    """Of key, value, headers and timestamp (`common.records.compute_checksum`)."""
     left_out: bool = False
     """Whether `filter.sql` may have left records out between this one and the frontier; otherwise
     none was visible there.
@@ -156,13 +156,13 @@ def decode(metadata: str | None) -> Frontier:
         fields["t"],
         fields["d"],
         fields["n"],
-        _last_record(fields.get("r")),
+        _parse_last_record(fields.get("r")),
         written,
         leader_epoch,
     )
 
 
-def _last_record(field: object) -> LastRecord | None:
+def _parse_last_record(field: object) -> LastRecord | None:
     if field is None:
         return None
     if (

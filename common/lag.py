@@ -1,4 +1,4 @@
-"""Lag in records and in seconds, of one stage.
+"""Sets the lag gauges of one stage: records and seconds.
 
 The seconds tell how long the first waiting record has waited. That record is not read; two upper
 bounds are known without it: the age of the last record that was copied (with rising timestamps,

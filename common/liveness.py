@@ -97,15 +97,15 @@ class Liveness:
         self.beat()
         self.lag.grow()
         self.readiness.set(0)
-        self._say(reason)
+        self._set_reason(reason)
 
-    def ready(self) -> None:
+    def set_ready(self) -> None:
         """Report that work is done, or that there is certainly none."""
         self.beat()
-        self._say(None)
+        self._set_reason(None)
         self.readiness.set(1)
 
-    def _say(self, reason: Reason | None) -> None:
+    def _set_reason(self, reason: Reason | None) -> None:
         if reason == self.reason:
             return
         for old_or_new, yes in ((self.reason, 0), (reason, 1)):

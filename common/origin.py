@@ -62,7 +62,7 @@ def parse(value: bytes) -> Origin:
     without a value.
     """
     if len(value) != LAYOUT.size or value[0] != VERSION:
-        raise ValueError(_unreadable(value))
+        raise ValueError(_describe_unreadable(value))
     _, identity, epoch, partition, kind, offset, timestamp_ms, attempt, sequence = _unpack(value)
     if (
         epoch < 0
@@ -114,7 +114,7 @@ def parse_all(values: Sequence[bytes | None]) -> list[Origin]:
     )
 
 
-def _unreadable(value: bytes) -> str:
+def _describe_unreadable(value: bytes) -> str:
     if not value or value[0] == VERSION:
         return f"the origin has {len(value)} bytes, not {LAYOUT.size}"
     return (
@@ -129,7 +129,7 @@ def encode(origin: Origin) -> bytes:
     try:
         return LAYOUT.pack(
             VERSION,
-            _identity(origin.source_identity),
+            _encode_identity(origin.source_identity),
             origin.epoch,
             origin.source_partition,
             origin.timestamp_kind,
@@ -142,19 +142,19 @@ def encode(origin: Origin) -> bytes:
         raise ValueError(str(reason)) from None
 
 
-def fixed(source_identity: str, epoch: int) -> bytes:
+def encode_fixed_part(source_identity: str, epoch: int) -> bytes:
     """The first bytes of every origin of a topic in a run."""
-    return FIXED.pack(VERSION, _identity(source_identity), epoch)
+    return FIXED.pack(VERSION, _encode_identity(source_identity), epoch)
 
 
-def _identity(source_identity: str) -> bytes:
+def _encode_identity(source_identity: str) -> bytes:
     decoded = bytes.fromhex(source_identity)
     if len(decoded) != 8:
         raise ValueError(f"an identity has 16 hexadecimal digits: {source_identity!r}")
     return decoded
 
 
-def identity_of(cluster_id: str, topic: str, topic_id: str) -> str:
+def compute_identity(cluster_id: str, topic: str, topic_id: str) -> str:
     """The short identity of a topic: equal only for the same topic, with the same creation, of the
     same cluster.
 

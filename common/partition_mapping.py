@@ -79,7 +79,7 @@ def count_new_partitions(mapping: str, source_partitions: int) -> int:
     )
 
 
-def validation_errors(mapping: str) -> Iterator[str]:
+def find_errors(mapping: str) -> Iterator[str]:
     """The reason why the mapping cannot be used, so far as its text tells;
     `common.settings.user_code` imports a function.
     """

@@ -75,9 +75,9 @@ class Session(psycopg.Connection[TupleRow]):
         timeout: float | None = None,
     ) -> Answer:
         """Every statement, and every part of a COPY, waits here."""
-        return super().wait(self._watched(gen), interval, timeout)
+        return super().wait(self._watch(gen), interval, timeout)
 
-    def _watched(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
+    def _watch(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
         started_at = runtime.monotonic()
         try:
             state = next(gen)
@@ -100,7 +100,7 @@ def connect(
     logged = ""
     while True:
         try:
-            session = Session.connect(**_parameters(settings, role), autocommit=True)
+            session = Session.connect(**_build_parameters(settings, role), autocommit=True)
             _prepare(session, timeout_ms)
         except psycopg.Error as failed:
             error = _translate_connection_error(settings, failed)
@@ -116,7 +116,7 @@ def connect(
             return session
 
 
-def probe(settings: Settings, role: str) -> Probe[None]:
+def create_probe(settings: Settings, role: str) -> Probe[None]:
     """Whether the server accepts connections; the probe opens sessions of its own."""
     return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
@@ -128,14 +128,14 @@ def check(settings: Settings) -> None:
     connect(settings, "check", settings.connect_timeout_s).close()
 
 
-def table(settings: Settings, name: str) -> sql.Identifier:
+def quote_table(settings: Settings, name: str) -> sql.Identifier:
     """The table of a destination topic, quoted."""
     return sql.Identifier(settings.destination.postgresql_schema, name)
 
 
-def frontiers(settings: Settings) -> sql.Identifier:
+def quote_frontier_table(settings: Settings) -> sql.Identifier:
     """The table of the frontiers, quoted."""
-    return table(settings, FRONTIER_TABLE)
+    return quote_table(settings, FRONTIER_TABLE)
 
 
 def is_there(session: Session, name: sql.Identifier) -> bool:
@@ -146,7 +146,7 @@ def is_there(session: Session, name: sql.Identifier) -> bool:
     return bool(row and row[0])
 
 
-def _parameters(settings: Settings, role: str) -> dict[str, Any]:
+def _build_parameters(settings: Settings, role: str) -> dict[str, Any]:
     """The connection string wins, except for parameters that reo depends on. `read-write` finds the
     primary among several hosts.
     """

@@ -39,18 +39,18 @@ class Probe(Generic[Answer]):
         self.clock = clock
         self.answered_at = clock()
         self.over = False
-        self.woken = runtime.event()
+        self.woken = runtime.create_event()
 
     def start(self, name: str, every_s: float) -> None:
         """Start asking."""
-        runtime.background(partial(self._work, every_s), name)
+        runtime.start_thread(partial(self._run, every_s), name)
 
     @property
     def has_answered(self) -> bool:
         """Whether the last answer is not older than `patience_s`."""
-        return self.answered_within(self.patience_s)
+        return self.has_answered_within(self.patience_s)
 
-    def answered_within(self, seconds: float) -> bool:
+    def has_answered_within(self, seconds: float) -> bool:
         """Whether the last answer is not older than this."""
         return self.clock() - self.answered_at <= seconds
 
@@ -63,7 +63,7 @@ class Probe(Generic[Answer]):
         """Ask now: there is something new to ask for."""
         self.woken.set()
 
-    def once(self) -> None:
+    def run_once(self) -> None:
         """Ask once. An error is only logged: the working thread meets it when it has work to do."""
         try:
             self.answer = self.ask()
@@ -71,8 +71,8 @@ class Probe(Generic[Answer]):
         except ReoError as away:
             log.debug("no answer: %s", away)
 
-    def _work(self, every_s: float) -> None:
+    def _run(self, every_s: float) -> None:
         while not self.over:
-            self.once()
+            self.run_once()
             self.woken.wait(every_s)
             self.woken.clear()

@@ -24,7 +24,7 @@ def run(
     stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None
 ) -> int:
     """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
-    stop = runtime.event()
+    stop = runtime.create_event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:

@@ -1,4 +1,5 @@
-"""The shape of a consumed message, for the type checker.
+"""A consumed message: its shape for the type checker, its headers, what of it is compared, and the
+checksum of that.
 
 In confluent-kafka's own stubs every field of a message is optional, because a message can also be
 an error. After a check of `error()`, the message is one of these.
@@ -48,7 +49,7 @@ class Consumed(Protocol):
         """Set when this is not a record."""
 
 
-def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
+def list_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
     """Those of each message; RecordRefused, which names the first one with a name that is not
     UTF-8. (A name with a NUL is cut off there: stage one refuses both, `replicator.wrap`.)
 
@@ -69,12 +70,12 @@ def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
     return headers
 
 
-def headers_of(message: Consumed) -> Headers:
+def get_headers(message: Consumed) -> Headers:
     """The headers of one message; an empty list when it has none."""
-    return all_headers([message])[0] or []
+    return list_headers([message])[0] or []
 
 
-def content(
+def get_compared_content(
     message: Consumed, instead_of_zero_ms: int = 0
 ) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]:
     """What is the same on both sides of an exact copy: key, value, headers, timestamp in ms;
@@ -85,17 +86,21 @@ def content(
     return (
         message.key(),
         message.value(),
-        tuple(headers_of(message)),
+        tuple(get_headers(message)),
         message.timestamp()[1] or instead_of_zero_ms,
     )
 
 
-def message_checksum(message: Consumed) -> str:
+def compute_message_checksum(message: Consumed) -> str:
     """The checksum of a record as it is in its topic."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
+    return compute_checksum(
+        message.key(), message.value(), get_headers(message), message.timestamp()[1]
+    )
 
 
-def checksum(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int) -> str:
+def compute_checksum(
+    key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int
+) -> str:
     """16 hexadecimal digits over what is the same for every reader of a record. Spark and
     librdkafka tell a missing timestamp differently: it counts as 0.
     """

@@ -54,15 +54,15 @@ class Route:
         """
         return f"{self.destination_topic}-parked"
 
-    def source(self, partition: int) -> TopicPartition:
+    def get_source(self, partition: int) -> TopicPartition:
         """The partition at the source."""
         return TopicPartition(self.source_topic, partition)
 
-    def intermediate(self, partition: int) -> TopicPartition:
+    def get_intermediate(self, partition: int) -> TopicPartition:
         """The partition of the intermediate topic."""
         return TopicPartition(self.intermediate_topic, partition)
 
-    def destination(self, partition: int) -> TopicPartition:
+    def get_destination(self, partition: int) -> TopicPartition:
         """The partition at the destination, of a route that is one to one."""
         return TopicPartition(self.destination_topic, partition)
 

@@ -25,25 +25,25 @@ AHEAD_MS = 3_600_000
 """No commit takes longer than this, and no two clocks differ by more."""
 
 
-def of_run(clock_ms: int, read: Iterable[int], random_bits: int) -> int:
+def create_run_epoch(clock_ms: int, read: Iterable[int], random_bits: int) -> int:
     """The epoch of a new run that has read frontiers of these epochs; `random_bits` is random and
     below 2^RANDOM_BITS.
     """
-    return max(clock_ms, time_ms(max(read, default=0)) + 1) << RANDOM_BITS | random_bits
+    return max(clock_ms, get_time_ms(max(read, default=0)) + 1) << RANDOM_BITS | random_bits
 
 
-def raised(clock_ms: int, known: Iterable[int]) -> int:
+def create_higher_epoch(clock_ms: int, known: Iterable[int]) -> int:
     """The epoch of a frontier that the rule has not set: above these epochs, and above those of
     runs that have read these but not this one.
     """
-    return max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2) << RANDOM_BITS
+    return max(clock_ms + AHEAD_MS, get_time_ms(max(known, default=0)) + 2) << RANDOM_BITS
 
 
 def can_exceed(read: Iterable[int], epoch: int) -> bool:
     """Whether a run that has read these epochs can be above this epoch, its clock aside."""
-    return time_ms(max(read, default=0)) + 1 >= time_ms(epoch)
+    return get_time_ms(max(read, default=0)) + 1 >= get_time_ms(epoch)
 
 
-def time_ms(epoch: int) -> int:
+def get_time_ms(epoch: int) -> int:
     """The time in the epoch, in ms; it can be ahead of the clock."""
     return epoch >> RANDOM_BITS

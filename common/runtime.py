@@ -56,23 +56,23 @@ class Runtime(Protocol):
     def sleep(self, seconds: float) -> None:
         """Do nothing for so long."""
 
-    def random_bits(self, bits: int) -> int:
+    def get_random_bits(self, bits: int) -> int:
         """A number of so many bits that nobody can foresee."""
 
-    def chance(self) -> Chance:
+    def create_random(self) -> Chance:
         """A generator for what is no secret."""
 
-    def background(self, work: Callable[[], object], name: str) -> None:
+    def start_thread(self, work: Callable[[], object], name: str) -> None:
         """Do the work beside all else. It does not keep the process alive."""
 
-    def all_at_once(
+    def run_parallel(
         self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
     ) -> list[Answer]:
         """Do the work for all arguments at the same time; the answers are in their order, the first
         error is raised.
         """
 
-    def event(self) -> Event:
+    def create_event(self) -> Event:
         """A new event, not set."""
 
 
@@ -91,19 +91,19 @@ class SystemRuntime:
         """Of the calling thread."""
         real_time.sleep(seconds)
 
-    def random_bits(self, bits: int) -> int:
+    def get_random_bits(self, bits: int) -> int:
         """Of the kernel."""
         return secrets.randbits(bits)
 
-    def chance(self) -> Chance:
+    def create_random(self) -> Chance:
         """With a seed of the kernel."""
         return random.Random()  # noqa: S311  (for what is no secret)
 
-    def background(self, work: Callable[[], object], name: str) -> None:
+    def start_thread(self, work: Callable[[], object], name: str) -> None:
         """In a daemon thread."""
         threading.Thread(target=work, daemon=True, name=name).start()
 
-    def all_at_once(
+    def run_parallel(
         self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
     ) -> list[Answer]:
         """In a thread each."""
@@ -111,7 +111,7 @@ class SystemRuntime:
         with ThreadPoolExecutor(max(1, len(listed))) as pool:
             return list(pool.map(work, listed))
 
-    def event(self) -> Event:
+    def create_event(self) -> Event:
         """Of threads."""
         return threading.Event()
 
@@ -120,7 +120,7 @@ _in_use: Runtime = SystemRuntime()
 
 
 def use(runtime: Runtime) -> Runtime:
-    """Use this machine from now on, in the whole interpreter; returns the previous one."""
+    """Use this runtime from now on, in the whole interpreter; returns the previous one."""
     global _in_use
     before, _in_use = _in_use, runtime
     return before
@@ -141,28 +141,28 @@ def sleep(seconds: float) -> None:
     _in_use.sleep(seconds)
 
 
-def random_bits(bits: int) -> int:
+def get_random_bits(bits: int) -> int:
     """A number of so many bits that nobody can foresee."""
-    return _in_use.random_bits(bits)
+    return _in_use.get_random_bits(bits)
 
 
-def chance() -> Chance:
+def create_random() -> Chance:
     """A generator for what is no secret."""
-    return _in_use.chance()
+    return _in_use.create_random()
 
 
-def background(work: Callable[[], object], name: str) -> None:
+def start_thread(work: Callable[[], object], name: str) -> None:
     """Do the work beside all else. It does not keep the process alive."""
-    _in_use.background(work, name)
+    _in_use.start_thread(work, name)
 
 
-def all_at_once(work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+def run_parallel(work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
     """Do the work for all arguments at the same time; the answers are in their order, the first
     error is raised.
     """
-    return _in_use.all_at_once(work, arguments)
+    return _in_use.run_parallel(work, arguments)
 
 
-def event() -> Event:
+def create_event() -> Event:
     """A new event, not set."""
-    return _in_use.event()
+    return _in_use.create_event()

@@ -19,12 +19,12 @@ from typing import NamedTuple
 from common import runtime
 from common.errors import ReoError
 from common.frontier import Frontier
-from common.kafka import positions, topics
-from common.kafka.clients import admin
+from common.kafka import partition_offsets, topics
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.metrics import SOURCE_ERRORS
-from common.origin import identity_of
+from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 
@@ -60,21 +60,21 @@ def take_snapshot(
     """
     timeout_s = request_timeout_s(settings)
     try:
-        client = admin(settings.source_cluster, settings)  # each thread needs its own
+        client = create_admin_client(settings.source_cluster, settings)  # each thread needs its own
         sources = (
             known if known is not None else topics.describe_sources(settings, client, timeout_s)
         )
         topic_partitions = [
-            route.source(partition)
+            route.get_source(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
         ]
         return SourceSnapshot(
             settings,
             sources,
-            positions.list_beginning_offsets(client, topic_partitions, timeout_s),
-            positions.list_end_offsets(client, topic_partitions, timeout_s=timeout_s),
-            positions.list_end_offsets(
+            partition_offsets.list_beginning_offsets(client, topic_partitions, timeout_s),
+            partition_offsets.list_end_offsets(client, topic_partitions, timeout_s=timeout_s),
+            partition_offsets.list_end_offsets(
                 client, topic_partitions, committed_only=True, timeout_s=timeout_s
             ),
         )
@@ -85,7 +85,7 @@ def take_snapshot(
 
 def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
     """Snapshots of all candidates, in the order of the settings, taken at the same time."""
-    return runtime.all_at_once(take_snapshot, map(settings.on, settings.sources))
+    return runtime.run_parallel(take_snapshot, map(settings.select_source, settings.sources))
 
 
 def select_answering(settings: Settings) -> Settings:
@@ -123,7 +123,7 @@ def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[
     if not settings.failover:
         return source.identity
     return next(
-        (frontier.source_identity for frontier in frontiers), identity_of("", source.name, "")
+        (frontier.source_identity for frontier in frontiers), compute_identity("", source.name, "")
     )
 
 

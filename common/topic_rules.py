@@ -54,7 +54,7 @@ class Rule:
         """Whether this rule alone leads several sources to one destination."""
         return self.is_pattern and bool(self.destination) and not GROUP.search(self.destination)
 
-    def leads_to(self, source_topic: str) -> str | None:
+    def get_destination_topic(self, source_topic: str) -> str | None:
         """The destination topic of this source topic; None when the rule does not match it."""
         if not self.is_pattern:
             return (self.destination or self.source) if source_topic == self.source else None
@@ -65,11 +65,11 @@ class Rule:
             pattern_match.expand(self.destination) if self.destination else source_topic
         )
 
-    def validation_errors(self) -> Iterator[str]:
+    def find_errors(self) -> Iterator[str]:
         """One message for each reason why the rule cannot be used."""
         if not self.is_pattern:
             yield from (
-                f"{name!r} {LEGAL}{_hint(name)}"
+                f"{name!r} {LEGAL}{_suggest(name)}"
                 for name in dict.fromkeys((self.source, self.destination or self.source))
                 if not TOPIC_NAME.fullmatch(name)
             )
@@ -84,10 +84,10 @@ class Rule:
                 )
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
-        yield from partition_mapping.validation_errors(self.mapping)
+        yield from partition_mapping.find_errors(self.mapping)
 
 
-def _hint(name: str) -> str:
+def _suggest(name: str) -> str:
     """kaf-relay writes `source:destination`."""
     source, colon, destination = name.partition(":")
     return (
@@ -99,25 +99,25 @@ def _hint(name: str) -> str:
 
 def parse(text: str) -> tuple[Rule, ...]:
     """The rules of a text, separated by commas; nothing is checked yet."""
-    return tuple(_parsed(part.strip()) for part in BETWEEN.split(text) if part.strip())
+    return tuple(_parse_rule(part.strip()) for part in BETWEEN.split(text) if part.strip())
 
 
-def _parsed(text: str) -> Rule:
+def _parse_rule(text: str) -> Rule:
     """A destination has no `=`; a pattern may have one."""
     source, _, target = text.rpartition("=") if "=" in text else (text, "", "")
     destination, _, mapping = target.strip().partition(":")
     return Rule(source.strip(), destination.strip(), mapping.strip() or SAME)
 
 
-def validation_errors(rules: Sequence[Rule]) -> list[str]:
+def find_errors(rules: Sequence[Rule]) -> list[str]:
     """One message for each error in the rules that does not depend on the existing topics."""
-    errors = [reason for rule in rules for reason in rule.validation_errors()]
+    errors = [reason for rule in rules for reason in rule.find_errors()]
     errors += [
         f"{source!r} is named {times} times: a source topic has one destination"
         for source, times in Counter(rule.source for rule in rules).items()
         if times > 1
     ]
-    return errors or clashes(rules, routes(rules, ()))
+    return errors or list(find_conflicts(rules, build_routes(rules, ())))
 
 
 def name_errors(
@@ -138,7 +138,9 @@ def name_errors(
         yield f"{intermediate} and {source} are both {from_topic!r}"
 
 
-def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "") -> list[Route]:
+def build_routes(
+    rules: Sequence[Rule], topics: Iterable[str], intermediate: str = ""
+) -> list[Route]:
     """The routes of the topics that are named, and of those among `topics` that a pattern fits; a
     topic of several rules comes several times.
 
@@ -153,7 +155,7 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
     routes_found = []
     for rule in rules:
         for source in sorted(set(topics)) if rule.is_pattern else [rule.source]:
-            destination = rule.leads_to(source)
+            destination = rule.get_destination_topic(source)
             if destination is not None:
                 default = (
                     f"{destination}-{source}-proxy"
@@ -172,53 +174,54 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
     return routes_found
 
 
-def clashes(rules: Sequence[Rule], selected: Sequence[Route]) -> list[str]:
+def find_conflicts(rules: Sequence[Rule], selected: Sequence[Route]) -> Iterator[str]:
     """One message for each reason why these routes cannot be copied side by side."""
-    sources, between = (
-        Counter(route.source_topic for route in selected),
-        Counter(route.intermediate_topic for route in selected),
-    )
+    sources = Counter(route.source_topic for route in selected)
+    for name, times in sources.items():
+        if times > 1:
+            matching = [
+                rule.source for rule in rules if rule.get_destination_topic(name) is not None
+            ]
+            yield (
+                f"{name!r} is the source of several rules ({', '.join(matching)}): make one of them"
+                " narrower"
+            )
+    shared = {route.destination_topic for route in selected if route.shared}
     own = Counter(
         name
         for name, _ in {
             (route.destination_topic, route.source_topic) for route in selected if not route.shared
         }
     )
-    shared = {route.destination_topic for route in selected if route.shared}
-    return [
-        *(
-            f"{name!r} is the source of several rules"
-            f" ({', '.join(rule.source for rule in rules if rule.leads_to(name) is not None)}):"
-            " make one of them narrower"
-            for name, times in sources.items()
-            if times > 1
-        ),
-        *(
-            f"several sources lead to {name!r}, by a pattern that gives each a destination of its"
-            " own: name the shared destination in a rule"
-            for name, times in own.items()
-            if times > 1 or name in shared
-        ),
-        *(
-            f"several routes need the intermediate topic {name!r}: rename a destination"
-            for name, times in between.items()
-            if times > 1
-            and all(
-                own[route.destination_topic] < 2 and sources[route.source_topic] < 2
-                for route in selected
-                if route.intermediate_topic == name
+    for name, times in own.items():
+        if times > 1 or name in shared:
+            yield (
+                f"several sources lead to {name!r}, by a pattern that gives each a destination of"
+                " its own: name the shared destination in a rule"
             )
-        ),
-        *(
-            f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is a"
-            " destination"
-            for route in selected
-            if route.intermediate_topic in own or route.intermediate_topic in shared
-        ),
-        *(
-            f"{route}: {name!r} {LEGAL}"
-            for route in selected
-            for name in (route.destination_topic, route.intermediate_topic)
-            if not TOPIC_NAME.fullmatch(name)
-        ),
+    # what is said already is not said again of the intermediate topic
+    other = [
+        route
+        for route in selected
+        if own[route.destination_topic] < 2 and sources[route.source_topic] < 2
     ]
+    yield from _find_intermediate_conflicts(selected, other, own.keys() | shared)
+    for route in selected:
+        for name in (route.destination_topic, route.intermediate_topic):
+            if not TOPIC_NAME.fullmatch(name):
+                yield f"{route}: {name!r} {LEGAL}"
+
+
+def _find_intermediate_conflicts(
+    selected: Sequence[Route], other: Sequence[Route], destinations: Collection[str]
+) -> Iterator[str]:
+    between = Counter(route.intermediate_topic for route in selected)
+    for name, times in between.items():
+        if times > 1 and times == sum(route.intermediate_topic == name for route in other):
+            yield f"several routes need the intermediate topic {name!r}: rename a destination"
+    for route in selected:
+        if route.intermediate_topic in destinations:
+            yield (
+                f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is"
+                " a destination"
+            )

@@ -4,8 +4,8 @@ In the order in which a record passes:
 
     intermediate.py         the consumer: batches; partitions.py: the partitions that the group has
                             assigned; group_membership.py: what a member commits with;
-                            missing_positions.py: records that are gone; purge.py: deletes the
-                            committed ones
+                            position_errors.py: records that are gone; leader_change.py: whether a
+                            new leader can have lost some; purge.py: deletes the committed ones
     rule.py                 which records are new (pure)
     frontier_advance.py     moves the frontier over source offsets that have no record (pure)
     unwrap.py               from an intermediate record to the source's record
@@ -15,13 +15,24 @@ In the order in which a record passes:
                             of the user's (own_destination.py)
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
-    loop.py                 one line per step; round_output.py: what a round writes
+    loop.py                 one line per step; work.py: what a round has decided for a partition;
+                            round_output.py: what a round writes
     frontiers/              a partition's frontier when it is assigned: read, created, or refused;
                             where frontiers are stored
     tables/                 PostgreSQL as the destination, and the frontiers in it
     destination_factory.py  builds the destination that the settings name
-    destination_check.py    compares the frontier with the destination's records
+    destination_check.py    compares the frontier with the destination's records;
+                            destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
+    call_limit.py           a time-out for each call of a user's function
+    gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process
+
+The same three hops without a Python object for each record, where records go one to one to Kafka:
+
+    hot_path.c              the rule, unwrapping and writing, in C; hot_path.py: its structures
+    fetch_queue.py          whether it is used, and the queue with the fetched messages
+    fetched_messages.py     a batch of fetched messages, and the rule applied to it; message.py: one
+                            of them as a Python object, where one is needed
 """

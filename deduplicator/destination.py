@@ -289,7 +289,7 @@ def check_delivered_offset(tp: TopicPartition, output: Output, offset: int) -> N
         )
 
 
-def offsets_with_metadata(
+def build_offsets(
     positions: Mapping[TopicPartition, tuple[int, str]],
 ) -> list[ClientTopicPartition]:
     """The argument of `send_offsets_to_transaction`: per partition the next offset and the

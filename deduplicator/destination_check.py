@@ -31,7 +31,7 @@ from common.frontier import Frontier
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
 from common.metrics import TORN
-from common.records import Consumed, headers_of, message_checksum
+from common.records import Consumed, compute_message_checksum, get_headers
 from common.routes import TopicPartition
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
@@ -117,7 +117,7 @@ def check_destination(
         if tp in at_known:
             at_known.remove(tp)
             if offset != frontiers[tp].destination_known:
-                raise _known_record_missing(tp, frontiers[tp])
+                raise _build_missing_record_error(tp, frontiers[tp])
             _check_checksum(tp, message, frontiers[tp])
             continue
         if counted[tp] < frontiers[tp].sent:
@@ -128,7 +128,7 @@ def check_destination(
         else:
             _add(surplus.setdefault(tp, Surplus(tp, outputs[tp].known_offset)), message)
     for tp in at_known:
-        raise _known_record_missing(tp, frontiers[tp])
+        raise _build_missing_record_error(tp, frontiers[tp])
     _check_counts(frontiers, counted, may_lack_records)
     return outputs, surplus
 
@@ -138,7 +138,7 @@ def _check_ends(
 ) -> None:
     for tp, frontier in frontiers.items():
         if frontier.destination_known >= ends[tp]:
-            raise _destination_truncated(
+            raise _build_truncated_error(
                 tp,
                 f"record {frontier.destination_known} was written, the partition ends at"
                 f" {ends[tp]}",
@@ -167,7 +167,7 @@ def _add(surplus: Surplus, message: Consumed) -> None:
     surplus.records.append(
         (
             message.offset(),
-            (message.key(), message.value(), headers_of(message) or None, message.timestamp()[1]),
+            (message.key(), message.value(), get_headers(message) or None, message.timestamp()[1]),
         )
     )
     if len(surplus.records) > SURPLUS_MAX:
@@ -180,8 +180,8 @@ def _add(surplus: Surplus, message: Consumed) -> None:
 
 
 def _check_checksum(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
-    if frontier.last_written not in (None, message_checksum(message)):
-        raise _destination_truncated(
+    if frontier.last_written not in (None, compute_message_checksum(message)):
+        raise _build_truncated_error(
             tp, f"the last one, at offset {message.offset()}, is a different record now"
         )
 
@@ -195,7 +195,7 @@ def _check_counts(
         if counted[tp] == frontier.sent:
             continue
         if tp not in may_lack_records:
-            raise _destination_truncated(
+            raise _build_truncated_error(
                 tp,
                 f"{frontier.sent} records were written after offset {frontier.destination_known},"
                 f" {counted[tp]} are left",
@@ -209,13 +209,13 @@ def _check_counts(
         )
 
 
-def _known_record_missing(tp: TopicPartition, frontier: Frontier) -> DestinationTruncated:
-    return _destination_truncated(
+def _build_missing_record_error(tp: TopicPartition, frontier: Frontier) -> DestinationTruncated:
+    return _build_truncated_error(
         tp, f"a record at offset {frontier.destination_known}, where no record is now"
     )
 
 
-def _destination_truncated(tp: TopicPartition, evidence: str) -> DestinationTruncated:
+def _build_truncated_error(tp: TopicPartition, evidence: str) -> DestinationTruncated:
     return DestinationTruncated(
         f"{tp} lacks records that were committed ({evidence}): the destination cluster lost data"
         " or records were deleted. Copy to a new topic, or restore this one"

@@ -8,7 +8,7 @@ from functools import partial
 from confluent_kafka import TopicPartition
 
 from common.kafka import topics
-from common.kafka.clients import LossCounter, transactional_producer
+from common.kafka.clients import LossCounter, create_transactional_producer
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination, KafkaDestination
@@ -44,13 +44,13 @@ def build_destination(
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store
-    producers, batches_fit = _producers(settings, number, routes.values(), consumer_group)
+    producers, batches_fit = _create_producers(settings, number, routes.values(), consumer_group)
     return KafkaDestination(
         producers, DestinationWatch(consumer_group.admin), batches_fit
     ), KafkaFrontierStore(consumer_group)
 
 
-def _producers(
+def _create_producers(
     settings: Settings,
     number: int,
     routes: Collection[Route],
@@ -60,20 +60,22 @@ def _producers(
     routes.
     """
     timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
-    batch_bytes_max = _batch_bytes_max(consumer_group, routes)
+    batch_bytes_max = _find_batch_bytes_max(consumer_group, routes)
 
-    def producer(letter: str) -> TransactionalProducer:
+    def create_producer(letter: str) -> TransactionalProducer:
         lost = LossCounter(f"librdkafka.deduplicator-{number}-{letter}")
-        make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
+        make = partial(
+            create_transactional_producer, settings, number, letter, batch_bytes_max, lost
+        )
         return TransactionalProducer(make, timeout_s, consumer_group.liveness, lost.count_losses)
 
     return (
-        ProducerPair(producer("a"), producer("b")),
-        lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max,
+        ProducerPair(create_producer("a"), create_producer("b")),
+        lambda more: _find_batch_bytes_max(consumer_group, more) >= batch_bytes_max,
     )
 
 
-def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
+def _find_batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
     limits = (
         topics.get_message_bytes_max(
             consumer_group.admin,

@@ -1,8 +1,8 @@
 """Checks the destination topics regularly while a worker runs: were they deleted and recreated, are
 their end offsets high enough?
 
-`KafkaDestination.commit` detects a loss with the next records. This detects it also while no
-records arrive, and before anything is written to a recreated topic, so that the next start finds
+The destination (`destination.py`) detects a loss with the next records. This detects it also while
+no records arrive, and before anything is written to a recreated topic, so that the next start finds
 the topic empty and copies everything again. It does not block: the answers are read a second later.
 A request without an answer is sent again; a topic that does not exist fails the next transaction.
 """

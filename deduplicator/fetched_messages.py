@@ -1,7 +1,7 @@
 """Fetched messages in librdkafka's memory, and the rule applied to them by `hot_path.c`.
 
-`compiled.Queue` fetches them. What is returned stands for records, and a Python object is made of
-one only when it is asked for: records that go to Kafka are forwarded from where they are.
+`fetch_queue.Queue` fetches them. What is returned stands for records, and a Python object is made
+of one only when it is asked for: records that go to Kafka are forwarded from where they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.origin import OFFSET_MAX
 from common.routes import TopicPartition
 from deduplicator.hot_path import Library, RawBatch, RawRule, get_rd_kafka_pointer
 from deduplicator.message import Message, copy_message, read_leader_epoch
-from deduplicator.unwrap import Record, checksum_of
+from deduplicator.unwrap import Record, compute_record_checksum
 
 Item = TypeVar("Item")
 IDENTITY = re.compile("[0-9a-f]{16}")
@@ -46,7 +46,7 @@ class FetchedMessages:
     @property
     def error(self) -> KafkaError | None:
         """The error of the first message that is an error."""
-        return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
+        return self.get_message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
 
     def split_by_partition(self) -> Iterator[tuple[TopicPartition, CompiledBatch]]:
         """Batches of consecutive messages of one partition; a partition may come several times."""
@@ -56,13 +56,13 @@ class FetchedMessages:
             topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
             yield TopicPartition(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
-    def message(self, position: int) -> Message:
+    def get_message(self, position: int) -> Message:
         """One message, as a Python object."""
         return copy_message(self.library, self.raw.messages[position])
 
     def record(self, position: int) -> Record:
         """The source's record in a message that was scanned."""
-        message = self.message(position)
+        message = self.get_message(position)
         return (
             message.key(),
             message.value(),
@@ -83,7 +83,7 @@ class CompiledBatch:
     def __len__(self) -> int:
         return self.end - self.begin
 
-    def follows(self, next_offset: int) -> bool:
+    def is_continuation(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and has no gap: within a partition, offsets
         grow.
         """
@@ -99,9 +99,11 @@ class CompiledBatch:
             self.fetched_messages.library, self.fetched_messages.raw.messages[self.end - 1]
         )
 
-    def messages(self) -> list[Message]:
+    def list_messages(self) -> list[Message]:
         """As Python objects."""
-        return [self.fetched_messages.message(position) for position in range(self.begin, self.end)]
+        return [
+            self.fetched_messages.get_message(position) for position in range(self.begin, self.end)
+        ]
 
     def scan(self, state: RuleState, source_identity: str) -> CompiledDecision | None:
         """Apply the rule; None when the batch contains something unusual."""
@@ -140,13 +142,13 @@ class CompiledBatch:
             raw.holes,
         )
 
-    def last_record(self, position: int) -> LastRecord:
+    def describe_record(self, position: int) -> LastRecord:
         """The frontier's description of the last accepted record, which is at this position of the
         batch.
         """
         return LastRecord(
             self.fetched_messages.raw.source_offsets[position],
-            checksum_of(self.fetched_messages.record(position)),
+            compute_record_checksum(self.fetched_messages.record(position)),
         )
 
 

@@ -1,5 +1,5 @@
 """`hot_path.c` for Python: its structures, and the library that is built from it.
-`deduplicator.compiled` and `deduplicator.fetched_messages` use them.
+`deduplicator.fetch_queue` and `deduplicator.fetched_messages` use them.
 
 ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of
 librdkafka), it works with every version of Python, and each call releases the GIL.
@@ -150,7 +150,7 @@ class Library:
 
 
 @cache
-def library() -> Library:
+def load_library() -> Library:
     """The library; Unavailable, with the reason, when it cannot be used."""
     if VERSION not in VERSIONS:
         raise Unavailable(f"it is not tested with confluent-kafka {VERSION}")

@@ -29,11 +29,11 @@ from common import failpoints, runtime
 from common.metrics import REBALANCES
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.compiled import Queue
+from deduplicator.fetch_queue import Queue
 from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.group_membership import commit_offsets, get_checked_metadata, parse_group_metadata
-from deduplicator.missing_positions import PositionGone, translate_error
 from deduplicator.partitions import Partitions
+from deduplicator.position_errors import PositionGone, translate_error
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2

@@ -43,7 +43,7 @@ class JoinTimeout:
         if was_stalled:  # the process did not run, so the group had no time to accept it
             return
         try:
-            self.group.assigned()
+            self.group.list_assigned()
         except ClusterUnreachable:
             return
         if self.intermediate.topics:

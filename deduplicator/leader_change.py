@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from common.routes import TopicPartition
 from deduplicator.fetched_messages import CompiledBatch
-from deduplicator.missing_positions import RecordsMissing
+from deduplicator.position_errors import RecordsMissing
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, split_by_partition
 from deduplicator.work import Work
@@ -27,7 +27,7 @@ def check_leader_change(tp: TopicPartition, work: Work, batch: Batch | CompiledB
         return
     rule, read = (
         work.rule,
-        batch if isinstance(batch, Batch) else split_by_partition(batch.messages())[tp],
+        batch if isinstance(batch, Batch) else split_by_partition(batch.list_messages())[tp],
     )
     for message, origin in zip(read.messages, read.origins, strict=True):
         decision, leader_epoch = decide(rule, [origin]), message.leader_epoch()

@@ -43,8 +43,8 @@ from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
 from deduplicator.leader_change import check_leader_change
-from deduplicator.missing_positions import PositionGone, RecordsMissing
 from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.position_errors import PositionGone, RecordsMissing
 from deduplicator.record_filter import RecordFilter
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
@@ -168,7 +168,7 @@ class Loop:
             work = self.work.setdefault(
                 tp, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch)
             )
-            if not batch.follows(work.next_offset):
+            if not batch.is_continuation(work.next_offset):
                 raise RecordsMissing(
                     tp,
                     f"records of {tp} from offset {work.next_offset} on are missing: the next"
@@ -183,13 +183,15 @@ class Loop:
                 or state.surplus
                 or not work.scan(batch, state.frontier.source_identity)
             ):
-                self._decide_batch(tp, state, work, split_by_partition(batch.messages())[tp])
+                self._decide_batch(tp, state, work, split_by_partition(batch.list_messages())[tp])
 
     def _decide_batch(
         self, tp: TopicPartition, state: AssignedPartition, work: Work, batch: Batch
     ) -> None:
         filter_records = (
-            partial(self.record_filter.filter_records, self.routes[tp.topic].source(tp.partition))
+            partial(
+                self.record_filter.filter_records, self.routes[tp.topic].get_source(tp.partition)
+            )
             if self.record_filter
             else None
         )
@@ -252,7 +254,7 @@ class Loop:
         self.has_failed = False
         self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
         started.report(self.routes, self.partitions.assigned)
-        self.last_timestamp_ms.update(started.last_timestamps_ms(self.partitions.assigned))
+        self.last_timestamp_ms.update(started.get_last_timestamps_ms(self.partitions.assigned))
 
     def _forget_revoked(self) -> None:
         """Forget all state of revoked partitions: none of their records may be written."""

@@ -84,9 +84,9 @@ def copy_message(library: Library, address: int) -> Message:
     timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(
         address, ctypes.byref(timestamp_type)
     )
-    value = _bytes(raw.payload, raw.len)
+    value = _read_bytes(raw.payload, raw.len)
     key, error = (
-        _bytes(raw.key, raw.key_len),
+        _read_bytes(raw.key, raw.key_len),
         KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None,
     )
     return Message(
@@ -96,7 +96,7 @@ def copy_message(library: Library, address: int) -> Message:
         key,
         value,
         (timestamp_type.value, timestamp_ms),
-        _headers(library, address),
+        _read_headers(library, address),
         error,
         read_leader_epoch(library, address),
     )
@@ -108,15 +108,15 @@ def read_leader_epoch(library: Library, address: int) -> int | None:
     return None if leader_epoch < 0 else leader_epoch
 
 
-def _headers(library: Library, address: int) -> list[tuple[bytes, bytes | None]]:
+def _read_headers(library: Library, address: int) -> list[tuple[bytes, bytes | None]]:
     name, value, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_size_t()
     headers: list[tuple[bytes, bytes | None]] = []
     while not library.path.reo_header(
         address, len(headers), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)
     ):
-        headers.append((name.value or b"", _bytes(value.value, size.value)))
+        headers.append((name.value or b"", _read_bytes(value.value, size.value)))
     return headers
 
 
-def _bytes(address: int | None, size: int) -> bytes | None:
+def _read_bytes(address: int | None, size: int) -> bytes | None:
     return None if address is None else ctypes.string_at(address, size)

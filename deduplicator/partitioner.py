@@ -4,7 +4,7 @@ intermediate partition goes to.
 Consecutive records for one destination partition are a group. Groups are written in the order of
 the records, so the records of each destination partition keep their order, whatever chose the
 partition. The client partitions by key, with the Java client's `partitioner`
-(`kafka_clients.transactional_producer`): it does so in C, after it has accepted the records.
+(`clients.create_transactional_producer`): it does so in C, after it has accepted the records.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def build_partitioner(
         tp = TopicPartition(topic, partition if fixed is None else fixed)
         return lambda records: [(tp, records)]
     choose_partition = (
-        _by_key(partition % partitions)
+        _partition_by_key(partition % partitions)
         if route.mapping == partition_mapping.KEY
-        else _by_function(route, partition, partitions, limit)
+        else _partition_by_function(route, partition, partitions, limit)
     )
 
     def group_by_partition(
@@ -51,11 +51,11 @@ def build_partitioner(
     return group_by_partition
 
 
-def _by_key(without_key: int) -> Callable[[Record], int]:
+def _partition_by_key(without_key: int) -> Callable[[Record], int]:
     return lambda record: without_key if record[0] is None else BY_CLIENT
 
 
-def _by_function(
+def _partition_by_function(
     route: Route, partition: int, partitions: int, limit: CallLimit
 ) -> Callable[[Record], int]:
     function = partition_mapping.load_function(route.mapping)
@@ -73,11 +73,11 @@ def _by_function(
                 ),
             )
         except Exception as failed:
-            raise _refused(
+            raise _build_refusal(
                 route, partition, record, f"{type(failed).__name__}: {failed}"
             ) from failed
         if type(chosen) is not int or not 0 <= chosen < partitions:
-            raise _refused(
+            raise _build_refusal(
                 route,
                 partition,
                 record,
@@ -89,8 +89,8 @@ def _by_function(
     return choose_partition
 
 
-def _refused(route: Route, partition: int, record: Record, reason: str) -> SettingsInvalid:
+def _build_refusal(route: Route, partition: int, record: Record, reason: str) -> SettingsInvalid:
     return SettingsInvalid(
-        f"the mapping of {route} cannot place a record of {route.source(partition)} (key"
+        f"the mapping of {route} cannot place a record of {route.get_source(partition)} (key"
         f" {record[0]!r:.80}, timestamp {record[3]}): {reason}"
     )

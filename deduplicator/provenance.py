@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from common import filters
 from common.kafka import topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
@@ -81,7 +81,7 @@ def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | 
         return record_filter
     timeout_s = settings.connect_timeout_s
     source, destination = (
-        topics.get_cluster_id(cluster, admin(cluster, settings), timeout_s)
+        topics.get_cluster_id(cluster, create_admin_client(cluster, settings), timeout_s)
         for cluster in (settings.source_cluster, settings.destination_cluster)
     )
     return Provenance(header, source, destination, record_filter)

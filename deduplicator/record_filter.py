@@ -93,7 +93,7 @@ class FunctionFilter:
                     f" {source}: {error}. Correct the function and start again, or set"
                     " filter.on_error=park to write such records to the parked topic"
                 ) from failed
-            result.parked.append(_parked(source, source_offset, record, error))
+            result.parked.append(_build_parked_record(source, source_offset, record, error))
         else:
             result.records.append(record)
             result.source_offsets.append(source_offset)
@@ -111,7 +111,9 @@ class FunctionFilter:
         return passes
 
 
-def _parked(source: TopicPartition, source_offset: int, record: Record, error: str) -> Record:
+def _build_parked_record(
+    source: TopicPartition, source_offset: int, record: Record, error: str
+) -> Record:
     key, value, headers, timestamp_ms = record
     added = [
         (TOPIC, source.topic),

@@ -13,9 +13,9 @@ from dataclasses import replace
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import Route, TopicPartition
-from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
+from deduplicator.destination import UNCOUNTED, Destination, Output, build_offsets
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.unwrap import checksum_of
+from deduplicator.unwrap import compute_record_checksum
 from deduplicator.work import Work
 
 
@@ -31,7 +31,7 @@ class RoundOutput:
 
     def get_destination_partition(self, tp: TopicPartition) -> TopicPartition:
         """The destination partition of an intermediate partition."""
-        return self.routes[tp.topic].destination(tp.partition)
+        return self.routes[tp.topic].get_destination(tp.partition)
 
     def write(self, tp: TopicPartition, work: Work) -> int:
         """Step 4 for one partition; returns how many records were written. Records that a torn
@@ -70,7 +70,7 @@ class RoundOutput:
         """The partition's state when the round is committed."""
         state = self.partitions.assigned[tp]
         last_record = (
-            work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+            work.last[0].describe_record(work.last[1]) if work.last else state.frontier.last_record
         )
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
@@ -78,23 +78,27 @@ class RoundOutput:
             state.frontier,
             rule=work.rule,
             last_record=last_record,
-            last_written=self._last_written(state, work),
+            last_written=self._describe_last_written(state, work),
             leader_epoch=work.leader_epoch,
         )
         return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
-    def _last_written(state: AssignedPartition, work: Work) -> str | None:
+    def _describe_last_written(state: AssignedPartition, work: Work) -> str | None:
         if state.partitioner is not None:
             return None
-        return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
+        return (
+            compute_record_checksum(work.parts[-1][0][-1])
+            if work.parts
+            else state.frontier.last_written
+        )
 
     def prepare_commit(
         self, next_states: Mapping[TopicPartition, AssignedPartition], member: object
     ) -> None:
         """Step 5: the frontier is encoded last, when the number of sent records is known."""
 
-        def offsets() -> list[ClientTopicPartition]:
+        def encode_frontiers() -> list[ClientTopicPartition]:
             positions = {}
             for tp, state in next_states.items():
                 output = (
@@ -106,6 +110,6 @@ class RoundOutput:
                     state.frontier, destination_known=output.known_offset, sent=output.sent
                 )
                 positions[tp] = (state.next_offset, state.frontier.encode())
-            return offsets_with_metadata(positions)
+            return build_offsets(positions)
 
-        self.destination.prepare_commit(offsets, member)
+        self.destination.prepare_commit(encode_frontiers, member)

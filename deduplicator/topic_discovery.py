@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.kafka import topic_creation, topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.routes import Route
 from common.settings import Settings
 
@@ -29,9 +29,9 @@ class TopicDiscovery:
         self.settings = settings
         self.routes = set(known)
         self.error: Exception | None = None
-        self.stopped = runtime.event()
+        self.stopped = runtime.create_event()
         if any(rule.is_pattern for rule in settings.rules):
-            runtime.background(self._run, "follower")
+            runtime.start_thread(self._run, "follower")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that are not known yet; raises the error that ended the thread."""
@@ -44,11 +44,11 @@ class TopicDiscovery:
         self.stopped.set()
 
     def _run(self) -> None:
-        client = admin(self.settings.source_cluster, self.settings)
+        client = create_admin_client(self.settings.source_cluster, self.settings)
         while not self.stopped.wait(INTERVAL_S):
             try:
                 if not self.routes.issuperset(topics.describe_sources(self.settings, client)):
-                    self.routes.update(topic_creation.prepare(self.settings))
+                    self.routes.update(topic_creation.prepare_topics(self.settings))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
             # the loop raises it: without this thread, new topics would silently not be copied

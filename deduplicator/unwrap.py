@@ -15,10 +15,14 @@ from typing import NamedTuple
 from common import origin as origins
 from common.errors import RecordRefused
 from common.frontier import LastRecord
-from common.kafka.intermediate_records import foreign_record_error, parse_origin, parse_read_up_to
+from common.kafka.intermediate_records import (
+    build_foreign_record_error,
+    parse_origin,
+    parse_read_up_to,
+)
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
-from common.records import Consumed, Headers, all_headers, checksum
+from common.records import Consumed, Headers, compute_checksum, list_headers
 from common.routes import TopicPartition
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
@@ -27,10 +31,10 @@ plain tuple, because every record needs one.
 """
 
 
-def checksum_of(record: Record) -> str:
+def compute_record_checksum(record: Record) -> str:
     """The checksum of a written record, for the frontier."""
     key, value, headers, timestamp_ms = record
-    return checksum(key, value, headers or [], timestamp_ms)
+    return compute_checksum(key, value, headers or [], timestamp_ms)
 
 
 class ReadUpToMessage(NamedTuple):
@@ -77,7 +81,7 @@ class Batch:
         """
         return self.messages[-1].leader_epoch() if self.messages else None
 
-    def follows(self, next_offset: int) -> bool:
+    def is_continuation(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and has no gap."""
         first_offsets = [
             *(message.offset() for message in self.messages[:1]),
@@ -116,7 +120,7 @@ class Batch:
             self.messages.append(message)
             self.headers.append(record_headers)
 
-    def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
+    def list_records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
         """The source's records at these positions of the batch; `zero_timestamp_ms` replaces
         timestamp 0.
         """
@@ -137,14 +141,14 @@ class Batch:
             )
         return records
 
-    def last_record(self, position: int) -> LastRecord:
+    def describe_record(self, position: int) -> LastRecord:
         """The frontier's description of the last accepted record, which is at this position of the
         batch.
         """
         message, origin = self.messages[position], self.origins[position]
         return LastRecord(
             origin.source_offset,
-            checksum(
+            compute_checksum(
                 message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms
             ),
         )
@@ -170,9 +174,9 @@ def split_by_partition(messages: Sequence[Consumed]) -> dict[TopicPartition, Bat
     batches: dict[TopicPartition, Batch] = {}
     topic, partition, batch = "", -1, Batch()
     try:
-        headers_of_messages = all_headers(messages)
+        headers_of_messages = list_headers(messages)
     except RecordRefused as unreadable:
-        raise foreign_record_error(str(unreadable)) from None
+        raise build_foreign_record_error(str(unreadable)) from None
     for message, headers in zip(messages, headers_of_messages, strict=True):
         # the client returns fetched messages partition by partition
         if message.partition() != partition or message.topic() != topic:

@@ -112,7 +112,7 @@ class Work:
             )
             next_rule = advance_frontier(self.rule, read_up_to)
             if next_rule != self.rule and read_up_to.source_identity != source_identity:
-                raise _recreated(read_up_to.source_identity, source_identity)
+                raise _build_recreated_error(read_up_to.source_identity, source_identity)
             self.left_out = self.left_out or (next_rule != self.rule and read_up_to.left_out)
             self.rule, begin = next_rule, position
         to_write += self._decide(
@@ -140,9 +140,9 @@ class Work:
         accepted = [batch.origins[position] for position in positions]
         for origin in accepted:
             if origin.source_identity != source_identity:
-                raise _recreated(origin.source_identity, source_identity)
+                raise _build_recreated_error(origin.source_identity, source_identity)
         records, source_offsets = (
-            batch.records(positions, zero_timestamp_ms),
+            batch.list_records(positions, zero_timestamp_ms),
             [origin.source_offset for origin in accepted],
         )
         if filter_records is not None:
@@ -173,7 +173,7 @@ class Work:
             self.parts.append((records, source_offsets))
 
 
-def _recreated(found_identity: str, copied_identity: str) -> SourceRecreated:
+def _build_recreated_error(found_identity: str, copied_identity: str) -> SourceRecreated:
     return SourceRecreated(
         f"stage one copies a source topic with identity {found_identity}, this copy is of"
         f" {copied_identity}: the topic was deleted and recreated, or source.bootstrap_servers"

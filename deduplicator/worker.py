@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime, source_candidates
-from common.kafka import permissions, positions, topic_creation
-from common.kafka.clients import reader, stage_two_consumer
+from common.kafka import partition_offsets, permissions, topic_creation
+from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
 from common.probe import Probe
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
-from deduplicator import compiled, destination_factory
+from deduplicator import destination_factory, fetch_queue
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import ConsumerGroup
@@ -93,7 +93,7 @@ class Worker:
         """Once a second, between two rounds, while no commit is unfinished."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
         # these two checks block until the cluster answers
-        if self.ends.answered_within(2 * HOUSEKEEPING_S):
+        if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
         next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
@@ -110,7 +110,7 @@ class Worker:
             self.liveness.wait(reason)
         else:
             self._report_lag(next_offsets, end_offsets)
-            self.liveness.ready()
+            self.liveness.set_ready()
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss(
             {
@@ -165,12 +165,12 @@ def build(settings: Settings, number: int) -> Worker:
     user_code.check(settings)
     routes = {
         route.intermediate_topic: route
-        for route in topic_creation.prepare(source_candidates.select_answering(settings))
+        for route in topic_creation.prepare_topics(source_candidates.select_answering(settings))
     }
     liveness = Liveness("deduplicator", number)
     partitions = Partitions()
-    consumer = stage_two_consumer(settings, number)
-    queue = compiled.create_queue(settings, routes.values(), consumer)
+    consumer = create_stage_two_consumer(settings, number)
+    queue = fetch_queue.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(
         consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
@@ -196,9 +196,11 @@ def build(settings: Settings, number: int) -> Worker:
     if routes:
         intermediate.subscribe(routes)
     # each thread has clients of its own
-    reader_of_ends = reader(settings.destination_cluster, settings)
+    reader_of_ends = create_reader(settings.destination_cluster, settings)
     ends = Probe[dict[TopicPartition, int]](
-        lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S),
+        lambda: partition_offsets.read_ends(
+            reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S
+        ),
         {},
         HOUSEKEEPING_S + ANSWER_TIMEOUT_S,
     )

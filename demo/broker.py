@@ -32,7 +32,7 @@ from typing import BinaryIO
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo import fair_share
 from demo.fair_share import Limit
 
@@ -131,7 +131,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
             )
         return self
 

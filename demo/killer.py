@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable
-from common.kafka import positions
+from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from demo.service import Service, kill
 
@@ -100,7 +100,7 @@ class Killer:
         """
         try:
             return sum(
-                positions.list_end_offsets(
+                partition_offsets.list_end_offsets(
                     self.admin,
                     [
                         TopicPartition(self.topics[stage], partition)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.child_processes import die_with_parent, list_children
+from common.child_processes import list_children, set_parent_death_signal
 from demo.broker import free_port
 
 PACKAGES = Path(__file__).parent.parent
@@ -54,7 +54,7 @@ class Service:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
             )
         return self
 

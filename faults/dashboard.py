@@ -27,7 +27,7 @@ from pathlib import Path
 
 import yaml
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo.broker import free_port
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
@@ -86,7 +86,7 @@ def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[
         process = subprocess.Popen(
             [home / "bin" / "grafana", "server", "--homepath", home],
             env=os.environ | environment,
-            preexec_fn=die_with_parent,
+            preexec_fn=set_parent_death_signal,
             stdout=log,
             stderr=log,
         )

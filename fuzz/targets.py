@@ -21,7 +21,7 @@ from common import origin as origins
 from common import settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
-from common.kafka import intermediate_records, positions
+from common.kafka import intermediate_records, partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.settings_sources import FILE_VARIABLE
@@ -147,8 +147,8 @@ def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
 
 def metadata(data: bytes) -> None:
     """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError,
-    and `positions.read_commits` makes it a FrontierUnreadable. A frontier that was read is written
-    as it was, so far as the fields go, and reads the same again.
+    and `partition_offsets.read_commits` makes it a FrontierUnreadable. A frontier that was read is
+    written as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
     is_frontier = naive_reading.is_frontier(text)
@@ -240,7 +240,7 @@ def _assert_unreadable(text: str) -> None:
             return [answer]
 
     try:
-        positions.read_commits(cast(Consumer, Group()), [TopicPartition("orders-proxy", 0)])
+        partition_offsets.read_commits(cast(Consumer, Group()), [TopicPartition("orders-proxy", 0)])
     except FrontierUnreadable:
         return
     raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")
@@ -258,7 +258,7 @@ def _assert_round_trip(variables: Mapping[str, str]) -> Settings | None:
         loaded = settings.load(variables)
     except SettingsInvalid:
         return None
-    environment = loaded.as_environment()
+    environment = loaded.build_environment()
     assert settings.load(environment).values == loaded.values
     assert loaded.values.keys() == BY_NAME.keys()
     for name, text in environment.items():

@@ -18,20 +18,20 @@ from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsI
 from common.kafka import needed_acls, permissions
 from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_settings, user_code
-from common.settings.source_clusters import Cluster
-from deduplicator import compiled
-from reo import setup
+from common.settings.clusters import Cluster
+from deduplicator import fetch_queue
+from reo import install
 from reo.checks import (
     api_versions,
     clusters,
     filter_sql,
     findings,
     frontier,
-    topic_settings,
+    topic_configs,
     topics,
 )
 from reo.checks.clusters import ClusterDescription
-from reo.checks.findings import Finding, failed, ok, warning
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 from replicator.spark import connector_jars
 
@@ -49,7 +49,7 @@ class Check:
     def run(self) -> None:
         """Run all checks in order."""
         self.findings.append(
-            ok(
+            report_ok(
                 "settings",
                 f"application {self.settings.application}:"
                 f" {', '.join(rule.source for rule in self.settings.rules)}, mode"
@@ -57,7 +57,7 @@ class Check:
             )
         )
         self.findings += [
-            warning("settings", line, "remove it, or set what the message names")
+            report_warning("settings", line, "remove it, or set what the message names")
             for line in self.settings.list_warnings()
         ]
         self._add_findings("own code", self._check_user_code)
@@ -87,7 +87,7 @@ class Check:
         self._add_findings("topics", lambda: topics.check_topics(state))
         self._add_findings("stage one", check_stage_one)
         self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
-        self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
+        self._add_findings("topic settings", lambda: topic_configs.check_topic_settings(state))
         if self._check_tables(database, state):
             self._add_findings(
                 "frontier", lambda: frontier.check_frontier(self.settings, state, database)
@@ -106,7 +106,7 @@ class Check:
         ]
         if not any(sources) and len(sources) > 1:
             self.findings.append(
-                failed(
+                report_failure(
                     "source candidates",
                     ClusterUnreachable(
                         "none of them answers: check their addresses, and that they can be reached"
@@ -123,15 +123,15 @@ class Check:
                 cluster is not self.settings.destination_cluster and len(self.settings.sources) > 1
             )
             self.findings.append(
-                warning(
+                report_warning(
                     about, str(error), "the copy goes on from another candidate, if there is one"
                 )
                 if is_one_of_many
-                else failed(about, error)
+                else report_failure(about, error)
             )
             return None
         self.findings.append(
-            ok(
+            report_ok(
                 about,
                 f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id},"
                 f" {description.brokers} brokers",
@@ -146,7 +146,7 @@ class Check:
             database = Database(self.settings)
             self.findings += database.check_server()
         except ReoError as error:
-            self.findings.append(failed("destination database", error))
+            self.findings.append(report_failure("destination database", error))
             return None
         return database
 
@@ -155,7 +155,7 @@ class Check:
         names = user_code.list_names(self.settings)
         user_code.check(self.settings)
         if names:
-            yield ok("own code", f"{', '.join(names)} can be called")
+            yield report_ok("own code", f"{', '.join(names)} can be called")
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not
@@ -165,7 +165,7 @@ class Check:
             return True
         if not destination_settings.is_postgresql(self.settings):
             self.findings.append(
-                warning(
+                report_warning(
                     "frontier",
                     f"cannot be checked: it is in what {self.settings.destination.class_} stores",
                     "the start compares it with the last records of each partition",
@@ -178,7 +178,7 @@ class Check:
             if findings.count_level(self.findings, "error") == errors_before:
                 return True
         self.findings.append(
-            warning(
+            report_warning(
                 "frontier",
                 "cannot be checked, it is in the database",
                 "fix the error above, then check again",
@@ -188,16 +188,16 @@ class Check:
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check_permissions(settings, *needed_acls.of_service(settings, OF_STAGE))
+            permissions.check_permissions(settings, *needed_acls.list_commands(settings, OF_STAGE))
             self.findings.append(
-                ok(
+                report_ok(
                     "permissions",
                     "all permissions that both stages need are granted (transactional ids cannot be"
                     " checked)",
                 )
             )
         except ReoError as error:
-            self.findings.append(failed("permissions", error))
+            self.findings.append(report_failure("permissions", error))
 
     def _add_findings(self, about: str, check: Callable[[], Iterable[Finding]]) -> None:
         """Run one check; an error that ends it becomes its last finding."""
@@ -213,13 +213,13 @@ class Check:
         """
         is_reported = any(finding.error == AccessRefused.__name__ for finding in self.findings)
         self.findings.append(
-            warning(
+            report_warning(
                 about,
                 f"cannot be checked: {error}",
                 "grant the missing permissions, then check again",
             )
             if is_reported and isinstance(error, AccessRefused)
-            else failed(about, error)
+            else report_failure(about, error)
         )
 
 
@@ -228,11 +228,11 @@ def check_stage_one() -> list[Finding]:
     than the one that is to run stage one.
     """
     try:
-        setup.find_java()
-        connector_jars.jars()
+        install.find_java()
+        connector_jars.list_jars()
     except SettingsInvalid as reason:
         return [
-            warning(
+            report_warning(
                 "stage one",
                 f"cannot run on this machine: {reason}",
                 "needed only where stage one is to run",
@@ -243,22 +243,22 @@ def check_stage_one() -> list[Finding]:
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
     """Which of its two implementations runs; the compiled one is faster."""
-    reason = compiled.find_disabled_reason(settings, state.sources)
-    return ok(
+    reason = fetch_queue.find_disabled_reason(settings, state.sources)
+    return report_ok(
         "stage two",
         "the compiled path is used" if reason is None else f"Python does all the work: {reason}",
     )
 
 
-def command(settings: Settings, as_json: bool) -> int:
+def run_command(settings: Settings, as_json: bool) -> int:
     """The sub-command: exit code 0 without errors, else the code of the first error."""
     check = Check(settings)
     try:
         check.run()
     except ReoError as error:  # a cluster has stopped answering meanwhile
-        check.findings.append(failed("clusters", error))
+        check.findings.append(report_failure("clusters", error))
     if as_json:
-        print(findings.as_json(check.findings))
+        print(findings.format_json(check.findings))
     else:
         findings.print_findings(check.findings, Console())
     return findings.exit_code(check.findings)

@@ -60,70 +60,72 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
 def _check(settings: Settings, options: argparse.Namespace) -> int:
     from reo import check
 
-    return check.command(settings, options.json)
+    return check.run_command(settings, options.json)
 
 
-def _status(settings: Settings, options: argparse.Namespace) -> int:
+def _run_status(settings: Settings, options: argparse.Namespace) -> int:
     from reo.progress import status
 
-    return status.command(settings, options.json, options.watch, options.every)
+    return status.run_command(settings, options.json, options.watch, options.every)
 
 
-def _lag(settings: Settings, options: argparse.Namespace) -> int:
+def _run_lag(settings: Settings, options: argparse.Namespace) -> int:
     from reo.progress import lag
 
-    return lag.command(settings, options.json, options.max_records, options.max_seconds)
+    return lag.run_command(settings, options.json, options.max_records, options.max_seconds)
 
 
 def _verify(settings: Settings, options: argparse.Namespace) -> int:
     from reo import verify
 
-    return verify.command(settings, options.json, options.resume, options.wait)
+    return verify.run_command(settings, options.json, options.resume, options.wait)
 
 
 def _recover(settings: Settings, options: argparse.Namespace) -> int:
     from reo import recover
 
-    return recover.command(settings, options.apply, options.json)
+    return recover.run_command(settings, options.apply, options.json)
 
 
 def _inspect(settings: Settings, options: argparse.Namespace) -> int:
     from reo.progress import inspect
 
-    return inspect.command(settings, options.json, options.partition, options.begin, options.count)
+    return inspect.run_command(
+        settings, options.json, options.partition, options.begin, options.count
+    )
 
 
-def _topics(settings: Settings, options: argparse.Namespace) -> int:
+def _run_topics(settings: Settings, options: argparse.Namespace) -> int:
     from reo.migration import config_drift
 
-    return config_drift.command(settings, options.apply, options.json)
+    return config_drift.run_command(settings, options.apply, options.json)
 
 
-def _config(settings: Settings, options: argparse.Namespace) -> int:
+def _run_config(settings: Settings, options: argparse.Namespace) -> int:
     from reo import config
 
     return config.show_settings(settings, options.json)
 
 
-def _offsets(settings: Settings, options: argparse.Namespace) -> int:
+def _run_offsets(settings: Settings, options: argparse.Namespace) -> int:
     from reo.migration import offsets, offsets_sync
 
     if options.offsets == "sync":
-        return offsets_sync.command(settings, options.groups, options.interval, options.json)
-    return offsets.command(settings, options.group, options.apply, options.json)
+        return offsets_sync.run_command(settings, options.groups, options.interval, options.json)
+    return offsets.run_command(settings, options.group, options.apply, options.json)
 
 
-def _acls(settings: Settings, options: argparse.Namespace) -> int:
+def _run_acls(settings: Settings, options: argparse.Namespace) -> int:
     from reo.migration import acls
 
-    return acls.command(settings, options.apply, options.with_write, options.json)
+    return acls.run_command(settings, options.apply, options.with_write, options.json)
 
 
-def _cutover(settings: Settings, options: argparse.Namespace) -> int:
+def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
     from reo.migration import cutover_commands
 
     if options.what == "back":
-        return cutover_commands.back_command(settings)
+        return cutover_commands.run_back(settings)
     if options.what == "plan" or options.dry_run:
         return cutover_commands.plan_command(
             settings, options.groups, options.quiet, options.resume, options.json
@@ -133,7 +135,7 @@ def _cutover(settings: Settings, options: argparse.Namespace) -> int:
     )
 
 
-def _executor(_: argparse.Namespace) -> int:
+def _run_executor(_: argparse.Namespace) -> int:
     from replicator.spark import executor
 
     return executor.run()
@@ -145,16 +147,16 @@ def _import(options: argparse.Namespace) -> int:
     return config.import_relay(options.files, options.with_secrets, options.mode)
 
 
-def _setup(options: argparse.Namespace) -> int:
-    from reo import setup
+def _run_setup(options: argparse.Namespace) -> int:
+    from reo import install
 
     try:
-        return setup.command(options.folder)
+        return install.run_command(options.folder)
     except KeyboardInterrupt:
         return interrupt.report_interrupt("setup")
 
 
-def _completion(options: argparse.Namespace) -> int:
+def _run_completion(options: argparse.Namespace) -> int:
     print(shellcode(["reo"], shell=options.shell))
     return 0
 
@@ -162,28 +164,28 @@ def _completion(options: argparse.Namespace) -> int:
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run,
     "check": _check,
-    "status": _status,
-    "lag": _lag,
+    "status": _run_status,
+    "lag": _run_lag,
     "verify": _verify,
     "recover": _recover,
     "inspect": _inspect,
-    "topics": _topics,
-    "config": _config,
-    "offsets": _offsets,
-    "cutover": _cutover,
-    "acls": _acls,
+    "topics": _run_topics,
+    "config": _run_config,
+    "offsets": _run_offsets,
+    "cutover": _run_cutover,
+    "acls": _run_acls,
 }
 WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "executor": _executor,
+    "executor": _run_executor,
     "config import": _import,
-    "setup": _setup,
-    "completion": _completion,
+    "setup": _run_setup,
+    "completion": _run_completion,
 }
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:
     overrides = {
-        **_topic_settings(options.topic or []),
+        **_build_topic_settings(options.topic or []),
         "stop_at_end": getattr(options, "stop_at_end", None),
         "source.mode": options.mode,
     }
@@ -198,7 +200,7 @@ def _load_settings(options: argparse.Namespace) -> Settings | int:
         return error.exit_code
 
 
-def _topic_settings(topics: Sequence[str]) -> dict[str, str]:
+def _build_topic_settings(topics: Sequence[str]) -> dict[str, str]:
     """The settings of `--topic`. One plain name keeps the other settings of the one-topic form;
     everything else replaces them.
     """

@@ -48,7 +48,7 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
         if setting.candidate and not settings.values[setting.name]:
             continue  # as for all candidates
         if setting.kind == "options":
-            for option, text in sorted(settings.options(setting.name).items()):
+            for option, text in sorted(settings.get_options(setting.name).items()):
                 name = f"{setting.name}.{option}"
                 yield SettingRow(name, client_options.redact(option, text), settings.given_by[name])
             continue

@@ -98,7 +98,7 @@ them at each start.
 """
 INSPECT = """examples:
   reo inspect                    the last ten records of each partition of the intermediate topics:
-                                 source offset, epoch, batch and sequence
+                                 source offset, epoch, attempt and sequence
   reo inspect --topic orders --partition 3 --from 120 --count 50
   reo inspect --json | jq 'select(.foreign)'     a JSON object for each record
 

@@ -26,7 +26,7 @@ def align_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None
     ]
 
 
-def error_to_dict(error: ReoError | None) -> dict[str, Any] | None:
+def convert_error_to_dict(error: ReoError | None) -> dict[str, Any] | None:
     """For JSON: the class of the error, the exit code with which it ends a command, and its
     message.
     """

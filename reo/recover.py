@@ -37,9 +37,10 @@ from common.errors import (
     TopicMissing,
 )
 from common.frontier import Frontier, RuleState
-from common.kafka import intermediate_records, permissions, positions, topic_creation, topics
-from common.kafka.clients import admin
+from common.kafka import intermediate_records, permissions, topic_creation, topics
+from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
+from common.kafka.partition_offsets import list_beginning_offsets, list_end_offsets
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from deduplicator.frontiers.start import raise_epoch
@@ -89,9 +90,9 @@ class Recovery:
                 )
                 row.last_copied = last_copied
                 row.source_offset = (
-                    self._frontier_of_copied(row, last_copied)
+                    self._find_frontier_of_copied(row, last_copied)
                     if last_copied
-                    else self._frontier_of_empty(row, end, source_partitions)
+                    else self._find_frontier_of_empty(row, end, source_partitions)
                 )
                 if not self._is_confirmed(row, end):
                     known = last_copied.destination_offset if last_copied else end - 1
@@ -121,20 +122,20 @@ class Recovery:
     def apply(self) -> None:
         """Commit the frontiers that `read_data` found."""
         rows = {
-            self.route.intermediate(row.partition): row
+            self.route.get_intermediate(row.partition): row
             for row in self.partitions
             if row.new_frontier
         }
-        topic_creation.prepare(self.settings)
+        topic_creation.prepare_topics(self.settings)
         begins, ends = (
             ask(self.data.destination_admin, rows)
-            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+            for ask in (list_beginning_offsets, list_end_offsets)
         )
         newest = intermediate_records.read_last_origins(
             self.data.destination_reader, {tp: (begins[tp], ends[tp]) for tp in rows}
         )
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
-        epoch = run_epochs.raised(
+        epoch = run_epochs.create_higher_epoch(
             int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())]
         )
         for row in rows.values():
@@ -146,7 +147,7 @@ class Recovery:
             if row.new_frontier
         }
         self.group.commit(commits)
-        if self.group.commits(commits) != commits:
+        if self.group.list_commits(commits) != commits:
             raise StageFailed(
                 f"group {self.group.name} does not have the offsets that were committed: another"
                 " client commits with it. Run `reo recover` again"
@@ -157,12 +158,14 @@ class Recovery:
         """The group's commits, by partition."""
         return {
             tp.partition: commit
-            for tp, commit in self.group.commits(
-                map(self.route.intermediate, self.data.common_partitions)
+            for tp, commit in self.group.list_commits(
+                map(self.route.get_intermediate, self.data.common_partitions)
             ).items()
         }
 
-    def _frontier_of_empty(self, row: RecoveredPartition, end: int, source_partitions: int) -> int:
+    def _find_frontier_of_empty(
+        self, row: RecoveredPartition, end: int, source_partitions: int
+    ) -> int:
         """The frontier of a partition without a copied record: the group's, or the offset before
         which the copy begins.
         """
@@ -183,12 +186,12 @@ class Recovery:
             )
         return (
             find_first_source_offset(
-                self.settings, self.data.source_admin, self.route.source(row.partition), added
+                self.settings, self.data.source_admin, self.route.get_source(row.partition), added
             )
             - 1
         )
 
-    def _frontier_of_copied(
+    def _find_frontier_of_copied(
         self, row: RecoveredPartition, last_copied: alignment.LastCopied
     ) -> int:
         """The last copied record's offset, or a later one up to which the group's frontier says
@@ -245,7 +248,7 @@ def _select_copied(
     return recoveries, never_copied
 
 
-def command(settings: Settings, apply: bool, as_json: bool) -> int:
+def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
         destination_settings.refuse_command(
@@ -259,12 +262,16 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         sources, not_comparable = select_comparable(
             settings,
             topics.describe_sources(
-                settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
+                settings,
+                create_admin_client(settings.source_cluster, settings),
+                settings.connect_timeout_s,
             ),
         )
         routes, never_copied = _select_copied(settings, sources)
         if apply:
-            Group(settings, admin(settings.destination_cluster, settings)).check_stopped()
+            Group(
+                settings, create_admin_client(settings.destination_cluster, settings)
+            ).check_stopped()
         for recovery in routes:
             recovery.read_data()
         refused = [row.refusal for recovery in routes for row in recovery.partitions if row.refusal]
@@ -281,7 +288,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         return error.exit_code
     for recovery in routes:
         print(
-            (recovery_report.as_json if as_json else recovery_report.as_text)(
+            (recovery_report.format_json if as_json else recovery_report.format_text)(
                 settings.application, recovery.route, recovery.partitions, recovery.applied
             )
         )

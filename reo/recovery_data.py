@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from common.errors import HangingTransaction, TopicMissing
 from common.frontier import LastRecord
-from common.kafka import positions, topics, visible_records
-from common.kafka.clients import admin, reader
+from common.kafka import partition_offsets, topics, visible_records
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
-from common.records import message_checksum
+from common.records import compute_message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from reo.compare.alignment import AlignmentInput, LastCopied
@@ -26,10 +26,10 @@ class RouteData:
         self.source = source
         clusters = (self.settings.source_cluster, self.settings.destination_cluster)
         self.source_admin, self.destination_admin = (
-            admin(cluster, self.settings) for cluster in clusters
+            create_admin_client(cluster, self.settings) for cluster in clusters
         )
         self.source_reader, self.destination_reader = (
-            reader(cluster, self.settings) for cluster in clusters
+            create_reader(cluster, self.settings) for cluster in clusters
         )
         self.group = Group(self.settings, self.destination_admin)
         name = route.destination_topic
@@ -59,9 +59,9 @@ class RouteData:
         """The end offsets of the partitions; HangingTransaction while a transaction there is open:
         its records could still become visible.
         """
-        topic_partitions = list(map(self.route.destination, self.common_partitions))
-        ends = positions.list_end_offsets(self.destination_admin, topic_partitions)
-        stable = positions.list_end_offsets(
+        topic_partitions = list(map(self.route.get_destination, self.common_partitions))
+        ends = partition_offsets.list_end_offsets(self.destination_admin, topic_partitions)
+        stable = partition_offsets.list_end_offsets(
             self.destination_admin, topic_partitions, committed_only=True
         )
         for tp in topic_partitions:
@@ -76,16 +76,21 @@ class RouteData:
         """What alignment needs of a partition. Each reader begins at the same offset: when
         retention deletes it meanwhile, that is an error, and not another alignment.
         """
-        source, destination = self.route.source(partition), self.route.destination(partition)
-        source_begin = positions.list_beginning_offsets(self.source_admin, [source])
-        destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
+        source, destination = (
+            self.route.get_source(partition),
+            self.route.get_destination(partition),
+        )
+        source_begin = partition_offsets.list_beginning_offsets(self.source_admin, [source])
+        destination_begin = partition_offsets.list_beginning_offsets(
+            self.destination_admin, [destination]
+        )
         return AlignmentInput(
             str(destination),
             lambda: visible_records.read_visible(self.source_reader, source_begin),
             lambda: visible_records.read_visible(self.destination_reader, destination_begin),
             source_begin[source] == 0,
             destination_begin[destination] == 0,
-            self.settings.start.from_beginning(partition, added=partition >= source_partitions),
+            self.settings.start.is_from_beginning(partition, added=partition >= source_partitions),
             destination_settings.get_zero_timestamp_ms(self.settings) or 0,
         )
 
@@ -95,8 +100,8 @@ class RouteData:
         """
         if last_copied is None:
             return None
-        tp, offset = self.route.source(partition), last_copied.source_offset
+        tp, offset = self.route.get_source(partition), last_copied.source_offset
         record = visible_records.read_first_records(self.source_reader, {tp: offset}).get(tp)
         if record is None or record.offset() != offset:
             return None
-        return LastRecord(record.offset(), message_checksum(record))
+        return LastRecord(record.offset(), compute_message_checksum(record))

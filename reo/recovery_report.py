@@ -18,7 +18,7 @@ from common.frontier import Frontier
 from common.kafka.consumer_group import Commit
 from common.routes import Route
 from reo.compare.alignment import LastCopied
-from reo.output import align_columns, error_to_dict
+from reo.output import align_columns, convert_error_to_dict
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class RecoveredPartition:
             "group": group,
             "data": data,
             "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
-            "refused": error_to_dict(self.refusal),
+            "refused": convert_error_to_dict(self.refusal),
         }
 
 
@@ -108,7 +108,7 @@ def decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
     return row
 
 
-def as_json(
+def format_json(
     group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool
 ) -> str:
     """One object."""
@@ -124,7 +124,7 @@ def as_json(
     ).decode()
 
 
-def as_text(
+def format_text(
     group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool
 ) -> str:
     """A table, and what to do next."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from common.settings.candidate_settings import CANDIDATES_MAX
 from common.settings.table import BY_NAME
-from reo.relay_tables import ImportedSettings, Table, Tree, duration_in_range, parse_duration_ms
+from reo.relay_tables import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 OFFSETS = {"start": "earliest", "end": "latest"}
@@ -28,8 +28,8 @@ def import_settings(tree: Tree, with_secrets: bool = False, mode: str = "") -> I
     """
     into = ImportedSettings()
     top = Table(into, "", tree)
-    _app(Table(into, "app", top.take("app")))
-    into.topics = dict(_topics(into, top.take("topics")))
+    _convert_app(Table(into, "app", top.take("app")))
+    into.topics = dict(_convert_topics(into, top.take("topics")))
     sources = top.take("sources") or []
     tables = [
         Table(into, f"sources[{number}]", source)
@@ -37,22 +37,22 @@ def import_settings(tree: Tree, with_secrets: bool = False, mode: str = "") -> I
     ]
     failover = mode == "failover" or (not mode and len(tables) > 1)
     if failover:
-        _candidates(into, tables, with_secrets, is_guessed=not mode)
+        _convert_candidates(into, tables, with_secrets, is_guessed=not mode)
     for number, source in enumerate([] if failover else tables):
         if number == 0:
-            _source(source, "source", with_secrets)
+            _convert_source(source, "source", with_secrets)
             source.drop("max_failovers", "there is nothing to fail over to with --mode single")
             source.end()
         else:
             into.note(source.path, "kaf-relay does not use it with --mode single")
-    _pool(Table(into, "source_pool", top.take("source_pool")), failover)
-    _target(Table(into, "target", top.take("target")), with_secrets)
-    _filters(into, top.take("filters"))
+    _convert_pool(Table(into, "source_pool", top.take("source_pool")), failover)
+    _convert_target(Table(into, "target", top.take("target")), with_secrets)
+    _convert_filters(into, top.take("filters"))
     top.end()
     return into
 
 
-def _app(app: Table) -> None:
+def _convert_app(app: Table) -> None:
     app.into.values["log.format"] = "json"  # all that kaf-relay writes
     app.put("log_level", "log.level", lambda level: LEVELS[str(level).lower()])
     address = app.take("metrics_server_addr")
@@ -67,7 +67,7 @@ def _app(app: Table) -> None:
     app.end()
 
 
-def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]:
+def _convert_topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]:
     """One table, or a list of tables: the sample has a list of one."""
     for table in topics if isinstance(topics, list) else [topics]:
         for source, target in (table or {}).items() if isinstance(table, Mapping | None) else ():
@@ -81,7 +81,7 @@ def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]
                 yield source, target
 
 
-def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
+def _convert_access(table: Table, side: str, secret: bool) -> dict[str, Any]:
     """TLS and SASL settings of a cluster."""
     auth, tls = bool(table.take("enable_auth")), bool(table.take("enable_tls"))
     names = {
@@ -120,12 +120,12 @@ def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
     return access
 
 
-def _servers(table: Table) -> str:
+def _convert_servers(table: Table) -> str:
     servers = table.take("servers") or []
     return ",".join(map(str, servers if isinstance(servers, list) else [servers]))
 
 
-def _candidates(
+def _convert_candidates(
     into: ImportedSettings, sources: list[Table], secret: bool, is_guessed: bool
 ) -> None:
     """All sources, each with its own settings and nothing in common: what one does not have it must
@@ -145,7 +145,7 @@ def _candidates(
                 f"not imported: at most {CANDIDATES_MAX} candidates have settings of their own",
             )
             continue
-        addresses.append(_source(source, f"source.{number}", secret))
+        addresses.append(_convert_source(source, f"source.{number}", secret))
         failovers = source.take("max_failovers")
         if failovers is not None and number == 1:
             into.values["source.max_failovers"] = failovers
@@ -159,12 +159,12 @@ def _candidates(
     into.values |= {"source.mode": "failover", "source.bootstrap_servers": ";".join(addresses)}
 
 
-def _source(source: Table, side: str, secret: bool) -> str:
+def _convert_source(source: Table, side: str, secret: bool) -> str:
     """A source cluster, whose settings begin with `side`; returns its addresses."""
-    servers = _servers(source)
+    servers = _convert_servers(source)
     if side == "source":
         source.into.values["source.bootstrap_servers"] = servers
-    source.into.values |= _access(source, side, secret)
+    source.into.values |= _convert_access(source, side, secret)
     source.drop("name", "only a label")
     source.drop("session_timeout", "stage one reads the source without a consumer group")
     if source.take("enable_log"):
@@ -173,7 +173,7 @@ def _source(source: Table, side: str, secret: bool) -> str:
     return servers
 
 
-def _pool(pool: Table, failover: bool) -> None:
+def _convert_pool(pool: Table, failover: bool) -> None:
     pool.put("initial_offset", "source.start", lambda offset: OFFSETS[offset])
     if pool.take("backoff_enable") is False:
         pool.drop(
@@ -182,9 +182,7 @@ def _pool(pool: Table, failover: bool) -> None:
         )
     if failover:
         for key in ("healthcheck_interval", "request_timeout", "backoff_min", "backoff_max"):
-            pool.put(
-                key, f"source.{key}_ms", partial(duration_in_range, BY_NAME[f"source.{key}_ms"])
-            )
+            pool.put(key, f"source.{key}_ms", partial(check_duration, BY_NAME[f"source.{key}_ms"]))
         for key in ("offset_lag_threshold", "randomize_initial", "max_failovers"):
             pool.put(key, f"source.{key}")
     pool.drop(
@@ -205,10 +203,10 @@ def _pool(pool: Table, failover: bool) -> None:
     pool.end()
 
 
-def _target(target: Table, secret: bool) -> None:
+def _convert_target(target: Table, secret: bool) -> None:
     into = target.into
-    into.values["destination.bootstrap_servers"] = _servers(target)
-    into.values |= _access(target, "destination", secret)
+    into.values["destination.bootstrap_servers"] = _convert_servers(target)
+    into.values |= _convert_access(target, "destination", secret)
     target.put(
         "flush_frequency",
         "producer.linger_ms",
@@ -248,7 +246,7 @@ def _target(target: Table, secret: bool) -> None:
     target.end()
 
 
-def _filters(into: ImportedSettings, filters: object) -> None:
+def _convert_filters(into: ImportedSettings, filters: object) -> None:
     for name, content in filters.items() if isinstance(filters, Mapping) else ():
         enabled = isinstance(content, Mapping) and content.get("enabled")
         into.note(

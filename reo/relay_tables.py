@@ -26,7 +26,7 @@ def parse_duration_ms(duration: object) -> int:
     return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
 
 
-def duration_in_range(setting: Setting, duration: object) -> int:
+def check_duration(setting: Setting, duration: object) -> int:
     """In ms; ValueError for what the setting would not take."""
     duration_ms = parse_duration_ms(duration)
     if not setting.minimum <= duration_ms <= setting.maximum:

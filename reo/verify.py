@@ -22,8 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common import runtime, source_candidates
 from common.errors import NothingCompared, ReoError, TopicMissing
-from common.kafka import permissions, positions, topics
-from common.kafka.clients import admin
+from common.kafka import partition_offsets, permissions, topics
+from common.kafka.clients import create_admin_client
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
@@ -46,8 +46,8 @@ class Verification:
         self.resume_file = resume_file
         timeout_s = settings.connect_timeout_s
         source_admin, destination_admin = (
-            admin(settings.source_cluster, settings),
-            admin(settings.destination_cluster, settings),
+            create_admin_client(settings.source_cluster, settings),
+            create_admin_client(settings.destination_cluster, settings),
         )
         sources, self.not_comparable = select_comparable(
             settings, topics.describe_sources(settings, source_admin, timeout_s)
@@ -70,14 +70,17 @@ class Verification:
                 )
             left, right = (
                 [side(partition) for partition in range(source.partitions)]
-                for side in (route.source, route.destination)
+                for side in (route.get_source, route.get_destination)
             )
             source_begins, source_ends = (
                 ask(source_admin, left)
-                for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+                for ask in (
+                    partition_offsets.list_beginning_offsets,
+                    partition_offsets.list_end_offsets,
+                )
             )
             destination_begins = (
-                positions.list_beginning_offsets(destination_admin, right)
+                partition_offsets.list_beginning_offsets(destination_admin, right)
                 if copy is not None
                 else dict.fromkeys(right, 0)
             )
@@ -87,7 +90,7 @@ class Verification:
                 )
                 self._next_offsets[tp] = max(comparison.source_next, source_begins[tp])
                 self.total_offsets += source_ends[tp] - self._next_offsets[tp]
-                begins_later = not settings.start.from_beginning(tp.partition, added=False)
+                begins_later = not settings.start.is_from_beginning(tp.partition, added=False)
                 self.pairs.append(
                     PartitionPair(
                         tp,
@@ -134,7 +137,7 @@ def _look_up_copies(
         return {}, count_partitions(settings, names)
     destinations = topics.look_up(
         settings.destination_cluster,
-        admin(settings.destination_cluster, settings),
+        create_admin_client(settings.destination_cluster, settings),
         names,
         settings.connect_timeout_s,
     )
@@ -159,7 +162,7 @@ def verify(
     return Verification(settings, ResumeFile(None)).run(progress)
 
 
-def command(
+def run_command(
     settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0
 ) -> int:
     """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when
@@ -206,14 +209,14 @@ def command(
     reasons = [
         *verification.not_comparable,
         *(
-            [not_compared.nothing_compared_error(bool(results))]
+            [not_compared.build_nothing_compared_error(bool(results))]
             if verdict.exit_code == NothingCompared.exit_code
             else []
         ),
     ]
     for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)
-    print(verdict.as_json() if as_json else verdict)
+    print(verdict.format_json() if as_json else verdict)
     return verdict.exit_code
 
 

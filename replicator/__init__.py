@@ -4,14 +4,15 @@ place that imports pyspark.
 In the order in which a record passes:
 
     source.py              read the source from given offsets
-    sql_filter.py          drop the records that `filter.sql` does not select
+    sql_filter.py          drop the records that `filter.sql` does not select; try_filter.py:
+                           whether Spark understands it, for `reo check`
     wrap.py                keep key, value and headers as they are, add one header
     intermediate.py        write to the partition with the same number
 
 What runs these as one query:
 
     run.py                 a run, and the table of its states
-    plan.py                where the next run begins
+    planner.py             where the next run begins
     source_history.py      whether the source still has the last records that were copied
     candidates/            which of several source clusters the next run copies from
     watch.py               positions while a run lives, and the reasons to end it, from what both
@@ -19,6 +20,7 @@ What runs these as one query:
                            source_losses.py
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
     spark/                 the JVM: its session, options, jars and class archive; executors
-    stage.py               the process: plan, run, watch, repeat; completion.py: until everything
+    clients.py             the clients that ask both clusters; Spark's own carry the records
+    stage.py               the process: plan, run, watch, repeat; stop_at_end.py: until everything
                            is copied
 """

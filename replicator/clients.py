@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from common.kafka.clients import admin, reader
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import commit_reader
 from common.settings import Settings
 from replicator.read_up_to_writer import ReadUpToWriter
@@ -22,7 +22,9 @@ class Clients:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.destination_admin: AdminClient = admin(settings.destination_cluster, settings)
+        self.destination_admin: AdminClient = create_admin_client(
+            settings.destination_cluster, settings
+        )
         self.frontier_reader: Consumer = commit_reader(
             settings.destination_cluster, settings, **SINGLE_RECORD_FETCH
         )
@@ -37,6 +39,6 @@ class Clients:
         if self.source != settings.source_cluster.bootstrap_servers:
             self.source = settings.source_cluster.bootstrap_servers
             self.source_admin, self.source_reader = (
-                admin(settings.source_cluster, settings),
-                reader(settings.source_cluster, settings, **SINGLE_RECORD_FETCH),
+                create_admin_client(settings.source_cluster, settings),
+                create_reader(settings.source_cluster, settings, **SINGLE_RECORD_FETCH),
             )

@@ -21,7 +21,7 @@ batch.
 """
 
 
-def buffer_bytes(batch_bytes_max: int) -> int:
+def compute_buffer_bytes(batch_bytes_max: int) -> int:
     """The producer's buffer.memory for topics with this limit on a batch: the largest record must
     fit in.
 
@@ -35,11 +35,11 @@ def buffer_bytes(batch_bytes_max: int) -> int:
     )
 
 
-def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
+def build_options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
     """The sink's options."""
-    buffer = str(buffer_bytes(batch_bytes_max))
+    buffer = str(compute_buffer_bytes(batch_bytes_max))
     return {
-        **settings.destination_cluster.security.spark(),
+        **settings.destination_cluster.security.build_spark_options(),
         "kafka.bootstrap.servers": settings.destination_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-intermediate",
         "kafka.acks": "all",
@@ -67,5 +67,5 @@ def create_writer(wrapped: DataFrame, settings: Settings, batch_bytes_max: int) 
     """
     checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
     return wrapped.writeStream.format("kafka").options(
-        **{"checkpointLocation": checkpoint} | options(settings, batch_bytes_max)
+        **{"checkpointLocation": checkpoint} | build_options(settings, batch_bytes_max)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.kafka.positions import GroupCommit
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 
 HOLE_S = 5.0

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from common.kafka.clients import idempotent_producer
+from common.kafka.clients import create_idempotent_producer
 from common.read_up_to import HEADER, ReadUpTo, encode
 from common.routes import Route, TopicPartition
 from common.settings import Settings
@@ -68,7 +68,7 @@ class ReadUpToWriter:
             ):
                 continue
             self.written[tp] = epoch, empty_range
-            self.producer = self.producer or idempotent_producer(
+            self.producer = self.producer or create_idempotent_producer(
                 self.settings.destination_cluster, self.settings, "replicator-notes"
             )
             record = ReadUpTo(

@@ -1,4 +1,5 @@
-"""A run: one streaming query from the frontier on, with an epoch of its own; its lifecycle table.
+"""A run: one streaming query from the frontier on, with an epoch of its own; its lifecycle table,
+and what a failed query means.
 
 There is one way to recover: a new run from the frontier. So every end of a run except two leads
 back to planning:
@@ -66,7 +67,7 @@ NEXT: dict[tuple[State, Event], State] = {
 }
 
 
-def after(state: State, event: Event) -> State:
+def get_next_state(state: State, event: Event) -> State:
     """The next state; StageFailed when the table has no such event for this state."""
     if (state, event) not in NEXT:
         raise StageFailed(f"a run that is {state!r} cannot take {event!r}: a defect in stage one")
@@ -91,10 +92,10 @@ class Plan:
     copied: dict[TopicPartition, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
-    def source_partitions(self) -> dict[TopicPartition, TopicPartition]:
+    def map_source_partitions(self) -> dict[TopicPartition, TopicPartition]:
         """By intermediate partition, its source partition."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        return {tp: routes[tp.topic].source(tp.partition) for tp in self.starts}
+        return {tp: routes[tp.topic].get_source(tp.partition) for tp in self.starts}
 
 
 class Query(Protocol):
@@ -129,7 +130,7 @@ class Engine(Protocol):
     simulator's replacement. The object exists while the engine still starts.
     """
 
-    def slots(self) -> int | None:
+    def count_slots(self) -> int | None:
         """How many tasks can run at once now; None while it starts. Raises the error of its start,
         and StageFailed when it is gone.
         """
@@ -145,7 +146,7 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
     """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is
     there and end.
     """
-    settings, at_source = plan.settings, plan.source_partitions()
+    settings, at_source = plan.settings, plan.map_source_partitions()
     records = source.read_records(
         spark, settings, {at_source[tp]: offset for tp, offset in plan.starts.items()}
     )
@@ -182,10 +183,10 @@ def find_end_event(query: Query) -> Event | None:
             "the intermediate topic refused a record as too large: raise its max.message.bytes"
             " above the source's by 4096; the record was not lost, stage one reads it again"
         )
-    if refused_record := wrap.find_refused_record(_full_text(failure)):
+    if refused_record := wrap.find_refused_record(_read_full_text(failure)):
         raise refused_record
     invalid_option = re.search(
-        r"ConfigException: Invalid value .* for configuration (.*)", _full_text(failure)
+        r"ConfigException: Invalid value .* for configuration (.*)", _read_full_text(failure)
     )
     if invalid_option:  # the value is not repeated: it may be a secret
         raise SettingsInvalid(
@@ -193,7 +194,7 @@ def find_end_event(query: Query) -> Event | None:
             " source.consumer_options and intermediate.producer_options"
         )
     # only the filter can raise one
-    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _full_text(failure))
+    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _read_full_text(failure))
     if data_exception:
         raise FilterFailed(
             f"filter.sql fails at a record: {data_exception[0]}. Use functions that return NULL"
@@ -217,7 +218,7 @@ def read_offsets(query: Query) -> dict[TopicPartition, int]:
     }
 
 
-def _full_text(failure: Exception | None) -> str:
+def _read_full_text(failure: Exception | None) -> str:
     return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
 
 
@@ -225,6 +226,6 @@ def describe_failure(failure: Exception | None) -> str:
     """Why a query failed, in one line: Spark's message and the innermost cause, which is what to
     repair.
     """
-    text = _full_text(failure)
+    text = _read_full_text(failure)
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.kafka import intermediate_records, positions, topics
-from common.kafka.positions import GroupCommit
+from common.kafka import intermediate_records, partition_offsets, topics
+from common.kafka.partition_offsets import GroupCommit
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.routes import Route, TopicPartition
@@ -25,11 +25,11 @@ class Sample:
 
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[TopicPartition, int]
-    source_ends: dict[TopicPartition, positions.EndOffset]
+    source_ends: dict[TopicPartition, partition_offsets.EndOffset]
     """The last stable offsets: up to these the source can be read."""
     source_high_watermarks: dict[TopicPartition, int]
     """Between the last stable offset and this one are records of open transactions."""
-    intermediate_ends: dict[TopicPartition, positions.EndOffset]
+    intermediate_ends: dict[TopicPartition, partition_offsets.EndOffset]
     newest: dict[TopicPartition, Origin | ReadUpTo]
     commits: dict[TopicPartition, GroupCommit]
 
@@ -51,22 +51,22 @@ def take_sample(
     """
     client, at_source, timeout_s = (
         clients.source_admin,
-        plan.source_partitions().values(),
+        plan.map_source_partitions().values(),
         request_timeout_s(settings),
     )
     sources = describe_sources(settings, clients, plan)
-    beginnings = positions.list_beginning_offsets(clients.destination_admin, plan.starts)
-    ends = positions.list_stable_ends(clients.destination_admin, plan.starts)
+    beginnings = partition_offsets.list_beginning_offsets(clients.destination_admin, plan.starts)
+    ends = partition_offsets.list_stable_ends(clients.destination_admin, plan.starts)
     newest = intermediate_records.read_last_origins(
         clients.frontier_reader,
         {tp: (beginnings[tp], end.offset) for tp, end in ends.items()},
     )
     # before the stable ends: records written in between are no open transaction
-    high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)
+    high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
     return Sample(
         sources,
-        positions.list_beginning_offsets(client, at_source, timeout_s),
-        positions.list_stable_ends(client, at_source, timeout_s),
+        partition_offsets.list_beginning_offsets(client, at_source, timeout_s),
+        partition_offsets.list_stable_ends(client, at_source, timeout_s),
         high_watermarks,
         ends,
         newest,

@@ -18,7 +18,7 @@ from common.settings import Settings, client_options
 from replicator.spark import memory
 
 
-def options(settings: Settings, starts: Mapping[TopicPartition, int]) -> dict[str, str]:
+def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> dict[str, str]:
     """The options of Spark's Kafka source. `starts` has the first offset of every partition to
     read.
     """
@@ -26,7 +26,7 @@ def options(settings: Settings, starts: Mapping[TopicPartition, int]) -> dict[st
     for tp, offset in sorted(starts.items()):
         offsets.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return {
-        **settings.source_cluster.security.spark(),
+        **settings.source_cluster.security.build_spark_options(),
         "kafka.bootstrap.servers": settings.source_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not copied
@@ -54,4 +54,4 @@ def read_records(
     spark: SparkSession, settings: Settings, starts: Mapping[TopicPartition, int]
 ) -> DataFrame:
     """The source's records as a streaming DataFrame."""
-    return spark.readStream.format("kafka").options(**options(settings, starts)).load()
+    return spark.readStream.format("kafka").options(**build_options(settings, starts)).load()

@@ -27,8 +27,8 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
-from common.kafka import positions, topics, visible_records
-from common.records import Consumed, message_checksum
+from common.kafka import partition_offsets, topics, visible_records
+from common.records import Consumed, compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
@@ -66,7 +66,7 @@ def check_history(
     }
     begins, ends = (
         ask(client, missing, timeout_s=request_timeout_s(settings))
-        for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+        for ask in (partition_offsets.list_beginning_offsets, partition_offsets.list_end_offsets)
     )
     for tp, (last, _) in copied.items():
         if tp not in missing:
@@ -76,7 +76,7 @@ def check_history(
         elif ends[tp] <= last.source_offset or not topics.is_compacted(
             client, settings.source_cluster, tp.topic
         ):
-            raise _lost_records(
+            raise _build_lost_records_error(
                 tp,
                 f"no record at offset {last.source_offset} any more, which was the last one copied",
             )
@@ -101,7 +101,7 @@ def _check_nothing_follows(
     records = visible_records.read_first_records(reader, begins)
     for tp, record in records.items():
         if record is not None and record.offset() <= copied[tp].empty_up_to:
-            raise _lost_records(
+            raise _build_lost_records_error(
                 tp,
                 f"a record at offset {record.offset()}, where there was none when what is before it"
                 " was copied",
@@ -118,12 +118,12 @@ def _check_stable(
     What was copied was below the last stable offset, which goes back only with a loss (of a
     transaction's marker, mostly).
     """
-    stable = positions.list_end_offsets(
+    stable = partition_offsets.list_end_offsets(
         client, silent, committed_only=True, timeout_s=request_timeout_s(settings)
     )
     for tp, offset in silent.items():
         if stable[tp] <= offset:
-            raise _lost_records(
+            raise _build_lost_records_error(
                 tp,
                 f"an open transaction at offset {stable[tp]}, before the last one copied, which"
                 f" was at {offset}",
@@ -146,18 +146,18 @@ def _is_at(record: Consumed | None, offset: int) -> bool:
 def _check_same(tp: TopicPartition, last: LastRecord, record: Consumed | None) -> None:
     assert record is not None
     try:
-        checksum = message_checksum(record)
+        checksum = compute_message_checksum(record)
     except RecordRefused:  # a header name that is never copied
         checksum = ""
     if checksum != last.checksum:
-        raise _lost_records(
+        raise _build_lost_records_error(
             tp,
             f"another record at offset {last.source_offset} than the one that was copied from"
             " there, which was the last one",
         )
 
 
-def _lost_records(tp: TopicPartition, finding: str) -> SourceTruncated:
+def _build_lost_records_error(tp: TopicPartition, finding: str) -> SourceTruncated:
     return SourceTruncated(
         f"{tp} has {finding}: the source lost records (an unclean election, or a disk that was"
         " restored), and may have grown again since. The copy has records that the source no"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import runtime
-from common.kafka import positions
+from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
@@ -51,7 +51,7 @@ class SourceLosses:
         copied record is gone. `next_offsets`: by intermediate partition, the source offset that
         is written next.
         """
-        source_partitions = self.plan.source_partitions()
+        source_partitions = self.plan.map_source_partitions()
         leader_epochs = {
             source_tp: end.leader_epoch for source_tp, end in sample.source_ends.items()
         }
@@ -62,7 +62,7 @@ class SourceLosses:
         }
         # while a transaction is open, the last stable offset may be below a first frontier
         if truncated:
-            ends = positions.list_end_offsets(
+            ends = partition_offsets.list_end_offsets(
                 self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings)
             )
             truncated = {

@@ -25,7 +25,7 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import permissions, positions, topic_creation
+from common.kafka import partition_offsets, permissions, topic_creation
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -34,7 +34,7 @@ from replicator import run
 from replicator.candidates.candidate_health import Health
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
-from replicator.plan import Planner, wait_unless_stopping
+from replicator.planner import Planner, wait_unless_stopping
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.spark import session, spark_master
 from replicator.stop_at_end import Completion
@@ -63,7 +63,9 @@ class Stage:
         self.engine = engine
         self.liveness = Liveness("replicator")
         self.clients = Clients(settings)
-        self.selection = SourceSelection(settings, runtime.chance(), self.liveness.beat, state_file)
+        self.selection = SourceSelection(
+            settings, runtime.create_random(), self.liveness.beat, state_file
+        )
         self.planner = Planner(settings, self.clients, self.selection, self.liveness, stopping)
         self.health = Health(settings, self.selection)
         self.has_filter = bool(settings.filter.sql)
@@ -187,7 +189,7 @@ class Stage:
         nothing to copy.
         """
         if event is None and self.state == "running" and watch.is_progressing():
-            self.liveness.ready()
+            self.liveness.set_ready()
         else:
             self.liveness.wait("spark" if self.state == "running" else "stage two")
 
@@ -206,7 +208,9 @@ class Stage:
         while not self.stopping():
             event = self._check_run(watch)
             commits = self.planner.try_read_commits(watch.plan.starts)
-            ends = positions.list_end_offsets(self.clients.destination_admin, watch.plan.starts)
+            ends = partition_offsets.list_end_offsets(
+                self.clients.destination_admin, watch.plan.starts
+            )
             if len(commits) == len(ends) and all(
                 commits[tp].intermediate_offset >= end for tp, end in ends.items()
             ):
@@ -224,7 +228,7 @@ class Stage:
         logged_at = runtime.monotonic()
         while not self.stopping():
             self.liveness.wait("spark")
-            slots = self.engine.slots()
+            slots = self.engine.count_slots()
             if slots is not None and slots >= self.partitions:
                 return True
             if slots is not None and runtime.monotonic() > logged_at + 10:
@@ -245,7 +249,7 @@ class Stage:
         self.failures += 1
 
     def _apply(self, event: Event) -> None:
-        self.state = run.after(self.state, event)
+        self.state = run.get_next_state(self.state, event)
 
 
 def run_stage(
@@ -263,7 +267,7 @@ def run_stage(
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(
             source.partitions
-            for source in topic_creation.prepare(
+            for source in topic_creation.prepare_topics(
                 source_candidates.select_answering(settings)
             ).values()
         )

@@ -8,13 +8,13 @@ does not read it again.
 from __future__ import annotations
 
 from common import runtime
-from common.kafka import positions, visible_records
+from common.kafka import partition_offsets, visible_records
 from common.liveness import Liveness
 from common.process import Stopping
 from common.routes import TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
-from replicator.plan import Planner
+from replicator.planner import Planner
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Plan
 from replicator.watch import Watch
@@ -65,9 +65,9 @@ class Completion:
         """
         if self.last_run_wrote_nothing:
             return True
-        source_partitions = plan.source_partitions()
+        source_partitions = plan.map_source_partitions()
         if not self.end_offsets:
-            ends = positions.list_end_offsets(
+            ends = partition_offsets.list_end_offsets(
                 self.clients.source_admin, source_partitions.values(), committed_only=True
             )
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
@@ -88,11 +88,14 @@ class Completion:
         """
         ends, source_partitions = (
             self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
-            plan.source_partitions(),
+            plan.map_source_partitions(),
         )
         begins, ends_now = (
             ask(self.clients.source_admin, source_partitions.values())
-            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+            for ask in (
+                partition_offsets.list_beginning_offsets,
+                partition_offsets.list_end_offsets,
+            )
         )
         empty_ranges = {
             tp: EmptyRange(start - 1, end)

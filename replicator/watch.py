@@ -1,4 +1,5 @@
-"""Positions while a run lives, and the reasons to end the run.
+"""Watches a run while it lives: positions and their metrics, the reasons to end the run, and the
+read-up-to records.
 
 Spark reports progress once per batch, and a batch in Real-Time Mode takes minutes. So Spark's
 progress is used only with `filter.sql`, where nothing else tells what was left out. The origin of
@@ -15,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime
-from common.kafka import positions, topics, visible_records
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets, topics, visible_records
+from common.kafka.partition_offsets import GroupCommit
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
@@ -50,7 +51,7 @@ class Watch:
     plan: Plan
     source_partitions: dict[TopicPartition, TopicPartition] = field(init=False)
     """The source partition of each intermediate partition."""
-    positions: dict[TopicPartition, int] = field(init=False)
+    next_offsets: dict[TopicPartition, int] = field(init=False)
     """The source offset that is written next, as of the last sample."""
     progressed_at: dict[TopicPartition, float] = field(init=False)
     has_filter: bool = field(init=False)
@@ -87,10 +88,10 @@ class Watch:
         self.source_losses = SourceLosses(
             self.settings, self.clients, self.plan, dict(self.plan.copied)
         )
-        self.positions = dict(self.plan.starts)
+        self.next_offsets = dict(self.plan.starts)
         self.progressed_at = dict.fromkeys(self.plan.starts, runtime.monotonic())
-        self.source_partitions = self.plan.source_partitions()
-        ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        self.source_partitions = self.plan.map_source_partitions()
+        ends = partition_offsets.list_stable_ends(self.clients.destination_admin, self.plan.starts)
         self.initial_ends = {tp: end.offset for tp, end in ends.items()}
         self.intermediate_leader_epochs = {tp: end.leader_epoch for tp, end in ends.items()}
         self.intermediate_ends = dict(self.initial_ends)
@@ -119,7 +120,7 @@ class Watch:
         """
         return (
             self.can_trust_spark
-            and positions.list_end_offsets(self.clients.destination_admin, self.plan.starts)
+            and partition_offsets.list_end_offsets(self.clients.destination_admin, self.plan.starts)
             == self.initial_ends
         )
 
@@ -135,7 +136,7 @@ class Watch:
         """The reason to end the run, or None; SourceRecreated when a source topic was recreated."""
         self._check_identities(sample.sources)
         self._check_trust(sample)
-        if self.source_losses.has_lost_records(sample, self.positions):
+        if self.source_losses.has_lost_records(sample, self.next_offsets):
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
@@ -203,10 +204,12 @@ class Watch:
             commit.frontier.rule.frontier + 1 if commit else 0,
             self.spark_read_up_to.get(source_tp, 0),
         )
-        if position > self.positions[tp]:
+        if position > self.next_offsets[tp]:
             failpoints.hit("one: first written")
-            RECORDS_IN.labels("replicator", *map(str, source_tp)).inc(position - self.positions[tp])
-            self.positions[tp] = position
+            RECORDS_IN.labels("replicator", *map(str, source_tp)).inc(
+                position - self.next_offsets[tp]
+            )
+            self.next_offsets[tp] = position
             self.progressed_at[tp] = now
 
     def _is_deleted_unread(self, tp: TopicPartition, sample: Sample) -> bool:
@@ -217,7 +220,7 @@ class Watch:
         When no visible record follows, nothing else would report it.
         """
         return sample.source_beginnings[self.source_partitions[tp]] > max(
-            self.positions[tp], self.empty_up_to.get(tp, 0)
+            self.next_offsets[tp], self.empty_up_to.get(tp, 0)
         )
 
     def _write_read_up_to(self, sample: Sample) -> None:
@@ -237,7 +240,7 @@ class Watch:
             is_accepted = self.written_up_to.get(tp, -1) <= frontier
             is_checked = (
                 self.has_filter
-                or sample.source_beginnings[source_tp] <= frontier + 1 == self.positions[tp]
+                or sample.source_beginnings[source_tp] <= frontier + 1 == self.next_offsets[tp]
             )
             end = (
                 self.spark_read_up_to.get(source_tp, 0)
@@ -258,7 +261,7 @@ class Watch:
         are left.
         """
         source_tp = self.source_partitions[tp]
-        position, end = self.positions[tp], sample.source_ends[source_tp].offset
+        position, end = self.next_offsets[tp], sample.source_ends[source_tp].offset
         if end <= max(position, self.empty_up_to.get(tp, 0)):
             return 0
         if runtime.monotonic() - self.progressed_at[tp] < 1:

@@ -70,7 +70,7 @@ def wrap_records(records: DataFrame, identities: Mapping[Route, str], epoch: int
     header = f.struct(
         f.lit(origin.HEADER).alias("key"), _build_origin(epoch, identities).alias("value")
     )
-    with _without_ansi(records.sparkSession):
+    with _disable_ansi(records.sparkSession):
         return records.select(
             "key",
             "value",
@@ -81,7 +81,7 @@ def wrap_records(records: DataFrame, identities: Mapping[Route, str], epoch: int
 
 
 @contextmanager
-def _without_ansi(session: SparkSession) -> Iterator[None]:
+def _disable_ansi(session: SparkSession) -> Iterator[None]:
     before = session.conf.get(ANSI) or "true"
     session.conf.set(ANSI, "false")
     try:
@@ -184,7 +184,7 @@ def _build_origin(epoch: int, identities: Mapping[Route, str]) -> Column:
         sequence,
     )
     fixed = _choose_by_topic(
-        identities, lambda route: bytearray(origin.fixed(identities[route], epoch))
+        identities, lambda route: bytearray(origin.encode_fixed_part(identities[route], epoch))
     )
     return f.concat(fixed, *(number.cast("binary") for number in numbers))
 

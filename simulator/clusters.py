@@ -101,7 +101,7 @@ class Clusters:
     def list_source_partitions(self) -> list[TopicPartition]:
         """The partitions of all source topics that exist."""
         return [
-            route.source(partition)
+            route.get_source(partition)
             for route in self.routes
             for partition in range(logs.count_partitions(self.source, route.source_topic))
         ]

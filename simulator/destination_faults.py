@@ -39,7 +39,7 @@ def _choose_intermediate_partition(
 ) -> TopicPartition | None:
     """A partition of an intermediate topic, if it exists."""
     route, partition = choose_partition(injector, generator)
-    tp = route.intermediate(partition)
+    tp = route.get_intermediate(partition)
     return tp if logs.has_partition(injector.system.destination, tp) else None
 
 
@@ -108,7 +108,7 @@ def _truncate_destination(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
     route, partition = choose_partition(injector, generator)
-    tp = route.destination(partition)
+    tp = route.get_destination(partition)
     if (
         not logs.has_partition(injector.system.destination, tp)
         or not injector.system.destination.log(*tp).end

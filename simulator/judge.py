@@ -104,7 +104,7 @@ class Judge:
                 self._learn_first_offset(tp, copy)
             self._read_source(tp, copy)
             if not self.is_history_lost:
-                self._compare_destination(route.destination(tp.partition), copy)
+                self._compare_destination(route.get_destination(tp.partition), copy)
 
     def _find_copy(self, source: TopicPartition) -> PartitionCopy:
         return self.copies.setdefault(

@@ -61,7 +61,7 @@ def run_recover(system: System) -> None:
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()) as output,
         ):
-            exit_code = reo_recover.command(system.settings, apply=True, as_json=True)
+            exit_code = reo_recover.run_command(system.settings, apply=True, as_json=True)
         system.log_event(f"reo recover ends with {exit_code}: {output.getvalue()}")
         if exit_code not in RETRIED_EXIT_CODES:
             break

@@ -44,7 +44,7 @@ class Engine:
         self.process = Process(f"jvm of {driver.name}", driver.clock_offset_s)
         system.schedule.start(self.process, lambda: system.schedule.sleep(FOREVER_S))
 
-    def slots(self) -> int:
+    def count_slots(self) -> int:
         """The number of task slots: more than partitions."""
         try:
             self.check_jvm()
@@ -141,7 +141,7 @@ class Query:
             self.changed.notify()
 
     def _run_batches(self) -> None:
-        settings, source_partitions = self.plan.settings, self.plan.source_partitions()
+        settings, source_partitions = self.plan.settings, self.plan.map_source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
         source = self.system.find_cluster(settings.source_cluster)
         last_end = (

@@ -56,7 +56,9 @@ def run_plan(plan: Plan) -> Result:
     metrics_judge = MetricsJudge(system, judge)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
     real_clients = kafka_clients.use_clients(
-        kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False)
+        kafka_clients.ClientFactories(
+            *kafka.clients(system.network), has_tls_listener=lambda _: False
+        )
     )
     try:
         system.start_all()

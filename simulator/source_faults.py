@@ -93,7 +93,7 @@ def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Ch
 
 def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
     route, partition = choose_partition(injector, generator)
-    return route.source(partition)
+    return route.get_source(partition)
 
 
 def _delete_copied_source_records(

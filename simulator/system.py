@@ -16,7 +16,7 @@ from common.errors import ReoError
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
-from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
+from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, is_end_of_service
 from replicator import stage
 from simulator import logs, operator, record_filter
 from simulator.clusters import LOAD_S, Clusters
@@ -118,7 +118,7 @@ class System(Clusters):
 
     def load_frontier(self, source: TopicPartition) -> int | None:
         """The frontier that the group has committed for a source partition, or None."""
-        intermediate = self.find_route(source.topic).intermediate(source.partition)
+        intermediate = self.find_route(source.topic).get_intermediate(source.partition)
         return logs.load_frontier(self.destination, self.settings.application, intermediate)
 
     def is_copied(self, content: logs.Content) -> bool:
@@ -205,7 +205,7 @@ class System(Clusters):
             self.faults.on_unexpected_error(child.name, raised)
         if exit_code in self.recovered_exit_codes and not self.is_stopped_by_operator:
             self.stop_for_operator(operator.run_recover)
-        elif not self.is_stopped_by_operator and ends_service(
+        elif not self.is_stopped_by_operator and is_end_of_service(
             exit_code, self.plan.stop_at_end and not child.is_stop_requested
         ):
             self.end(exit_code, message)

@@ -35,26 +35,26 @@ class VirtualRuntime:
         """Suspend the running task for this time."""
         self.schedule.sleep(seconds)
 
-    def random_bits(self, bits: int) -> int:
+    def get_random_bits(self, bits: int) -> int:
         """Random bits from the seed."""
         return self.schedule.random.getrandbits(bits)
 
-    def chance(self) -> random.Random:
+    def create_random(self) -> random.Random:
         """The random number generator of the seed."""
         return self.schedule.random
 
-    def background(self, work: Callable[[], object], name: str) -> None:
+    def start_thread(self, work: Callable[[], object], name: str) -> None:
         """Start a thread: another task of the same process."""
         assert self.schedule.process is not None
         self.schedule.start(self.schedule.process, work, name)
 
-    def all_at_once(
+    def run_parallel(
         self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]
     ) -> list[Answer]:
         """One after the other: the order does not change the results."""
         return [work(argument) for argument in arguments]
 
-    def event(self) -> Event:
+    def create_event(self) -> Event:
         """Create an event."""
         return Event(self.schedule)
 

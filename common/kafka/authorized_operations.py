@@ -41,12 +41,12 @@ def describe_resources(
             include_authorized_operations=True,
             request_timeout=REQUEST_TIMEOUT_S,
         )
-        resources |= {("Topic", name): _topic_state(answer) for name, answer in answers.items()}
+        resources |= {("Topic", name): _get_topic_state(answer) for name, answer in answers.items()}
     for name in sorted({name for row, name in asked if row.resource == "Group"}):
         answer = client.describe_consumer_groups(
             [name], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         )[name]
-        resources["Group", name] = _group_state(answer)
+        resources["Group", name] = _get_group_state(answer)
     to_make = sorted(
         {
             name
@@ -65,7 +65,7 @@ def describe_resources(
     return resources
 
 
-def _topic_state(answer: Future[Any]) -> ResourceState:
+def _get_topic_state(answer: Future[Any]) -> ResourceState:
     """Without Describe on a topic, nothing is allowed except, perhaps, its configuration."""
     try:
         description = answer.result()
@@ -76,13 +76,13 @@ def _topic_state(answer: Future[Any]) -> ResourceState:
             return ResourceState(set(), exists=False)
         raise
     return ResourceState(
-        _operation_names(description.authorized_operations), len(description.partitions)
+        _get_operation_names(description.authorized_operations), len(description.partitions)
     )
 
 
-def _group_state(answer: Future[Any]) -> ResourceState:
+def _get_group_state(answer: Future[Any]) -> ResourceState:
     try:
-        return ResourceState(_operation_names(answer.result().authorized_operations))
+        return ResourceState(_get_operation_names(answer.result().authorized_operations))
     except KafkaException as failed:
         if failed.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return ResourceState(set())
@@ -103,7 +103,7 @@ def _is_allowed(answer: Future[Any]) -> bool:
     return True
 
 
-def _operation_names(operations: Any) -> set[str] | None:
+def _get_operation_names(operations: Any) -> set[str] | None:
     """The names as in the table; None when the cluster does not report them."""
     return (
         {operation.name.title().replace("_", "") for operation in operations}

@@ -1,5 +1,5 @@
-"""Errors of the Kafka clients: the one place where they are translated, and where those that no
-request reports are noted.
+"""Translates exceptions of the Kafka clients to `common.errors`, and notes the errors that no
+request reports. Why no broker answers at all is found out in `cluster_requests`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from common.errors import (
     TopicMissing,
 )
 from common.metrics import CLIENT_ERRORS
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient
 from common.errors import SettingsInvalid
 from common.kafka.client_errors import note_error
 from common.settings import Settings, client_options
+from common.settings.clusters import Cluster
 from common.settings.security import Security
-from common.settings.source_clusters import Cluster
 
 Result = TypeVar("Result")
 BATCH_OVERHEAD_BYTES = 512
@@ -34,8 +34,8 @@ class ClientFactories(NamedTuple):
 
     consumer: Callable[[dict[str, Any]], Consumer]
     producer: Callable[[dict[str, Any]], Producer]
-    admin: Callable[[dict[str, Any]], AdminClient]
-    speaks_tls: Callable[[str], bool] = Security.speaks_tls
+    admin_client: Callable[[dict[str, Any]], AdminClient]
+    has_tls_listener: Callable[[str], bool] = Security.has_tls_listener
     """Tried for addresses that do not answer a client."""
 
 
@@ -51,9 +51,9 @@ def use_clients(clients: ClientFactories) -> ClientFactories:
     return before
 
 
-def speaks_tls(address: str) -> bool:
+def has_tls_listener(address: str) -> bool:
     """Whether TLS is spoken at an address that does not answer a client."""
-    return _factories.speaks_tls(address)
+    return _factories.has_tls_listener(address)
 
 
 class LossCounter:
@@ -83,9 +83,9 @@ class LossCounter:
             self._log.log(level, form, facility, *more)
 
 
-def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
+def _build_base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
-        **cluster.security.librdkafka(),
+        **cluster.security.build_librdkafka_options(),
         "error_cb": partial(note_error, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
         "client.id": f"{settings.client_id}-{role}",  # for the brokers' logs and quotas
@@ -98,18 +98,20 @@ def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, 
     }
 
 
-def admin(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
+def create_admin_client(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
     # errors are in the answers, or in `Cluster.handshake_error`
-    return _factories.admin(_base_options(cluster, settings, "admin") | {"log_level": 0} | more)
+    return _factories.admin_client(
+        _build_base_options(cluster, settings, "admin") | {"log_level": 0} | more
+    )
 
 
-def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
+def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     """A consumer outside the group: assigned manually, read_committed, and it stops at an offset
     that does not exist.
     """
     return _factories.consumer(
-        _base_options(cluster, settings, "reader")
+        _build_base_options(cluster, settings, "reader")
         | {
             "group.id": settings.application,  # never joined: only `committed` asks for it
             "isolation.level": "read_committed",
@@ -128,10 +130,10 @@ def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     )
 
 
-def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
+def create_idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
     """A producer for occasional records outside transactions."""
     return _factories.producer(
-        _base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"}
+        _build_base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"}
     )
 
 
@@ -162,7 +164,7 @@ def _create_with_options(
         ) from None
 
 
-def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
+def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The consumer of stage two: a member of the group, on the intermediate topics."""
     classic = settings.deduplicator.group_protocol == "classic"
     session_ms = settings.deduplicator.session_timeout_ms
@@ -176,7 +178,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
-    base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}")
+    base = _build_base_options(settings.destination_cluster, settings, f"deduplicator-{worker}")
     return _create_with_options(
         _factories.consumer,
         "intermediate.consumer_options",
@@ -205,7 +207,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     )
 
 
-def transactional_producer(
+def create_transactional_producer(
     settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter
 ) -> Producer:
     """One of the two producers that a worker uses in turn
@@ -215,7 +217,9 @@ def transactional_producer(
     record; librdkafka does not split a batch that the broker refuses.
     """
     timeout_ms = settings.deduplicator.transaction_timeout_ms
-    base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}-{letter}")
+    base = _build_base_options(
+        settings.destination_cluster, settings, f"deduplicator-{worker}-{letter}"
+    )
     return _create_with_options(
         _factories.producer,
         "destination.producer_options",

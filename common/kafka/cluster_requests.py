@@ -1,4 +1,6 @@
-"""Requests to a cluster: asked again until there is an answer, and why none came."""
+"""Requests to a cluster: repeated until there is an answer; without one, the reason is found out
+(host name, port, TLS, authentication).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
 from common.kafka import clients
 from common.kafka.client_errors import PLAIN_TEXT, translate
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 Result = TypeVar("Result")
 REQUEST_TIMEOUT_S = 10.0
@@ -47,7 +49,7 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
     )
     if handshake_error:
         why = (
-            cluster.security.why_not_verified(cluster.bootstrap_servers)
+            cluster.security.explain_failed_verification(cluster.bootstrap_servers)
             if "certificate verify failed" in handshake_error
             else ""
         )
@@ -78,7 +80,7 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
             f"{which} cannot be reached: {connection_error}",
             "Check the address and that the brokers run and can be reached from here",
         )
-    if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
+    if not cluster.security.with_tls and _is_waiting_for_tls(cluster.bootstrap_servers):
         return ClusterUnreachable(
             f"{which} does not answer: its listener speaks TLS, and"
             f" {cluster.name}.security_protocol is {cluster.security.security_protocol}",
@@ -87,14 +89,14 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
     return silent
 
 
-def _waits_for_tls(bootstrap_servers: str) -> bool:
+def _is_waiting_for_tls(bootstrap_servers: str) -> bool:
     """Whether a silent cluster waits for a TLS handshake: tried once per process, because a frozen
     broker makes it wait, and never after an answer.
     """
     if bootstrap_servers in _known_addresses:
         return False
     _known_addresses.add(bootstrap_servers)
-    return clients.speaks_tls(bootstrap_servers)
+    return clients.has_tls_listener(bootstrap_servers)
 
 
 def ask_with_retries(

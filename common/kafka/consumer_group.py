@@ -1,11 +1,11 @@
 """The consumer group, seen by the admin client: its commits, its members, and a commit for it.
 
-The stages read frontiers with a consumer (`positions.read_commits`). It waits silently for offsets
-of an open transaction and ends with a plain time-out. The admin client answers at once that offsets
-are unstable, also returns commits that reo did not write, and can commit metadata. Its commit is an
-OffsetCommit without a member. A broker accepts that only for a group without members, in both
-protocols, so it refuses it while stage two runs. (All measured; an offset in a transaction without
-a member is not refused.)
+The stages read frontiers with a consumer (`partition_offsets.read_commits`). It waits silently for
+offsets of an open transaction and ends with a plain time-out. The admin client answers at once that
+offsets are unstable, also returns commits that reo did not write, and can commit metadata. Its
+commit is an OffsetCommit without a member. A broker accepts that only for a group without members,
+in both protocols, so it refuses it while stage two runs. (All measured; an offset in a transaction
+without a member is not refused.)
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from confluent_kafka.admin import AdminClient
 from common import frontier as frontiers
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
-from common.kafka import positions
-from common.kafka.clients import reader
+from common.kafka import partition_offsets
+from common.kafka.clients import create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 OFFSETS_TOPIC = "__consumer_offsets"
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ class Group:
         self.client = client
         self.name = settings.application
 
-    def commits(
+    def list_commits(
         self, topic_partitions: Iterable[TopicPartition], decided: bool = True
     ) -> dict[TopicPartition, Commit]:
         """The committed offsets; a partition without one is left out. HangingTransaction, with the
@@ -77,7 +77,7 @@ class Group:
             self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
         answers = (
-            self._asked(
+            self._ask(
                 "reading the offsets", lambda: list_group_offsets(self.client, asked, decided)
             )
             if asked.topic_partitions
@@ -101,21 +101,21 @@ class Group:
 
     def read_commits(
         self, topic_partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, positions.GroupCommit]:
+    ) -> dict[TopicPartition, partition_offsets.GroupCommit]:
         """The commits of these partitions with their frontiers, as of before any open transaction;
         FrontierUnreadable when one is not reo's.
         """
         return {
-            tp: positions.decode_commit(tp, *commit)
-            for tp, commit in self.commits(topic_partitions, decided=False).items()
+            tp: partition_offsets.decode_commit(tp, *commit)
+            for tp, commit in self.list_commits(topic_partitions, decided=False).items()
         }
 
-    def frontiers(self) -> dict[TopicPartition, Frontier]:
+    def list_frontiers(self) -> dict[TopicPartition, Frontier]:
         """Every frontier of the group, of all topics, as of before any open transaction. Commits
         without a frontier are left out.
         """
         everything = ConsumerGroupTopicPartitions(self.name)
-        answers = self._asked(
+        answers = self._ask(
             "reading the offsets",
             lambda: list_group_offsets(self.client, everything, decided=False),
         )
@@ -127,9 +127,9 @@ class Group:
                 )
         return decoded
 
-    def assigned(self) -> set[TopicPartition] | None:
+    def list_assigned(self) -> set[TopicPartition] | None:
         """The partitions that its members have; None while the group is rebalancing."""
-        description = self._asked("describing", lambda: self._describe().result())
+        description = self._ask("describing", lambda: self._describe().result())
         if description.state != ConsumerGroupState.STABLE:
             return None
         return {
@@ -138,9 +138,9 @@ class Group:
             for tp in member.assignment.topic_partitions
         }
 
-    def members(self) -> Members:
+    def describe_members(self) -> Members:
         """Who is in the group now."""
-        description = self._asked("describing", lambda: self._describe().result())
+        description = self._ask("describing", lambda: self._describe().result())
         return Members(
             description.state.name.lower(),
             {
@@ -153,9 +153,9 @@ class Group:
 
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""
-        assignments = self.members()
+        assignments = self.describe_members()
         if assignments.partitions:
-            raise self._runs(", ".join(sorted(assignments.partitions)))
+            raise self._build_error(", ".join(sorted(assignments.partitions)))
 
     def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """Commit for a group without members, all partitions in one request; ServiceRuns when it
@@ -165,7 +165,7 @@ class Group:
             ClientTopicPartition(*tp, commit.intermediate_offset, commit.metadata or "")
             for tp, commit in commits.items()
         ]
-        answers = self._asked(
+        answers = self._ask(
             "committing",
             lambda: (
                 self.client.alter_consumer_group_offsets(
@@ -178,11 +178,11 @@ class Group:
         )
         for answer in answers:
             if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                raise self._runs("joined just now")
+                raise self._build_error("joined just now")
             if answer.error is not None:
-                self._asked(
+                self._ask(
                     f"committing {answer.topic}-{answer.partition}",
-                    lambda error=answer.error: _raised(error),  # type: ignore[misc]
+                    lambda error=answer.error: _raise_error(error),  # type: ignore[misc]
                 )
 
     def describe_abort(self, held_up: TopicPartition) -> str:
@@ -201,9 +201,9 @@ class Group:
         begin: int | str = "<its CurrentTransactionStartOffset there>"
         if known:
             with suppress(ReoError):
-                begin = positions.list_end_offsets(self.client, [held_up], committed_only=True)[
-                    held_up
-                ]
+                begin = partition_offsets.list_end_offsets(
+                    self.client, [held_up], committed_only=True
+                )[held_up]
         timeout_ms = self.settings.deduplicator.transaction_timeout_ms
         return (
             f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for"
@@ -218,26 +218,26 @@ class Group:
         """The partition of the offsets topic that has this group; -1 when the principal may not
         describe that topic.
         """
-        metadata = self._asked(
+        metadata = self._ask(
             "describing the offsets topic",
             lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S),
         )
         partitions = len(metadata.topics[OFFSETS_TOPIC].partitions)
-        return offsets_partition(self.name, partitions) if partitions else -1
+        return find_offsets_partition(self.name, partitions) if partitions else -1
 
     def _describe(self) -> Any:
         return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[
             self.name
         ]
 
-    def _runs(self, who: str) -> ServiceRuns:
+    def _build_error(self, who: str) -> ServiceRuns:
         session_s = self.settings.deduplicator.session_timeout_ms / 1000
         return ServiceRuns(
             f"group {self.name} has members ({who}): stop the service first. A worker that has"
             f" stopped counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
         )
 
-    def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
+    def _ask(self, doing: str, ask: Callable[[], Result]) -> Result:
         return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
 
 
@@ -246,7 +246,7 @@ def commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer
     always has one open under load, and a `reader`, which asks for stable offsets (KIP-447), would
     wait for it.
     """
-    return reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
+    return create_reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
 
 
 def list_group_offsets(
@@ -273,11 +273,11 @@ def list_group_offsets(
     return list(committed.topic_partitions)
 
 
-def _raised(error: KafkaError) -> None:
+def _raise_error(error: KafkaError) -> None:
     raise KafkaException(error)
 
 
-def offsets_partition(group: str, partitions: int) -> int:
+def find_offsets_partition(group: str, partitions: int) -> int:
     """The partition of __consumer_offsets that has a group. Brokers choose it by the absolute value
     of Java's String.hashCode.
     """

@@ -17,7 +17,7 @@ from common.errors import ForeignRecord, RecordRefused
 from common.kafka import visible_records
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
-from common.records import Consumed, headers_of
+from common.records import Consumed, get_headers
 from common.routes import TopicPartition
 
 
@@ -42,7 +42,7 @@ def parse_origin(message: Consumed) -> Origin:
     partition.
     """
     with _raise_foreign_record(message):
-        headers = headers_of(message)
+        headers = get_headers(message)
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
         if headers[-1][1] is None:
@@ -58,7 +58,7 @@ def parse_read_up_to(message: Consumed) -> ReadUpTo | None:
     another partition.
     """
     with _raise_foreign_record(message):
-        headers = headers_of(message)
+        headers = get_headers(message)
         if not headers or headers[-1][0] != read_up_to.HEADER:
             return None
         content = read_up_to.parse(headers[-1][1] or b"")
@@ -75,15 +75,15 @@ def _raise_foreign_record(message: Consumed) -> Iterator[None]:
     try:
         yield
     except RecordRefused as unreadable:
-        raise foreign_record_error(str(unreadable)) from None
+        raise build_foreign_record_error(str(unreadable)) from None
     except ValueError as reason:
-        raise foreign_record_error(
+        raise build_foreign_record_error(
             f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}:"
             f" {reason}"
         ) from None
 
 
-def foreign_record_error(record: str) -> ForeignRecord:
+def build_foreign_record_error(record: str) -> ForeignRecord:
     """The error for a record of an intermediate topic."""
     return ForeignRecord(
         f"{record}. Stage one did not write it: find out who writes to the intermediate topic, stop"

@@ -52,7 +52,7 @@ class Permission:
     commands: tuple[Command, ...]
     why: str
 
-    def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
+    def list_names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
         """The names of the resource in one service; for a topic, one for each route. `group` is the
         one on the command line, if any.
         """
@@ -180,7 +180,7 @@ def _match_commands(patterns: str) -> Iterator[Command]:
 PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls(ACLS))
 
 
-def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
+def list_commands(settings: Settings, stages: Iterable[str]) -> list[Command]:
     """What a service with these stages does: the stages, and beside stage two what the settings ask
     for.
     """

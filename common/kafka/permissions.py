@@ -17,7 +17,7 @@ from common import source_candidates
 from common.errors import AccessRefused
 from common.kafka import topics
 from common.kafka.authorized_operations import ResourceState, describe_resources
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
 from common.routes import SAME
@@ -38,25 +38,25 @@ def find_missing(
     """What the clusters do not allow now, as far as they report it."""
     settings = source_candidates.select_answering(settings)
     routes = topics.list_routes(
-        settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
+        settings, create_admin_client(settings.source_cluster, settings), settings.connect_timeout_s
     )
     rows = [
         NeededPermission(row, name)
         for row in list_needed(commands, destination_settings.is_outside_kafka(settings))
-        for name in row.names(settings, routes, group)
+        for name in row.list_names(settings, routes, group)
     ]
     missing: list[NeededPermission] = []
     partitions: dict[str, int] = {}
     for cluster in (settings.source_cluster, settings.destination_cluster):
         own = [needed for needed in rows if needed.row.side == cluster.name]
-        client = admin(cluster, settings)
+        client = create_admin_client(cluster, settings)
         states = ask_cluster(
             cluster, client, settings.connect_timeout_s, partial(describe_resources, client, own)
         )
         missing += [needed for needed in own if _is_missing(needed, states, partitions)]
         for route in routes if cluster is settings.source_cluster else ():
             source = states.get(("Topic", route.source_topic), ResourceState(None))
-            # see `topic_creation.prepare`
+            # see `topic_creation.prepare_topics`
             for name in (
                 route.intermediate_topic,
                 *((route.destination_topic,) if route.mapping == SAME else ()),
@@ -87,7 +87,7 @@ def explain_refusals(settings: Settings, *commands: Command) -> Iterator[None]:
                 NeededPermission(row, name)
                 for row in list_needed(commands)
                 if row.resource == "TransactionalId"
-                for name in row.names(settings, ())
+                for name in row.list_names(settings, ())
             ]
         if not missing:
             raise

@@ -67,7 +67,7 @@ Entries = Mapping[str, Any]
 """A topic's configuration as `topics.describe_config` reads it: name → ConfigEntry."""
 
 
-def own(entries: Entries) -> dict[str, str]:
+def list_own_configs(entries: Entries) -> dict[str, str]:
     """What is set on the topic itself."""
     return {
         name: str(entry.value)
@@ -76,23 +76,23 @@ def own(entries: Entries) -> dict[str, str]:
     }
 
 
-def limit(entries: Entries) -> int:
+def get_max_message_bytes(entries: Entries) -> int:
     """The largest batch of records, in bytes as the broker stores it."""
     return int(entries[LIMIT].value)
 
 
-def refused(source: Entries, known: Entries) -> dict[str, str]:
+def list_not_copied(source: Entries, known: Entries) -> dict[str, str]:
     """What is set on the source topic and does not go over: name → reason. `known` is any topic's
     configuration at the destination.
     """
     return {
         name: NOT_OVER.get(name, "the destination's brokers do not know it")
-        for name in own(source)
+        for name in list_own_configs(source)
         if name in NOT_OVER or name not in known
     }
 
 
-def for_intermediate(source: Entries) -> dict[str, str]:
+def build_intermediate_config(source: Entries) -> dict[str, str]:
     """What an intermediate topic is made with: nothing expires unread, since stage two purges what
     it has committed.
     """
@@ -100,23 +100,23 @@ def for_intermediate(source: Entries) -> dict[str, str]:
         "cleanup.policy": "delete",
         "retention.ms": "-1",
         "retention.bytes": "-1",
-        LIMIT: str(limit(source) + WRAPPED_EXTRA_BYTES),
+        LIMIT: str(get_max_message_bytes(source) + WRAPPED_EXTRA_BYTES),
         "message.timestamp.type": "LogAppendTime",
     }
 
 
-def for_parked(source: Entries) -> dict[str, str]:
+def build_parked_config(source: Entries) -> dict[str, str]:
     """What a topic for parked records is made with: they wait for a person, however old they
     are.
     """
-    return for_intermediate(source) | TIMESTAMPS
+    return build_intermediate_config(source) | TIMESTAMPS
 
 
-def for_copy(source: Entries, known: Entries) -> dict[str, str]:
+def build_destination_config(source: Entries, known: Entries) -> dict[str, str]:
     """What a destination topic is made with."""
-    left_out = refused(source, known)
+    left_out = list_not_copied(source, known)
     return (
-        {name: value for name, value in own(source).items() if name not in left_out}
-        | {LIMIT: str(limit(source))}
+        {name: value for name, value in list_own_configs(source).items() if name not in left_out}
+        | {LIMIT: str(get_max_message_bytes(source))}
         | TIMESTAMPS
     )

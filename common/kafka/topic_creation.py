@@ -17,24 +17,24 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from common.errors import ReoError, TopicsUnfit
 from common.kafka import topic_config, topic_fitness, topics
 from common.kafka.client_errors import translate
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_settings
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
 
 
-def prepare(settings: Settings) -> dict[Route, Topic]:
+def prepare_topics(settings: Settings) -> dict[Route, Topic]:
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
     the routes with their source topics.
     """
     timeout_s = settings.connect_timeout_s
     source_admin, destination_admin = (
-        admin(settings.source_cluster, settings),
-        admin(settings.destination_cluster, settings),
+        create_admin_client(settings.source_cluster, settings),
+        create_admin_client(settings.destination_cluster, settings),
     )
     copied = topics.describe_sources(settings, source_admin, timeout_s)
     parked = topics.list_parked_topics(settings, copied)
@@ -77,7 +77,7 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
             destination_admin,
             settings.destination_cluster,
             existing.get(name),
-            new_parked(settings, name, source_config),
+            build_parked(settings, name, source_config),
         )
     return copied
 
@@ -95,7 +95,7 @@ def _create_route_topics(
     (Stage two creates tables.)
     """
     source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
-    intermediate = new_intermediate(settings, route, source, source_config)
+    intermediate = build_intermediate(settings, route, source, source_config)
     # first: an existing topic shows which configurations the brokers know
     existing_intermediate = existing.get(route.intermediate_topic) or create(
         destination_admin, settings.destination_cluster, intermediate
@@ -105,14 +105,16 @@ def _create_route_topics(
             destination_admin, settings.destination_cluster, route.intermediate_topic
         )
         destination = existing.get(route.destination_topic)
-        not_copied = topic_config.refused(source_config, known) if destination is None else {}
+        not_copied = (
+            topic_config.list_not_copied(source_config, known) if destination is None else {}
+        )
         for name, reason in not_copied.items():
             log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
         create_or_extend(
             destination_admin,
             settings.destination_cluster,
             destination,
-            new_copy(settings, route, partitions, source_config, known),
+            build_destination(settings, route, partitions, source_config, known),
         )
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
@@ -120,11 +122,11 @@ def _create_route_topics(
             destination_admin, settings.destination_cluster, existing_intermediate, intermediate
         )
     topic_fitness.check_existing(
-        destination_admin, settings, route, topic_config.limit(source_config)
+        destination_admin, settings, route, topic_config.get_max_message_bytes(source_config)
     )
 
 
-def new_intermediate(
+def build_intermediate(
     settings: Settings, route: Route, source: Topic, source_config: topic_config.Entries
 ) -> NewTopic:
     """The intermediate topic as reo creates it; `source_config` is the source topic's
@@ -134,18 +136,21 @@ def new_intermediate(
         route.intermediate_topic,
         source.partitions,
         settings.topics.replication_factor,
-        config=topic_config.for_intermediate(source_config),
+        config=topic_config.build_intermediate_config(source_config),
     )
 
 
-def new_parked(settings: Settings, name: str, source_config: topic_config.Entries) -> NewTopic:
+def build_parked(settings: Settings, name: str, source_config: topic_config.Entries) -> NewTopic:
     """A topic for parked records as reo creates it."""
     return NewTopic(
-        name, 1, settings.topics.replication_factor, config=topic_config.for_parked(source_config)
+        name,
+        1,
+        settings.topics.replication_factor,
+        config=topic_config.build_parked_config(source_config),
     )
 
 
-def new_copy(
+def build_destination(
     settings: Settings,
     route: Route,
     partitions: int,
@@ -159,7 +164,7 @@ def new_copy(
         route.destination_topic,
         partitions,
         settings.topics.replication_factor,
-        config=topic_config.for_copy(source_config, known),
+        config=topic_config.build_destination_config(source_config, known),
     )
 
 
@@ -177,7 +182,7 @@ def create_or_extend(
     if current is None or current.partitions >= new.num_partitions:
         return
     log.log(
-        _log_level(validate_only),
+        _get_log_level(validate_only),
         "adding partitions to topic %s: %d, then %d",
         new.topic,
         current.partitions,
@@ -185,7 +190,7 @@ def create_or_extend(
     )
     partitions = NewPartitions(new.topic, new.num_partitions)
     try:
-        client.create_partitions([partitions], **_options(validate_only))[new.topic].result()
+        client.create_partitions([partitions], **_build_options(validate_only))[new.topic].result()
     except KafkaException as failed:
         # else another process was first
         if failed.args[0].code() != KafkaError.INVALID_PARTITIONS:
@@ -198,10 +203,10 @@ def create(
     """Create the topic. If another process was first, return the topic: it has fewer partitions
     than `new` if the other process looked at the source before a partition was added there.
     """
-    level = _log_level(validate_only)
+    level = _get_log_level(validate_only)
     log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
     try:
-        client.create_topics([new], **_options(validate_only))[new.topic].result()
+        client.create_topics([new], **_build_options(validate_only))[new.topic].result()
     except KafkaException as failed:
         if failed.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _explain(failed.args[0], cluster, new) from None
@@ -209,11 +214,11 @@ def create(
     return None
 
 
-def _options(validate_only: bool) -> dict[str, Any]:
+def _build_options(validate_only: bool) -> dict[str, Any]:
     return {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": validate_only}
 
 
-def _log_level(validate_only: bool) -> int:
+def _get_log_level(validate_only: bool) -> int:
     return logging.DEBUG if validate_only else logging.INFO
 
 

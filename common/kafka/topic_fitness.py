@@ -93,7 +93,7 @@ def check_existing(
     )
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error
-    limit = source_limit if copy is None else topic_config.limit(copy)
+    limit = source_limit if copy is None else topic_config.get_max_message_bytes(copy)
     if limit < source_limit:
         log.warning(
             "the destination topic takes records of up to %d bytes, the source topic has up to %d:"
@@ -113,11 +113,11 @@ def find_unfit_configs(
     `source_limit` is the source's largest batch in bytes.
     """
     # a producer would split refused batches without end, and copy nothing
-    if intermediate is not None and topic_config.limit(intermediate) < source_limit:
+    if intermediate is not None and topic_config.get_max_message_bytes(intermediate) < source_limit:
         yield TopicsUnfit(
             f"the intermediate topic {route.intermediate_topic} takes batches of up to"
-            f" {topic_config.limit(intermediate)} bytes, the source topic has up to {source_limit}:"
-            " set its max.message.bytes to at least"
+            f" {topic_config.get_max_message_bytes(intermediate)} bytes, the source topic has up"
+            f" to {source_limit}: set its max.message.bytes to at least"
             f" {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`"
         )
     if intermediate is not None and "compact" in str(intermediate["cleanup.policy"].value):

@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.nearest import suggest
-from common.origin import identity_of
+from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class Topic:
 
     @property
     def identity(self) -> str:
-        """See `common.origin.identity_of`."""
-        return identity_of(self.cluster_id, self.name, self.topic_id)
+        """See `common.origin.compute_identity`."""
+        return compute_identity(self.cluster_id, self.name, self.topic_id)
 
 
 def describe(
@@ -137,13 +137,13 @@ def list_routes(
             timeout_s,
             lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
         )
-    return settings.routes(names)
+    return settings.build_routes(names)
 
 
 def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
     """Every intermediate partition that these sources need."""
     return [
-        route.intermediate(partition)
+        route.get_intermediate(partition)
         for route, source in copied.items()
         for partition in range(source.partitions)
     ]

@@ -2,7 +2,7 @@
 up to the end.
 
 Offsets cannot tell where such a read ends, because they also count markers and aborted records. So
-a reader reports the ends of partitions (`common.kafka.clients.reader`).
+a reader reports the ends of partitions (`common.kafka.clients.create_reader`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_batches(
 ) -> Generator[list[Consumed]]:
     """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
 
-    The reader must report partition ends (`kafka_clients.reader`): offsets cannot tell the end,
+    The reader must report partition ends (`clients.create_reader`): offsets cannot tell the end,
     because they also count markers and aborted records.
     """
     if not begins:

@@ -12,6 +12,6 @@ CANDIDATE_TABLE = re.compile(r"source[.](\d+)")
 """The name of a candidate's table in a settings file."""
 
 
-def candidate_setting_name(number: int, common_name: str) -> str:
+def build_candidate_setting_name(number: int, common_name: str) -> str:
     """The name of a `source` setting for one candidate."""
     return f"source.{number}.{common_name.removeprefix('source.')}"

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.settings import spark_options
-from common.settings.candidate_settings import CANDIDATES_MAX, candidate_setting_name
+from common.settings.candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.guard import Guard
 from common.settings.guarded_options import GUARDED
 
@@ -40,7 +40,7 @@ DEPTH_MAX = 12
 exceeds any depth.
 """
 CANDIDATE_TABLES = tuple(
-    candidate_setting_name(number, "source.consumer_options")
+    build_candidate_setting_name(number, "source.consumer_options")
     for number in range(1, CANDIDATES_MAX + 1)
 )
 OPTION_TABLES = (*GUARDED, *CANDIDATE_TABLES)
@@ -135,9 +135,7 @@ def to_text(value: object) -> str:
     return str(value)
 
 
-def validation_errors(
-    setting: str, options: Mapping[str, str], allow_unsafe: bool
-) -> Iterator[str]:
+def find_errors(setting: str, options: Mapping[str, str], allow_unsafe: bool) -> Iterator[str]:
     """One message for each option that is not passed through, with the reason."""
     for option, value in options.items():
         guard = get_guards(setting).get(option)
@@ -153,7 +151,7 @@ def validation_errors(
                 f"{setting}.{option}: options of Kafka's client are given without `kafka.` before"
                 " them"
             )
-        elif guard and not guard.allows(value) and (guard.always or not allow_unsafe):
+        elif guard and not guard.is_allowed(value) and (guard.always or not allow_unsafe):
             allowed = (
                 f" ({guard.harmless.replace('|', ', ')} are allowed)" if guard.harmless else ""
             )
@@ -171,7 +169,7 @@ def list_unsafe_options(setting: str, options: Mapping[str, str]) -> Iterator[st
     """
     for option, value in options.items():
         guard = get_guards(setting).get(option)
-        if guard and not guard.allows(value):
+        if guard and not guard.is_allowed(value):
             yield (
                 f"UNSAFE: {setting} sets {option}, which reo refuses without {ALLOW_UNSAFE}:"
                 f" {guard.reason}. reo does not promise an exact copy"

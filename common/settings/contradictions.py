@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator
 from common import filters, topic_rules
 from common.settings import (
     client_options,
+    clusters,
     destination_settings,
-    source_clusters,
     spark_options,
     sync_settings,
 )
-from common.settings.candidate_settings import candidate_setting_name
+from common.settings.candidate_settings import build_candidate_setting_name
 from common.settings.settings import Settings
 from common.settings.settings_sources import RawSettings
 from common.settings.spelling import find_names, spell
@@ -24,33 +24,35 @@ ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 
 def spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
     """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
-    for error in dict.fromkeys(_contradictions(settings, raw.invalid)):
+    for error in dict.fromkeys(_find_contradictions(settings, raw.invalid)):
         if raw.invalid.isdisjoint(find_names(error)):
             yield spell(error, raw.values, bool(raw.files))
 
 
-def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
+def _find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     """One message for each, with the settings by their dotted names. What the topics' names
     contradict is unknown when one of them is `wrong`.
     """
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
-        yield from _wrong_routes(settings)
+        yield from _find_wrong_routes(settings)
     for name in client_options.OPTION_TABLES:
-        yield from client_options.validation_errors(
-            name, settings.options(name), settings.allow_unsafe_options
+        yield from client_options.find_errors(
+            name, settings.get_options(name), settings.allow_unsafe_options
         )
     for cluster in (*settings.sources, settings.destination_cluster):
-        has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
-        yield from cluster.security.validation_errors(
-            candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}."
+        has_own = (
+            any(settings.list_own_settings(cluster.number).values()) if cluster.number else False
         )
-    yield from _unused_candidates(settings)
+        yield from cluster.security.find_errors(
+            build_candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}."
+        )
+    yield from _find_unused_candidates(settings)
     for cluster in (*settings.sources, settings.destination_cluster):
-        yield from source_clusters.address_errors(
+        yield from clusters.find_address_errors(
             f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers
         )
     appends = settings.deduplicator.without_frontier == "append"
-    yield from source_clusters.validation_errors(
+    yield from clusters.find_errors(
         [cluster.bootstrap_servers for cluster in settings.sources],
         settings.failover,
         settings.rules,
@@ -58,10 +60,10 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     )
     if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.validation_errors(settings)
-    yield from destination_settings.validation_errors(settings)
-    yield from sync_settings.validation_errors(settings)
-    yield from spark_options.validation_errors(
+    yield from filters.find_errors(settings)
+    yield from destination_settings.find_errors(settings)
+    yield from sync_settings.find_errors(settings)
+    yield from spark_options.find_errors(
         settings.replicator.master, settings.replicator.spark_options
     )
     if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
@@ -71,7 +73,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
         )
 
 
-def _unused_candidates(settings: Settings) -> Iterator[str]:
+def _find_unused_candidates(settings: Settings) -> Iterator[str]:
     """Settings of single candidates where there are no such candidates."""
     for setting in SETTINGS:
         if (
@@ -87,7 +89,7 @@ def _unused_candidates(settings: Settings) -> Iterator[str]:
             yield f"{setting.name} would not be used: {reason}"
 
 
-def _wrong_routes(settings: Settings) -> Iterator[str]:
+def _find_wrong_routes(settings: Settings) -> Iterator[str]:
     """Errors in the names alone; all others need the clusters' answers (`topic_fitness`)."""
     many = bool(settings.topics_)
     set_names = [name for name in ONE_TOPIC if settings.values[name]]
@@ -99,7 +101,7 @@ def _wrong_routes(settings: Settings) -> Iterator[str]:
             " all of them are kept under it"
         )
     if many:
-        yield from (f"topics: {reason}" for reason in topic_rules.validation_errors(settings.rules))
+        yield from (f"topics: {reason}" for reason in topic_rules.find_errors(settings.rules))
         return
     names = dict(
         zip(

@@ -20,7 +20,7 @@ from common.settings.settings_sources import RawSettings
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def _options(name: str, raw: RawSettings) -> dict[str, str]:
+def _parse_options(name: str, raw: RawSettings) -> dict[str, str]:
     options = {}
     for key, setting in raw.values.items():
         if key.startswith(f"{name}."):
@@ -36,7 +36,7 @@ def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
     required setting is missing.
     """
     if setting.kind == "options":
-        return _options(setting.name, raw)
+        return _parse_options(setting.name, raw)
     if setting.name not in raw.values:
         if setting.required and not raw.unreadable_file:
             raw.fail(
@@ -55,7 +55,9 @@ def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
 def convert(setting: Setting, raw_value: Any) -> Value:
     """The value of a setting; ValueError when the setting cannot have it."""
     if setting.kind in ("secret", "object"):
-        return _checked_secret(raw_value) if setting.kind == "secret" else _json_object(raw_value)
+        return (
+            _check_secret(raw_value) if setting.kind == "secret" else _parse_json_object(raw_value)
+        )
     free = setting.kind == "text" and not setting.choices
     text = (settings_file.to_text(raw_value) if free else str(raw_value)).strip()
     # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
@@ -84,7 +86,7 @@ def convert(setting: Setting, raw_value: Any) -> Value:
     return text
 
 
-def _json_object(raw_value: Any) -> str:
+def _parse_json_object(raw_value: Any) -> str:
     """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
     try:
         value = (
@@ -101,7 +103,7 @@ def _json_object(raw_value: Any) -> str:
         ) from None
 
 
-def _checked_secret(raw_value: Any) -> str:
+def _check_secret(raw_value: Any) -> str:
     """The secret unchanged, including blanks; error messages do not repeat it."""
     if not isinstance(raw_value, str):
         # what is wrong with a setting is a ValueError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME
-from common.topic_rules import routes
+from common.topic_rules import build_routes
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -76,7 +76,7 @@ def describe_name_error(name: str) -> str:
     return ""
 
 
-def validation_errors(settings: Settings) -> Iterator[str]:
+def find_errors(settings: Settings) -> Iterator[str]:
     """One message for each setting that contradicts PostgreSQL or a user's class as the
     destination.
     """
@@ -95,7 +95,7 @@ def validation_errors(settings: Settings) -> Iterator[str]:
             yield f"{POSTGRESQL_SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
         yield from (
             reason
-            for route in routes(settings.rules, ())
+            for route in build_routes(settings.rules, ())
             if (reason := describe_name_error(route.destination_topic))
         )
         yield from _list_kafka_only_settings(settings, POSTGRESQL)
@@ -111,7 +111,7 @@ def validation_errors(settings: Settings) -> Iterator[str]:
 def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
     """One message for each setting that needs a destination topic."""
     if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(
-        route.shared for route in routes(settings.rules, ())
+        route.shared for route in build_routes(settings.rules, ())
     ):
         yield (
             f"{name} and a mapping, or a destination of several sources: a row is identified by its"

@@ -18,7 +18,7 @@ class Guard:
     harmless: str = ""
     always: bool = False
 
-    def allows(self, value: str) -> bool:
+    def is_allowed(self, value: str) -> bool:
         """Whether this value is harmless."""
         return (
             bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None

@@ -20,7 +20,7 @@ from common.settings.table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable sets a setting; a child process gets
-    `Settings.as_environment` instead.
+    `Settings.build_environment` instead.
     """
     return (
         variable in BY_ENVIRONMENT

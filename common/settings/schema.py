@@ -1,14 +1,14 @@
-"""The list of all settings: name, type, default, range, other names, meaning of each.
+"""The root of the settings, and its short sections: name, type, default, range, other names,
+meaning of each.
 
-The long sections are in `cluster_sections` and `stage_sections`. docs/reference.md and the Helm
-chart's schema have it from here.
+The long sections are in `cluster_sections`, `stage_sections` and `security`. docs/reference.md and
+the Helm chart's schema are made from them.
 
 A setting has one dotted name: in the code `settings.section.key`, in a settings file `[section]
 key`, in the environment `REO_SECTION_KEY` and, where kafka-reo has the same setting, also
 kafka-reo's name. Two names have an underscore at their end in the code alone: `class` is a keyword
 of Python, and `topics` is also a section. Defaults are kafka-reo's unless there is a reason against
-it; the meaning then says so. Sections that are long are in modules of their own, clusters and
-stages apart.
+it; the meaning then says so.
 """
 
 from __future__ import annotations

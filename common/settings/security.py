@@ -77,7 +77,7 @@ class Security:
         """Whether the connection is encrypted."""
         return self.security_protocol.endswith("SSL")
 
-    def with_own(self, own: Mapping[str, str]) -> Security:
+    def override(self, own: Mapping[str, str]) -> Security:
         """These settings with a candidate's own in their place. Of the others it takes over what
         its protocol and mechanism use.
         """
@@ -96,13 +96,13 @@ class Security:
         empty: dict[str, Any] = dict.fromkeys(unused - own_values.keys(), "")
         return replace(merged, **empty)
 
-    def librdkafka(self) -> dict[str, str]:
+    def build_librdkafka_options(self) -> dict[str, str]:
         """For confluent-kafka's clients."""
         options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.with_sasl:
             options["sasl.mechanism"] = self.sasl_mechanism
             options |= (
-                self._oidc()
+                self._build_oidc_options()
                 if self.sasl_mechanism == "OAUTHBEARER"
                 else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
             )
@@ -111,7 +111,7 @@ class Security:
                 "ssl.endpoint.identification.algorithm": "https",
                 "enable.ssl.certificate.verification": "true",
             }
-            options |= _given(
+            options |= _drop_empty(
                 {
                     "ssl.ca.location": self.ssl_ca_file,
                     "ssl.certificate.location": self.ssl_certificate_file,
@@ -120,14 +120,17 @@ class Security:
             )
         return options
 
-    def spark(self) -> dict[str, str]:
+    def build_spark_options(self) -> dict[str, str]:
         """For Kafka's Java client as Spark makes it: its options are Spark's, behind `kafka.`."""
-        return {f"kafka.{name}": value for name, value in self._java().items()}
+        return {f"kafka.{name}": value for name, value in self._build_java_options().items()}
 
-    def _java(self) -> dict[str, str]:
+    def _build_java_options(self) -> dict[str, str]:
         options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.with_sasl:
-            options |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": self._jaas()}
+            options |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.jaas.config": self._build_jaas(),
+            }
             if self.sasl_mechanism == "OAUTHBEARER":
                 options |= {
                     "sasl.login.callback.handler.class": OAUTH_HANDLER,
@@ -148,11 +151,11 @@ class Security:
                 }
         return options
 
-    def why_not_verified(self, bootstrap_servers: str) -> str:
+    def explain_failed_verification(self, bootstrap_servers: str) -> str:
         """What is wrong with a broker's certificate, by the standard library, where librdkafka says
         only that it could not be verified; empty if nothing is.
         """
-        for address, failed in _handshakes(
+        for address, failed in _try_handshakes(
             bootstrap_servers, ssl.create_default_context(cafile=self.ssl_ca_file or None)
         ):
             if isinstance(failed, ssl.SSLCertVerificationError):
@@ -160,13 +163,13 @@ class Security:
         return ""  # another failure is not about the certificate, and known already
 
     @staticmethod
-    def speaks_tls(bootstrap_servers: str) -> bool:
+    def has_tls_listener(bootstrap_servers: str) -> bool:
         """Whether one of these addresses answers a TLS handshake, whatever its certificate."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return any(failed is None for _, failed in _handshakes(bootstrap_servers, context))
+        return any(failed is None for _, failed in _try_handshakes(bootstrap_servers, context))
 
-    def validation_errors(self, prefix: str) -> Iterator[str]:
+    def find_errors(self, prefix: str) -> Iterator[str]:
         """One message for each setting that contradicts another one or cannot be read; `prefix` is
         what their names begin with.
         """
@@ -211,42 +214,42 @@ class Security:
             ("ssl_certificate_file", CERTIFICATE),
             ("ssl_key_file", KEY),
         ):
-            yield from _unfit(f"{prefix}{name}", getattr(self, name), mark)
+            yield from _find_unfit(f"{prefix}{name}", getattr(self, name), mark)
 
-    def _oidc(self) -> dict[str, str]:
+    def _build_oidc_options(self) -> dict[str, str]:
         return {
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.client.id": self.sasl_username,
             "sasl.oauthbearer.client.secret": self.sasl_password,
             "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
-        } | _given({"sasl.oauthbearer.scope": self.sasl_oauth_scope})
+        } | _drop_empty({"sasl.oauthbearer.scope": self.sasl_oauth_scope})
 
-    def _jaas(self) -> str:
+    def _build_jaas(self) -> str:
         names = (
             ("clientId", "clientSecret")
             if self.sasl_mechanism == "OAUTHBEARER"
             else ("username", "password")
         )
-        values = dict(zip(names, (self.sasl_username, self.sasl_password), strict=True)) | _given(
-            {"scope": self.sasl_oauth_scope}
-        )
+        values = dict(
+            zip(names, (self.sasl_username, self.sasl_password), strict=True)
+        ) | _drop_empty({"scope": self.sasl_oauth_scope})
         return (
             " ".join(
                 [
                     LOGIN_MODULES[self.sasl_mechanism],
                     "required",
-                    *(f"{name}={_quoted(value)}" for name, value in values.items()),
+                    *(f"{name}={_quote(value)}" for name, value in values.items()),
                 ]
             )
             + ";"
         )
 
 
-def _given(options: dict[str, str]) -> dict[str, str]:
+def _drop_empty(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
 
 
-def _handshakes(
+def _try_handshakes(
     bootstrap_servers: str, context: ssl.SSLContext
 ) -> Iterator[tuple[str, Exception | None]]:
     """Each address, and how a TLS handshake with it failed, if it did."""
@@ -265,14 +268,14 @@ def _handshakes(
         yield address, failure
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """As Kafka's JAAS text is read: java.io.StreamTokenizer, which takes a backslash and a quote
     with a backslash before them.
     """
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _unfit(name: str, file: str, mark: str) -> Iterator[str]:
+def _find_unfit(name: str, file: str, mark: str) -> Iterator[str]:
     """Why a PEM file cannot be used; nothing of what is in it is said."""
     if not file:
         return

@@ -9,15 +9,12 @@ from dataclasses import fields
 from common import topic_rules
 from common.errors import SettingsInvalid
 from common.routes import Route
-from common.settings import (
-    client_options,
-    source_clusters,
-)
+from common.settings import client_options
 from common.settings import start_position as start_at
-from common.settings.candidate_settings import CANDIDATES_MAX, candidate_setting_name
+from common.settings.candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.clusters import Cluster, split_clusters
 from common.settings.schema import Schema
 from common.settings.security import Security
-from common.settings.source_clusters import Cluster
 from common.settings.table import BY_NAME, SETTINGS, build_sections
 
 OPTIONS = "source.consumer_options"
@@ -43,10 +40,13 @@ class Settings(Schema):
         """
         self.not_taken = tuple(not_taken)
         """A message for each variable of another program that is set and has no effect."""
-        clusters = source_clusters.split_clusters(self.source.bootstrap_servers)
+        clusters = split_clusters(self.source.bootstrap_servers)
         self.sources = tuple(
             Cluster(
-                "source", servers, self.source.security.with_own(self.own_settings(number)), number
+                "source",
+                servers,
+                self.source.security.override(self.list_own_settings(number)),
+                number,
             )
             for number, servers in enumerate(clusters, 1)
         )
@@ -69,25 +69,25 @@ class Settings(Schema):
         self.instance = self.instance or socket.gethostname()
         self.start = start_at.parse(self.source.start)
 
-    def own_settings(self, number: int) -> dict[str, str]:
+    def list_own_settings(self, number: int) -> dict[str, str]:
         """The TLS and SASL settings of one source candidate alone, by the last part of their names;
         empty ones are not set.
         """
         return (
             {
-                field.name: str(self.values[candidate_setting_name(number, field.name)])
+                field.name: str(self.values[build_candidate_setting_name(number, field.name)])
                 for field in fields(Security)
             }
             if number <= CANDIDATES_MAX
             else {}
         )
 
-    def on(self, source: Cluster) -> Settings:
+    def select_source(self, source: Cluster) -> Settings:
         """The same settings with one of the `sources` as the only one: what is its own alone is
         what all have.
         """
         own_options = (
-            self.options(candidate_setting_name(source.number, OPTIONS))
+            self.get_options(build_candidate_setting_name(source.number, OPTIONS))
             if source.number <= CANDIDATES_MAX
             else {}
         )
@@ -109,27 +109,27 @@ class Settings(Schema):
             self.given_by,
         )
 
-    def routes(self, topics: Iterable[str] = ()) -> list[Route]:
+    def build_routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied
         side by side.
         """
-        selected = topic_rules.routes(self.rules, topics, self.intermediate.topic)
-        clashes = topic_rules.clashes(self.rules, selected)
-        if clashes:
+        selected = topic_rules.build_routes(self.rules, topics, self.intermediate.topic)
+        conflicts = list(topic_rules.find_conflicts(self.rules, selected))
+        if conflicts:
             raise SettingsInvalid(
                 "\n  ".join(
                     [
                         (
-                            f"with the topics that are at the source, {len(clashes)} route(s) are"
+                            f"with the topics that are at the source, {len(conflicts)} route(s) are"
                             " wrong:"
                         ),
-                        *clashes,
+                        *conflicts,
                     ]
                 )
             )
         return selected
 
-    def options(self, name: str) -> dict[str, str]:
+    def get_options(self, name: str) -> dict[str, str]:
         """The raw options of one of the tables in `client_options.OPTION_TABLES`."""
         value = self.values[name]
         assert isinstance(value, dict)
@@ -137,22 +137,22 @@ class Settings(Schema):
 
     def list_warnings(self) -> list[str]:
         """What the start says of the settings."""
-        return [*self.not_taken, *self.unsafe()]
+        return [*self.not_taken, *self.list_unsafe()]
 
-    def unsafe(self) -> list[str]:
+    def list_unsafe(self) -> list[str]:
         """The warnings that every process logs."""
         return [
             line
             for name in client_options.OPTION_TABLES
-            for line in client_options.list_unsafe_options(name, self.options(name))
+            for line in client_options.list_unsafe_options(name, self.get_options(name))
         ]
 
-    def as_environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
         options = {
             client_options.get_variable(name, option): value
             for name in client_options.OPTION_TABLES
-            for option, value in self.options(name).items()
+            for option, value in self.get_options(name).items()
         }
         return options | {
             BY_NAME[name].environment[0]: str(value)

@@ -42,7 +42,7 @@ def read_file(file: str) -> dict[str, Any]:
             f"the name of a settings file must end with its format, one of {', '.join(SUFFIXES)}"
         )
     try:
-        tree = _ini(content.decode()) if path.suffix == ".ini" else _by_dynaconf(path)
+        tree = _read_ini(content.decode()) if path.suffix == ".ini" else _read_by_dynaconf(path)
         return dict(_flatten(tree))
     except Exception as unreadable:  # each of the parsers has exceptions of its own
         raise ValueError(f"cannot be read: {unreadable}") from None
@@ -62,7 +62,7 @@ def to_text(value: object) -> str:
     )
 
 
-def _by_dynaconf(path: Path) -> Mapping[str, Any]:
+def _read_by_dynaconf(path: Path) -> Mapping[str, Any]:
     loaded: Mapping[str, Any] = Dynaconf(
         settings_files=[str(path.resolve())],
         loaders=[],
@@ -72,7 +72,7 @@ def _by_dynaconf(path: Path) -> Mapping[str, Any]:
     return loaded
 
 
-def _ini(content: str) -> Mapping[str, Any]:
+def _read_ini(content: str) -> Mapping[str, Any]:
     """Without interpolation, so that `%` is a character; keys before the first section have no
     prefix.
     """

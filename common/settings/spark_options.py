@@ -72,7 +72,7 @@ GUARDS: Mapping[str, Guard] = {
 }
 
 
-def validation_errors(master: str, options: Mapping[str, str]) -> Iterator[str]:
+def find_errors(master: str, options: Mapping[str, str]) -> Iterator[str]:
     """What is missing or malformed for tasks that run elsewhere."""
     if master and not STANDALONE.fullmatch(master) and not KUBERNETES.fullmatch(master):
         yield (

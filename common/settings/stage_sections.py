@@ -12,7 +12,7 @@ from common.settings.declaration import declare, declare_options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """What both stages write with."""
+    """What the stages write with. A setting of stage one alone says so."""
 
     linger_ms: int = declare(
         0,

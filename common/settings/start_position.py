@@ -1,5 +1,5 @@
 """`source.start`: where a copy without a frontier begins, in one of four forms;
-`deduplicator.frontiers.start.first_source_offset` makes an offset of it.
+`deduplicator.frontiers.first_frontiers` makes an offset of it.
 
     earliest                    the first record that the source still has
     latest                      the next record that the source gets
@@ -38,7 +38,7 @@ class Start:
     timestamp_ms: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
 
-    def from_beginning(self, partition: int, added: bool) -> bool:
+    def is_from_beginning(self, partition: int, added: bool) -> bool:
         """Whether this partition begins at the source's first record; `added`: it was added after
         the copy had begun, or its copy was deleted.
         """
@@ -56,7 +56,7 @@ def parse(text: str) -> Start:
     if re.fullmatch(r"[0-9]{1,15}", text):
         return Start("timestamp", int(text))
     if "=" in text:
-        return Start("offsets", offsets=_offsets(text))
+        return Start("offsets", offsets=_parse_offsets(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -75,7 +75,7 @@ def parse(text: str) -> Start:
     return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))
 
 
-def _offsets(text: str) -> dict[int, int]:
+def _parse_offsets(text: str) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for part in text.split(","):
         pair = OFFSET.fullmatch(part.strip())

@@ -22,7 +22,7 @@ def list_synced_configs(settings: Settings) -> list[str]:
     return [name for name in map(str.strip, settings.topics.sync.split(",")) if name]
 
 
-def validation_errors(settings: Settings) -> Iterator[str]:
+def find_errors(settings: Settings) -> Iterator[str]:
     """One message for each error."""
     if settings.offsets.sync_groups:
         try:

@@ -9,7 +9,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, get_type_hints
 
-from common.settings.candidate_settings import CANDIDATES_MAX, candidate_setting_name
+from common.settings.candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.cluster_sections import Source
 from common.settings.declaration import Setting, describe
 from common.settings.schema import Schema
@@ -52,13 +52,13 @@ def _list_candidate_settings(number: int) -> Iterator[Setting]:
     for setting in _list_settings(Security, "source."):
         yield replace(
             setting,
-            name=candidate_setting_name(number, setting.name),
+            name=build_candidate_setting_name(number, setting.name),
             default="",
             choices=setting.choices and ("", *filter(None, setting.choices)),
             candidate=number,
         )
     yield Setting(
-        candidate_setting_name(number, "source.consumer_options"),
+        build_candidate_setting_name(number, "source.consumer_options"),
         "options",
         "",
         "Raw options of that consumer, for this candidate alone.",

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from common import filters, partition_mapping, source_candidates
 from common.errors import FrontierLost
 from common.frontier import Frontier, RuleState
-from common.kafka import positions, topics
-from common.kafka.clients import admin
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets, topics
+from common.kafka.clients import create_admin_client
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import SAME, Route, TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator.destination import UNCOUNTED, Output
@@ -86,14 +86,14 @@ class FirstFrontiers:
             {output for tp in missing for output in self._list_outputs(tp, destinations)}
         )
         settings = source_candidates.select_answering(self.settings)
-        source_admin = admin(settings.source_cluster, settings)
+        source_admin = create_admin_client(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
         check_start_offsets(self.settings, source_admin, sources, commits)
         state = ClusterState(commits, destinations, ends, source_admin, sources)
         for tp in missing:
             route = self.routes[tp.topic]
-            output = route.destination(tp.partition)
+            output = route.get_destination(tp.partition)
             filled = [other for other in self._list_outputs(tp, destinations) if ends[other] > 0]
             if filled:
                 self._check_may_append(tp, filled[0], state)
@@ -101,7 +101,7 @@ class FirstFrontiers:
             frontier = self._build_frontier(tp, bool(filled), first_output, state)
             log.info(
                 "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
-                {"tp": route.source(tp.partition), "offset": frontier.rule.frontier + 1},
+                {"tp": route.get_source(tp.partition), "offset": frontier.rule.frontier + 1},
             )
             assigned[tp] = AssignedPartition(-1, frontier)
             if route.is_one_to_one:
@@ -147,7 +147,7 @@ class FirstFrontiers:
         offset = find_first_source_offset(
             self.settings,
             state.source_admin,
-            self.routes[tp.topic].source(tp.partition),
+            self.routes[tp.topic].get_source(tp.partition),
             added,
         )
         same_destination = [
@@ -173,7 +173,7 @@ class FirstFrontiers:
         """
         commit = self.frontier_store.load_frontiers([tp]).commits.get(tp)
         if commit is not None and commit.frontier.destination_topic_id == destination.topic_id:
-            output = self.routes[tp.topic].destination(tp.partition)
+            output = self.routes[tp.topic].get_destination(tp.partition)
             raise TransactionUndecided(f"another worker has begun to copy to {output}")
 
     def _is_new_partition(self, tp: TopicPartition, filled: bool, has_others: bool) -> bool:
@@ -190,7 +190,9 @@ class FirstFrontiers:
         if tp.topic in self.new_topics or self.settings.start.kind != "latest":
             return tp.topic in self.new_topics
         partitions = self.consumer_group.list_partitions([tp.topic])
-        is_written = any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
+        is_written = any(
+            partition_offsets.list_end_offsets(self.consumer_group.admin, partitions).values()
+        )
         is_later = bool(self.started_topics - {tp.topic}) or (
             is_written if has_others else bool(self.started_topics)
         )
@@ -202,7 +204,7 @@ class FirstFrontiers:
         """Whether the destination has records of these intermediate partitions; False where they
         cannot be told from those of other routes.
         """
-        outputs = (route.destination(tp.partition) for tp in partitions)
+        outputs = (route.get_destination(tp.partition) for tp in partitions)
         return route.is_one_to_one and any(self.frontier_store.get_end_offsets(outputs).values())
 
     def _list_outputs(
@@ -214,9 +216,10 @@ class FirstFrontiers:
             partition_mapping.parse_fixed_partition(self.routes[tp.topic].mapping),
         )
         if route.mapping == SAME or fixed is not None:
-            return [route.destination(tp.partition if fixed is None else fixed)]
+            return [route.get_destination(tp.partition if fixed is None else fixed)]
         return [
-            route.destination(partition) for partition in range(destinations[tp.topic].partitions)
+            route.get_destination(partition)
+            for partition in range(destinations[tp.topic].partitions)
         ]
 
     def _is_from_other_sources(
@@ -231,13 +234,13 @@ class FirstFrontiers:
         """
         if (
             self.routes[tp.topic].is_one_to_one
-            or positions.list_end_offsets(self.consumer_group.admin, [tp])[tp] > 0
+            or partition_offsets.list_end_offsets(self.consumer_group.admin, [tp])[tp] > 0
         ):
             return False
         topic_id = destinations[tp.topic].topic_id
         frontiers = {
             other: frontier
-            for other, frontier in self.consumer_group.group.frontiers().items()
+            for other, frontier in self.consumer_group.group.list_frontiers().items()
             if frontier.destination_topic_id == topic_id
         }
         same_source = any(

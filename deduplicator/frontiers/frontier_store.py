@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 from common import frontier as frontiers
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
 from common.frontier import Frontier
-from common.kafka import positions, topics
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets, topics
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import Output
 from deduplicator.destination_check import Surplus, check_destination
@@ -96,7 +96,7 @@ class KafkaFrontierStore:
 
     def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """From the brokers."""
-        return positions.list_end_offsets(self.consumer_group.admin, outputs)
+        return partition_offsets.list_end_offsets(self.consumer_group.admin, outputs)
 
     def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
         """No record is called missing while a transaction is undecided.
@@ -118,11 +118,14 @@ class KafkaFrontierStore:
                 beginnings, ends = (
                     list_offsets(client, frontiers)
                     for list_offsets in (
-                        positions.list_beginning_offsets,
-                        positions.list_end_offsets,
+                        partition_offsets.list_beginning_offsets,
+                        partition_offsets.list_end_offsets,
                     )
                 )
-                decided = positions.list_end_offsets(client, frontiers, committed_only=True) == ends
+                decided = (
+                    partition_offsets.list_end_offsets(client, frontiers, committed_only=True)
+                    == ends
+                )
                 return check_destination(
                     self.consumer_group.reader,
                     reset_uncounted(frontiers, ends),

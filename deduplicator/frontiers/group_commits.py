@@ -1,4 +1,5 @@
-"""The group's commits, which hold the frontiers, and the clients that a start reads them with.
+"""What a worker reads when it starts: the group's commits, which hold the frontiers, and the
+topics; with the clients for that.
 
 A commit of a worker that died can be undecided: its transaction is open until the coordinator ends
 it. Then no frontier is returned, and the start is tried again (`TransactionUndecided`), up to the
@@ -12,10 +13,10 @@ from collections.abc import Collection
 
 from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
-from common.kafka import positions, topics
-from common.kafka.clients import admin, reader
+from common.kafka import partition_offsets, topics
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group, commit_reader
-from common.kafka.positions import GroupCommit
+from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -43,9 +44,9 @@ class ConsumerGroup:
     def __init__(self, settings: Settings, liveness: Liveness) -> None:
         self.settings = settings
         self.liveness = liveness
-        self.reader = reader(settings.destination_cluster, settings)
+        self.reader = create_reader(settings.destination_cluster, settings)
         self.commit_reader = commit_reader(settings.destination_cluster, settings)
-        self.admin = admin(settings.destination_cluster, settings)
+        self.admin = create_admin_client(settings.destination_cluster, settings)
         self.group = Group(settings, self.admin)
         self.undecided_since: float | None = None
         """When the starts that wait for a transaction began, on the monotonic clock."""
@@ -70,7 +71,7 @@ class ConsumerGroup:
         while True:
             self.liveness.beat()
             try:
-                return {tp.topic for tp in self.group.frontiers()}
+                return {tp.topic for tp in self.group.list_frontiers()}
             except ClusterUnreachable as unreachable:
                 self.liveness.wait("destination")
                 log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
@@ -90,13 +91,13 @@ class ConsumerGroup:
             try:
                 topic_partitions = self.list_partitions(names)
                 try:
-                    return positions.read_commits(
+                    return partition_offsets.read_commits(
                         self.commit_reader, topic_partitions
-                    ) | positions.read_commits(self.reader, own)
+                    ) | partition_offsets.read_commits(self.reader, own)
                 except (ClusterUnreachable, HangingTransaction):
                     # a consumer cannot tell undecided offsets from a cluster that does not answer:
                     # both time out
-                    self.group.commits(own)
+                    self.group.list_commits(own)
                     self.undecided_since = None
                     raise
             except HangingTransaction as hanging:

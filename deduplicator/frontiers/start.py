@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier, RuleState
-from common.kafka import intermediate_records, positions, topic_creation
+from common.kafka import intermediate_records, partition_offsets, topic_creation
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
@@ -109,7 +109,7 @@ class PartitionStarter:
             [self.routes[topic] for topic in {tp.topic for tp in partitions}]
         )
         if destinations is None:
-            topic_creation.prepare(source_candidates.select_answering(self.settings))
+            topic_creation.prepare_topics(source_candidates.select_answering(self.settings))
             return self.start_partitions(partitions)
         usable = {
             tp: commits[tp]
@@ -119,14 +119,14 @@ class PartitionStarter:
         }
         result = StartedPartitions()
         one_to_one = {
-            self._output(tp): commit.frontier
+            self._get_output(tp): commit.frontier
             for tp, commit in usable.items()
             if self._is_one_to_one(tp)
         }
         result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
         result.assigned = {
             tp: AssignedPartition(
-                commit.intermediate_offset, commit.frontier, surplus.get(self._output(tp))
+                commit.intermediate_offset, commit.frontier, surplus.get(self._get_output(tp))
             )
             for tp, commit in usable.items()
         }
@@ -158,15 +158,15 @@ class PartitionStarter:
     def _is_one_to_one(self, tp: TopicPartition) -> bool:
         return self.routes[tp.topic].is_one_to_one
 
-    def _output(self, tp: TopicPartition) -> TopicPartition:
-        return self.routes[tp.topic].destination(tp.partition)
+    def _get_output(self, tp: TopicPartition) -> TopicPartition:
+        return self.routes[tp.topic].get_destination(tp.partition)
 
     def find_unassigned(self) -> list[TopicPartition] | None:
         """The partitions of the intermediate topics that are unassigned; None while the group is
         rebalancing, or the cluster does not answer.
         """
         try:
-            assigned = self.consumer_group.group.assigned()
+            assigned = self.consumer_group.group.list_assigned()
             return (
                 None
                 if assigned is None
@@ -180,8 +180,10 @@ class PartitionStarter:
         """Set every partition whose position does not exist to the end of its intermediate
         partition, with a raised epoch.
         """
-        beginnings = positions.list_beginning_offsets(self.consumer_group.admin, result.assigned)
-        stable_ends = positions.list_stable_ends(self.consumer_group.admin, result.assigned)
+        beginnings = partition_offsets.list_beginning_offsets(
+            self.consumer_group.admin, result.assigned
+        )
+        stable_ends = partition_offsets.list_stable_ends(self.consumer_group.admin, result.assigned)
         ends = {tp: end.offset for tp, end in stable_ends.items()}
         outside = {
             tp
@@ -197,7 +199,7 @@ class PartitionStarter:
             self.consumer_group.reader,
             {tp: (beginnings[tp], ends[tp]) for tp in outside},
         )
-        epoch = run_epochs.raised(
+        epoch = run_epochs.create_higher_epoch(
             int(self.clock() * 1000),
             [*committed_epochs, *(origin.epoch for origin in newest.values())],
         )
@@ -236,7 +238,7 @@ class PartitionStarter:
             for tp in start.epoch_raised
             if run_epochs.can_exceed(others, start.assigned[tp].frontier.rule.epoch)
         ]
-        epoch = run_epochs.raised(int(self.clock() * 1000), others)
+        epoch = run_epochs.create_higher_epoch(int(self.clock() * 1000), others)
         for tp in too_low:
             start.assigned[tp].frontier = raise_epoch(start.assigned[tp].frontier, epoch)
         start.epoch_raised = []

@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common.errors import SettingsInvalid
-from common.kafka import positions, topics
+from common.kafka import partition_offsets, topics
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 
@@ -21,14 +21,14 @@ def find_first_source_offset(
     added later, or its copy was deleted.
     """
     start = settings.start
-    if start.from_beginning(tp.partition, added):
-        return positions.list_beginning_offsets(source_admin, [tp])[tp]
+    if start.is_from_beginning(tp.partition, added):
+        return partition_offsets.list_beginning_offsets(source_admin, [tp])[tp]
     if start.kind == "offsets":
         return start.offsets[tp.partition]
     # requested first: a record that is written between the two requests is not left out
-    end = positions.list_end_offsets(source_admin, [tp])[tp]
+    end = partition_offsets.list_end_offsets(source_admin, [tp])[tp]
     if start.kind == "timestamp":
-        offset = positions.list_offsets(
+        offset = partition_offsets.list_offsets(
             source_admin, [tp], OffsetSpec.for_timestamp(start.timestamp_ms)
         )[tp]
         return offset if offset >= 0 else end  # no record has so late a timestamp yet
@@ -56,9 +56,9 @@ def check_start_offsets(
         )
     ((route, source),) = sources.items()
     offsets = {
-        route.source(partition): offset
+        route.get_source(partition): offset
         for partition, offset in sorted(settings.start.offsets.items())
-        if route.intermediate(partition) not in started
+        if route.get_intermediate(partition) not in started
     }
     unknown = [tp.partition for tp in offsets if tp.partition >= source.partitions]
     if unknown:
@@ -68,7 +68,10 @@ def check_start_offsets(
         )
     beginnings, ends = (
         list_offsets(source_admin, offsets)
-        for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets)
+        for list_offsets in (
+            partition_offsets.list_beginning_offsets,
+            partition_offsets.list_end_offsets,
+        )
     )
     out_of_range = [
         f"offset {offset} of {tp}, which has {beginnings[tp]} to {ends[tp]}"

@@ -26,7 +26,7 @@ def select_last_offsets(
     rows = {
         tp: (
             session.execute(
-                sql.SQL(LAST).format(postgresql.table(settings, tp.topic)),
+                sql.SQL(LAST).format(postgresql.quote_table(settings, tp.topic)),
                 [tp.partition],
             ).fetchone()
         )

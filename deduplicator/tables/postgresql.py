@@ -57,7 +57,9 @@ class PostgresqlDestination:
         self.commit_for_group = commit_for_group
         self.late_count = 0
         """How many transactions of a single record in a row were not over in time."""
-        self.probe = postgresql.probe(frontier_store.settings, f"{frontier_store.role}-probe")
+        self.probe = postgresql.create_probe(
+            frontier_store.settings, f"{frontier_store.role}-probe"
+        )
         self.probe.start("database", PROBE_S)
         self.outputs: dict[TopicPartition, Output] = {}
         """`known_offset` is the source offset of the last row; `sent` is always 0."""
@@ -152,7 +154,9 @@ class PostgresqlDestination:
         source_offsets: Sequence[int],
     ) -> None:
         self._copying = (tp, source_offsets)
-        statement = sql.SQL(COPY).format(postgresql.table(self.frontier_store.settings, tp.topic))
+        statement = sql.SQL(COPY).format(
+            postgresql.quote_table(self.frontier_store.settings, tp.topic)
+        )
         with session.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(BEGIN)
             for begin in range(0, len(records), CHUNK_RECORDS):

@@ -47,7 +47,7 @@ def create_tables(
     """Create the missing tables; delete frontiers of a missing table, since they belong to a
     deleted one.
     """
-    names = [(route, postgresql.table(settings, route.destination_topic)) for route in routes]
+    names = [(route, postgresql.quote_table(settings, route.destination_topic)) for route in routes]
     for route, _ in names:
         if describe_name_error(route.destination_topic):
             raise TopicsUnfit(describe_name_error(route.destination_topic))

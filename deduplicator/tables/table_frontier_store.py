@@ -73,7 +73,7 @@ class TableFrontierStore:
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
-        self.frontiers = postgresql.frontiers(settings)
+        self.frontiers = postgresql.quote_frontier_table(settings)
         self.table = FrontierTable(self.frontiers, settings.application)
         self.rows: dict[TopicPartition, FrontierRow] = {}
         self._session: Session | None = None

@@ -52,7 +52,9 @@ class StartedCommit:
             if tp in assigned:
                 set_frontier_metric(routes, tp, work.rule.frontier)
 
-    def last_timestamps_ms(self, assigned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def get_last_timestamps_ms(
+        self, assigned: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Of the last records that were written to the partitions which are still `assigned`."""
         return {
             tp: work.timestamps_ms[1]

@@ -38,7 +38,7 @@ from deduplicator.transactions.transaction_failures import (
     find_client_failure,
     is_unfinished,
 )
-from deduplicator.transactions.transaction_states import Event, State, after
+from deduplicator.transactions.transaction_states import Event, State, get_next_state
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0
@@ -86,7 +86,7 @@ class TransactionalProducer:
             self.client = self.client or self.make()
             try:
                 self.client.init_transactions(REQUEST_TIMEOUT_S)
-                self.state = after(self.state, "initialised")
+                self.state = get_next_state(self.state, "initialised")
             except KafkaException as failed:
                 error = failed.args[0]
                 if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
@@ -156,7 +156,7 @@ class TransactionalProducer:
         call has timed out; the next call collects the answer.
         """
         assert self.client is not None
-        self.state = after(self.state, "commit sent")
+        self.state = get_next_state(self.state, "commit sent")
         try:
             self.client.commit_transaction(START_S)
         except KafkaException as failed:
@@ -164,7 +164,7 @@ class TransactionalProducer:
                 raise self.handle_failure(failed, "committing the transaction") from None
             self.liveness.beat()
         else:
-            self.state = after(self.state, "committed")
+            self.state = get_next_state(self.state, "committed")
             self._on_committed()
 
     def finish_commit(self) -> None:
@@ -198,7 +198,7 @@ class TransactionalProducer:
     ) -> Producer:
         client = self.client
         assert client is not None
-        next_state = after(self.state, event)
+        next_state = get_next_state(self.state, event)
         try:
             self._call_in_steps(call, min(self.deadline, self.clock() + self.timeout_s))
         except KafkaException as failed:
@@ -258,7 +258,7 @@ class TransactionalProducer:
         except KafkaException as failed:
             log.warning("the abort is in doubt: %s", failed.args[0].str())
             return False
-        self.state = after(self.state, "aborted")
+        self.state = get_next_state(self.state, "aborted")
         TRANSACTIONS.labels("aborted").inc()
         self._discard_if_connection_lost()
         return True
@@ -275,7 +275,7 @@ class TransactionalProducer:
 
     def discard(self) -> None:
         """Forget the client; the next `begin` creates a new one, which fences this one."""
-        self.state = after(self.state, "in doubt")
+        self.state = get_next_state(self.state, "in doubt")
         TRANSACTIONS.labels("unknown").inc()
         if self.client is not None:
             self.client.purge()

@@ -30,7 +30,7 @@ NEXT: dict[tuple[State, Event], State] = {
 }
 
 
-def after(state: State, event: Event) -> State:
+def get_next_state(state: State, event: Event) -> State:
     """The next state; StageFailed when the table does not have the event in this state."""
     if (state, event) not in NEXT:
         raise StageFailed(

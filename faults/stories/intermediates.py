@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 
 from common import origin
 from common.errors import AccessRefused, ForeignRecord
-from common.kafka import positions
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from faults.stories.large_records import make_hole, refuse_large_record
@@ -80,7 +80,7 @@ def read_commits(run: Run) -> dict[TopicPartition, GroupCommit]:
         }
     )
     try:
-        return positions.read_commits(
+        return partition_offsets.read_commits(
             consumer,
             [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)],
             PATIENCE_S,

@@ -14,11 +14,11 @@ from confluent_kafka import KafkaException
 
 from common.errors import SettingsInvalid, TopicsUnfit
 from common.kafka.client_errors import translate
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.settings import Settings
-from common.settings.source_clusters import Cluster
-from reo.checks.findings import Finding, failed, ok, warning
+from common.settings.clusters import Cluster
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
 FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
@@ -49,7 +49,7 @@ class ApiVersionsLog:
 def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     """The API versions of its brokers; empty when the client logged none."""
     client_log = ApiVersionsLog()
-    client = admin(cluster, settings, debug="feature", log_level=7, logger=client_log)
+    client = create_admin_client(cluster, settings, debug="feature", log_level=7, logger=client_log)
     # brokers send their versions when a client connects
     client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
     client.poll(0.1)  # delivers the log lines
@@ -62,13 +62,13 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
     try:
         versions = read_api_versions(settings, cluster)
     except KafkaException as failure:
-        yield failed(
+        yield report_failure(
             about,
             translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"),
         )
         return
     if not versions:
-        yield warning(
+        yield report_warning(
             about,
             "they did not report their API versions",
             "look up their release: the source needs Kafka 2.1, the destination 2.5",
@@ -82,7 +82,7 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
         }
     )
     if missing_releases:
-        yield failed(
+        yield report_failure(
             about,
             TopicsUnfit(
                 f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]},"
@@ -94,7 +94,7 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
         and settings.deduplicator.group_protocol == "consumer"
         and versions.get(GROUP_HEARTBEAT, -1) < 1
     ):
-        yield failed(
+        yield report_failure(
             about,
             SettingsInvalid(
                 "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it"
@@ -102,7 +102,7 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
             ),
         )
     else:
-        yield ok(
+        yield report_ok(
             about,
             "they are new enough (at least Kafka"
             f" {max(release for _, release in NEEDED[cluster.name].values())})",

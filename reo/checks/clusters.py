@@ -17,15 +17,15 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
 from common.kafka.client_errors import translate
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
 from common.settings import Settings, destination_settings
-from common.settings.source_clusters import Cluster
-from reo.checks.findings import Finding, failed, ok, warning
+from common.settings.clusters import Cluster
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 
 TRANSACTIONS = "__transaction_state"
 FRONTIER_BYTES = 300
-"""An upper bound: a frontier has about 200."""
+"""An upper bound: see `common.frontier`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ClusterDescription:
 
 def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription:
     """Describe a cluster; ClusterUnreachable or AccessRefused when it does not answer."""
-    client, timeout_s = admin(cluster, settings), settings.connect_timeout_s
+    client, timeout_s = create_admin_client(cluster, settings), settings.connect_timeout_s
 
     def describe() -> ClusterDescription:
         answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
@@ -76,14 +76,14 @@ def check_transactions(settings: Settings, destination: ClusterDescription) -> I
         if in_kafka:
             yield _check_transaction_log(settings, destination)
     except ReoError as error:
-        yield failed(about, error)
+        yield report_failure(about, error)
     if destination.settings is None:
         timeout = (
             f"transaction.max.timeout.ms at least {settings.deduplicator.transaction_timeout_ms}, "
             if in_kafka
             else ""
         )
-        yield warning(
+        yield report_warning(
             "destination broker settings",
             "unknown: DescribeConfigs on the cluster is not allowed",
             f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES},"
@@ -92,14 +92,16 @@ def check_transactions(settings: Settings, destination: ClusterDescription) -> I
         return
     findings = list(_check_broker_settings(settings, destination.settings))
     yield from findings or [
-        ok("destination broker settings", "timeouts and the size of offset metadata fit this copy")
+        report_ok(
+            "destination broker settings", "timeouts and the size of offset metadata fit this copy"
+        )
     ]
 
 
 def _check_transaction_log(settings: Settings, destination: ClusterDescription) -> Finding:
     """The internal topic in which transaction coordinators store transactions."""
     about = "destination transactions"
-    client = admin(settings.destination_cluster, settings)
+    client = create_admin_client(settings.destination_cluster, settings)
     try:
         topic = client.describe_topics(
             TopicCollection([TRANSACTIONS]), request_timeout=REQUEST_TIMEOUT_S
@@ -107,7 +109,7 @@ def _check_transaction_log(settings: Settings, destination: ClusterDescription) 
     except KafkaException as failure:
         code = failure.args[0].code()
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return ok(
+            return report_ok(
                 about,
                 f"{TRANSACTIONS} may not be described, which a copy does not need; whether its"
                 " partitions have leaders is unknown",
@@ -126,7 +128,7 @@ def _check_transaction_log(settings: Settings, destination: ClusterDescription) 
             " leader: transactions of these partitions wait until their brokers are back. Start"
             " these brokers"
         )
-    return ok(
+    return report_ok(
         about,
         f"there are coordinators: the {len(topic.partitions)} partitions of {TRANSACTIONS} have"
         " leaders",
@@ -142,7 +144,7 @@ def _check_missing_transaction_log(about: str, destination: ClusterDescription) 
             f" {destination.brokers} brokers. Set it, and transaction.state.log.min.isr, to at most"
             " the number of brokers"
         )
-    return ok(about, f"there was none yet: the first one creates {TRANSACTIONS}")
+    return report_ok(about, f"there was none yet: the first one creates {TRANSACTIONS}")
 
 
 def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
@@ -152,7 +154,7 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
     about = "destination broker settings"
     yield from _check_timeouts(about, settings, brokers)
     if _get_number(brokers, "offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
-        yield failed(
+        yield report_failure(
             about,
             TopicsUnfit(
                 "the destination's offset.metadata.max.bytes is"
@@ -163,7 +165,7 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
     if settings.deduplicator.group_protocol != "classic" and "consumer" not in brokers.get(
         "group.coordinator.rebalance.protocols", "consumer"
     ):
-        yield failed(
+        yield report_failure(
             about,
             SettingsInvalid(
                 "deduplicator.group_protocol=consumer is not enabled at the destination "
@@ -171,7 +173,7 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
             ),
         )
     if brokers.get("unclean.leader.election.enable") == "true":
-        yield warning(
+        yield report_warning(
             about,
             "unclean.leader.election.enable=true: an out-of-sync replica may become leader, and"
             " committed records and frontiers are then lost",
@@ -192,7 +194,7 @@ def _check_timeouts(
         not destination_settings.is_outside_kafka(settings)
         and _get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
     ):
-        yield failed(
+        yield report_failure(
             about,
             SettingsInvalid(
                 f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's"
@@ -205,7 +207,7 @@ def _check_timeouts(
         _get_number(brokers, "group.max.session.timeout.ms", session_ms),
     )
     if classic and not min_ms <= session_ms <= max_ms:
-        yield failed(
+        yield report_failure(
             about,
             SettingsInvalid(
                 f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts"

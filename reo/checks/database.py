@@ -29,7 +29,7 @@ from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_creation import check_columns
 from deduplicator.tables.table_frontier_store import TableFrontierStore
-from reo.checks.findings import Finding, failed, ok, warning
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 
 Answer = TypeVar("Answer")
@@ -62,13 +62,13 @@ class Database:
         """Which server answers, and whether its commits are durable."""
         info = self.session.info
         version = info.parameter_status("server_version")
-        yield ok(
+        yield report_ok(
             ABOUT,
             f"{info.host}:{info.port} answers: PostgreSQL {version}, database {info.dbname}, user"
             f" {info.user}",
         )
         if self._query_value("SHOW fsync") == "off":
-            yield warning(
+            yield report_warning(
                 ABOUT,
                 "fsync is off: a crash of its machine can lose rows and keep the frontier that"
                 " counts them",
@@ -78,17 +78,17 @@ class Database:
     def check_tables(self, state: RouteTopics) -> Iterator[Finding]:
         """The schema and the tables; notes in `state` which tables exist."""
         state.tables = frozenset()
-        may_create = self._may_create()
+        may_create = self._can_create()
         existing = set()
         for name in (FRONTIER_TABLE, *(route.destination_topic for route in state.sources)):
             try:
                 if self._is_fit(name):
                     existing.add(name)
-                    yield ok(
+                    yield report_ok(
                         f"table {name}", "exists, and the user has all privileges that a copy needs"
                     )
                 elif may_create:
-                    yield ok(f"table {name}", "does not exist: it would be created")
+                    yield report_ok(f"table {name}", "does not exist: it would be created")
                 else:
                     raise AccessRefused(
                         f"the table {name} does not exist and cannot be created: the user of"
@@ -97,7 +97,7 @@ class Database:
                         " table (`docs/how-to/postgresql.md` has its columns)"
                     )
             except ReoError as error:
-                yield failed(f"table {name}", error)
+                yield report_failure(f"table {name}", error)
         state.tables = frozenset(existing)
 
     def open_frontiers(
@@ -106,7 +106,7 @@ class Database:
         """The frontiers as a start reads them, for these routes by intermediate topic."""
         return ReadOnlyTables(self.settings, routes, consumer_group, self.session)
 
-    def _may_create(self) -> bool:
+    def _can_create(self) -> bool:
         """Whether the user may create tables in the schema; TopicsUnfit when there is no schema,
         AccessRefused without USAGE.
         """
@@ -126,7 +126,7 @@ class Database:
 
     def _is_fit(self, name: str) -> bool:
         """Whether the table exists; TopicsUnfit or AccessRefused when it cannot be used."""
-        table = postgresql.table(self.settings, name)
+        table = postgresql.quote_table(self.settings, name)
         if name != FRONTIER_TABLE and describe_name_error(name):
             raise TopicsUnfit(describe_name_error(name))
         if not self._query(

@@ -13,10 +13,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from common.errors import SettingsInvalid
 from common.settings import Settings, is_ours
-from reo.checks.findings import Finding, failed, ok, warning
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 
 SETTING = "filter.sql"
 PATIENCE_S = 120
@@ -31,7 +31,7 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
     environment = {
         name: value for name, value in os.environ.items() if not is_ours(name)
-    } | here.as_environment()
+    } | here.build_environment()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "replicator.try_filter"],
@@ -42,30 +42,30 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
             errors="replace",
             timeout=PATIENCE_S,
             check=False,
-            preexec_fn=die_with_parent,
+            preexec_fn=set_parent_death_signal,
         )
     except subprocess.TimeoutExpired:
-        yield _unknown(f"Spark did not start in {PATIENCE_S} s")
+        yield _report_unknown(f"Spark did not start in {PATIENCE_S} s")
         return
     if done.returncode == SettingsInvalid.exit_code:
-        yield failed(
+        yield report_failure(
             SETTING,
             SettingsInvalid(
                 done.stdout.strip().removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"
             ),
         )
     elif done.returncode:
-        yield _unknown(
+        yield _report_unknown(
             (
                 done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}"
             ).splitlines()[-1]
         )
     else:
-        yield ok(SETTING, "Spark takes the condition")
+        yield report_ok(SETTING, "Spark takes the condition")
 
 
-def _unknown(reason: str) -> Finding:
-    return warning(
+def _report_unknown(reason: str) -> Finding:
+    return report_warning(
         SETTING,
         f"cannot be checked, because Spark does not start here: {reason}",
         "check where stage one runs, for example in reo's image",

@@ -47,17 +47,17 @@ class Finding:
         }
 
 
-def ok(about: str, seen: str) -> Finding:
+def report_ok(about: str, seen: str) -> Finding:
     """Everything is right."""
     return Finding("ok", about, seen)
 
 
-def warning(about: str, seen: str, to_do: str) -> Finding:
+def report_warning(about: str, seen: str, to_do: str) -> Finding:
     """It works, and may not be intended."""
     return Finding("warning", about, seen, to_do)
 
 
-def failed(about: str, error: ReoError) -> Finding:
+def report_failure(about: str, error: ReoError) -> Finding:
     """The service would end with this error."""
     return Finding("error", about, str(error), error.to_do, error.exit_code, type(error).__name__)
 
@@ -72,7 +72,7 @@ def count_level(findings: Sequence[Finding], level: Level) -> int:
     return sum(finding.level == level for finding in findings)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def format_json(findings: Sequence[Finding]) -> str:
     """One object."""
     return orjson.dumps(
         {

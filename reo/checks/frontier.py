@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from common import source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
-from common.kafka import positions
-from common.kafka.clients import admin
+from common.kafka import partition_offsets
+from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic, list_intermediate_partitions
 from common.liveness import Liveness
@@ -29,7 +29,7 @@ from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
-from reo.checks.findings import Finding, failed, ok, warning
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 from replicator.candidates import source_checks, tail_comparison
 
@@ -51,32 +51,34 @@ def check_frontier(
     """The group, each partition's frontier or where it would begin, and the source records behind
     it; `settings` has all candidates.
     """
-    ready = state.ready()
+    ready = state.find_ready()
     group = Group(state.settings, state.destination_admin)
-    members = group.members()
+    members = group.describe_members()
     for route, source in state.sources.items():
         if route not in ready:
             yield from _check_first_offsets(state, route, source)
     try:
         if members.partitions:
-            yield ok(
+            yield report_ok(
                 "consumer group",
                 f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service"
                 " runs",
             )
             frontiers = {
                 tp: frontier
-                for tp, frontier in group.frontiers().items()
+                for tp, frontier in group.list_frontiers().items()
                 if tp in set(list_intermediate_partitions(ready))
             }
         else:
-            yield ok("consumer group", f"{group.name} has no members: stage two does not run")
+            yield report_ok(
+                "consumer group", f"{group.name} has no members: stage two does not run"
+            )
             # raises at once for pending offsets, for which a start would wait
-            committed = group.commits(list_intermediate_partitions(ready))
+            committed = group.list_commits(list_intermediate_partitions(ready))
             frontiers, findings = _check_start(state, ready, committed.keys(), database)
             yield from findings
     except ReoError as error:
-        yield failed(ABOUT, error)
+        yield report_failure(ABOUT, error)
         return
     yield from _check_source(settings, ready, frontiers)
 
@@ -84,18 +86,20 @@ def check_frontier(
 def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Iterator[Finding]:
     """A route without topics: nothing was copied."""
     about = f"{ABOUT} of {route.source_topic}"
-    topic_partitions = list(map(route.source, range(source.partitions)))
+    topic_partitions = list(map(route.get_source, range(source.partitions)))
     try:
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
         # of other topics: this one came later
-        added = bool(Group(state.settings, state.destination_admin).frontiers())
+        added = bool(Group(state.settings, state.destination_admin).list_frontiers())
         begins = {
             tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
             for tp in topic_partitions
         }
-        yield ok(about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}")
+        yield report_ok(
+            about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}"
+        )
     except ReoError as error:
-        yield failed(about, error)
+        yield report_failure(about, error)
 
 
 def _check_start(
@@ -121,7 +125,7 @@ def _check_start(
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
         next_offsets: dict[str, dict[TopicPartition, int]] = {}
-        for tp in map(route.intermediate, range(source.partitions)):
+        for tp in map(route.get_intermediate, range(source.partitions)):
             how = (
                 CONTINUES
                 if tp not in start.to_commit
@@ -129,22 +133,25 @@ def _check_start(
                 if tp in known
                 else BEGINS
             )
-            next_offsets.setdefault(how, {})[route.source(tp.partition)] = (
+            next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = (
                 start.assigned[tp].frontier.rule.frontier + 1
             )
         findings += [
-            ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}")
+            report_ok(
+                about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}"
+            )
             for how, offsets in next_offsets.items()
         ]
         surplus = (
-            start.assigned[tp].surplus for tp in map(route.intermediate, range(source.partitions))
+            start.assigned[tp].surplus
+            for tp in map(route.get_intermediate, range(source.partitions))
         )
         torn = sum(
             len(partition_surplus.records) for partition_surplus in surplus if partition_surplus
         )
         if torn:
             findings.append(
-                warning(
+                report_warning(
                     about,
                     f"the destination has {torn} records after the frontier: those of a torn"
                     " transaction, or of another producer",
@@ -165,12 +172,12 @@ def _check_source(
     if not settings.failover:
         try:
             source_checks.inspect_single_source(settings, dict(sources), frontiers)
-            yield ok(
+            yield report_ok(
                 about,
                 "it is the topic that was copied, and has all records that are not copied yet",
             )
         except ReoError as error:
-            yield failed(about, error)
+            yield report_failure(about, error)
         return
     refused = 0
     for cluster, candidate in zip(
@@ -182,7 +189,7 @@ def _check_source(
                 raise candidate
             source_checks.check_offsets(candidate, frontiers)
             same_last = source_checks.check_history(candidate, frontiers)
-            yield ok(
+            yield report_ok(
                 about,
                 "has the copy's last records"
                 f" ({tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)}"
@@ -191,13 +198,13 @@ def _check_source(
         except ReoError as error:
             is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
             refused += is_final
-            yield warning(
+            yield report_warning(
                 about,
                 f"{'refused' if is_final else 'not usable now'}: {error}",
                 "the copy goes on from another candidate, if there is one",
             )
     if refused == len(settings.sources):
-        yield failed(
+        yield report_failure(
             "source candidates",
             SourceRefused("all of them are refused, each for the reason above. Repair one of them"),
         )
@@ -205,7 +212,9 @@ def _check_source(
 
 def _describe_remaining(state: RouteTopics, begins: Mapping[TopicPartition, int]) -> str:
     """How many offsets there are to copy from here."""
-    ends = positions.list_end_offsets(admin(state.settings.source_cluster, state.settings), begins)
+    ends = partition_offsets.list_end_offsets(
+        create_admin_client(state.settings.source_cluster, state.settings), begins
+    )
     return f"{sum(max(0, ends[tp] - offset) for tp, offset in begins.items())} offsets to copy"
 
 

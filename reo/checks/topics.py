@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.errors import ReoError
 from common.kafka import topic_config, topic_creation, topic_fitness, topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.topic_config import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_settings
-from reo.checks.findings import Finding, failed, ok
+from reo.checks.findings import Finding, report_failure, report_ok
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class RouteTopics:
     tables: frozenset[str] | None = None
     """The existing tables; None when the copies are topics."""
 
-    def entries_of_source(self, name: str) -> Entries:
+    def get_source_config(self, name: str) -> Entries:
         """A source topic's configuration."""
         if name not in self.at_source:
             self.at_source[name] = topics.describe_config(
@@ -48,7 +48,7 @@ class RouteTopics:
             )
         return self.at_source[name]
 
-    def entries(self, name: str) -> Entries | None:
+    def get_config(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
             self.at_destination[name] = topics.describe_config(
@@ -56,7 +56,7 @@ class RouteTopics:
             )
         return self.at_destination.get(name)
 
-    def ready(self) -> dict[Route, Topic]:
+    def find_ready(self) -> dict[Route, Topic]:
         """The routes whose topics (and tables) exist with the source's partitions: only these can
         have a frontier for each partition.
         """
@@ -73,8 +73,8 @@ class RouteTopics:
 def load_route_topics(settings: Settings) -> RouteTopics:
     """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
     source_admin, destination_admin = (
-        admin(settings.source_cluster, settings),
-        admin(settings.destination_cluster, settings),
+        create_admin_client(settings.source_cluster, settings),
+        create_admin_client(settings.destination_cluster, settings),
     )
     timeout_s = settings.connect_timeout_s
     sources = topics.describe_sources(settings, source_admin, timeout_s)
@@ -91,18 +91,20 @@ def load_route_topics(settings: Settings) -> RouteTopics:
 def check_topics(state: RouteTopics) -> Iterator[Finding]:
     """Cycles, partitions, and what would be created."""
     if not state.sources:
-        yield ok("source topics", "none matches the patterns now: the service would wait for one")
+        yield report_ok(
+            "source topics", "none matches the patterns now: the service would wait for one"
+        )
     for route, source in state.sources.items():
-        yield ok(
+        yield report_ok(
             f"source topic {source.name}",
             f"{source.partitions} partitions, copied to {route.destination_topic} through"
             f" {route.intermediate_topic}",
         )
     cycles = list(topic_fitness.find_cycles(state.sources, state.existing))
     yield from (
-        (failed("cycle", cycle) for cycle in cycles)
+        (report_failure("cycle", cycle) for cycle in cycles)
         if cycles
-        else (ok("cycle", "no source is a topic to which this service writes"),)
+        else (report_ok("cycle", "no source is a topic to which this service writes"),)
     )
     for name in dict.fromkeys(route.destination_topic for route in state.sources):
         routes = {
@@ -113,20 +115,20 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         try:
             partitions = topic_fitness.count_partitions(name, routes, state.existing)
         except ReoError as error:
-            yield failed(f"topic {name}", error)
+            yield report_failure(f"topic {name}", error)
             continue
         if not destination_settings.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
-            intermediate = topic_creation.new_intermediate(
-                state.settings, route, source, state.entries_of_source(source.name)
+            intermediate = topic_creation.build_intermediate(
+                state.settings, route, source, state.get_source_config(source.name)
             )
             yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
     for name, source in state.parked.items():
         yield _check_creation(
             state,
             state.existing.get(name),
-            topic_creation.new_parked(state.settings, name, state.entries_of_source(source.name)),
+            topic_creation.build_parked(state.settings, name, state.get_source_config(source.name)),
         )
 
 
@@ -135,16 +137,18 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
     When there is none yet, the request has no configurations, and the finding lists the source's: a
     start takes over those that the brokers know.
     """
-    source_entries = state.entries_of_source(route.source_topic)
+    source_entries = state.get_source_config(route.source_topic)
     known: Entries = next(
-        (entries for name in state.existing if (entries := state.entries(name))), {}
+        (entries for name in state.existing if (entries := state.get_config(name))), {}
     )
-    new_topic = topic_creation.new_copy(state.settings, route, partitions, source_entries, known)
+    new_topic = topic_creation.build_destination(
+        state.settings, route, partitions, source_entries, known
+    )
     return _check_creation(
         state,
         state.existing.get(route.destination_topic),
         new_topic,
-        topic_config.for_copy(source_entries, known or source_entries),
+        topic_config.build_destination_config(source_entries, known or source_entries),
     )
 
 
@@ -165,20 +169,20 @@ def _check_creation(
             validate_only=True,
         )
     except ReoError as error:
-        return failed(about, error)
+        return report_failure(about, error)
     if existing is None:
         config_text = ", ".join(
             f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items())
         )
-        return ok(
+        return report_ok(
             about,
             f"does not exist: it would be created with {new_topic.num_partitions} partitions and"
             f" {config_text}",
         )
     if existing.partitions < new_topic.num_partitions:
-        return ok(
+        return report_ok(
             about,
             f"has {existing.partitions} partitions:"
             f" {new_topic.num_partitions - existing.partitions} would be added",
         )
-    return ok(about, f"exists, {existing.partitions} partitions")
+    return report_ok(about, f"exists, {existing.partitions} partitions")

@@ -35,7 +35,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from common.errors import CopyDiffers, FrontierLost
-from common.records import Consumed, content
+from common.records import Consumed, get_compared_content
 from reo.compare.comparison import describe_difference, format_record
 from reo.compare.sequence_search import find_ends
 
@@ -76,9 +76,9 @@ class AlignmentInput:
     """What the copy has for a timestamp of 0 (`destination.zero_timestamp`)."""
     tail_max: int = TAIL_MAX
 
-    def content(self, message: Consumed) -> tuple[object, ...]:
+    def get_content(self, message: Consumed) -> tuple[object, ...]:
         """What has to be equal on both sides."""
-        return content(message, self.zero_timestamp_ms)
+        return get_compared_content(message, self.zero_timestamp_ms)
 
 
 def find_last_copied(sides: AlignmentInput) -> LastCopied | None:
@@ -104,7 +104,10 @@ def _compare_in_step(
     difference as text.
     """
     compared, last_source, last_destination = 0, -1, -1
-    with closing(sides.source()) as all_source, closing(sides.destination()) as all_destination:
+    with (
+        closing(sides.source()) as all_source,
+        closing(sides.destination()) as all_destination,
+    ):
         source = islice(all_source, skip_source, None)
         for copied in islice(all_destination, skip_destination, None):
             original = next(source, None)
@@ -116,7 +119,7 @@ def _compare_in_step(
                         f" at offset {copied.offset()}: {format_record(copied)}"
                     ),
                 )
-            if sides.content(original) != sides.content(copied):
+            if sides.get_content(original) != sides.get_content(copied):
                 return None, describe_difference(original, copied)
             compared, last_source, last_destination = (
                 compared + 1,
@@ -135,7 +138,7 @@ def _search(sides: AlignmentInput) -> LastCopied | None:
     records = 0
     with closing(sides.destination()) as destination:
         for records, message in enumerate(destination, 1):  # noqa: B007
-            tail.append(hash(sides.content(message)))
+            tail.append(hash(sides.get_content(message)))
     if not records:
         if sides.destination_is_whole:
             return None
@@ -145,18 +148,18 @@ def _search(sides: AlignmentInput) -> LastCopied | None:
         )
     unknown = set(tail)
 
-    def hashes(source: Iterable[Consumed]) -> Iterator[int]:
+    def hash_records(source: Iterable[Consumed]) -> Iterator[int]:
         for message in source:
-            record = hash(sides.content(message))
+            record = hash(sides.get_content(message))
             unknown.discard(record)
             yield record
 
     with closing(sides.source()) as source:
-        ends = find_ends(hashes(source), tail, not sides.source_is_whole, CANDIDATES_MAX + 1)
+        ends = find_ends(hash_records(source), tail, not sides.source_is_whole, CANDIDATES_MAX + 1)
     if len(ends) > CANDIDATES_MAX:
-        raise _ambiguous_error(sides, tail, f"more than {CANDIDATES_MAX} places")
+        raise _build_ambiguous_error(sides, tail, f"more than {CANDIDATES_MAX} places")
     if not ends:
-        raise _not_found_error(sides, tail, unknown, records)
+        raise _build_not_found_error(sides, tail, unknown, records)
     return _select_candidate(sides, tail, ends, records)
 
 
@@ -180,7 +183,7 @@ def _select_candidate(
     if not equal:
         raise CopyDiffers(f"{sides.name} is not a copy of the source's records: {differences[0]}")
     if len(equal) > 1:
-        raise _ambiguous_error(
+        raise _build_ambiguous_error(
             sides,
             tail,
             f"{len(equal)} places, for instance up to source offset {equal[0].source_offset} and up"
@@ -197,7 +200,7 @@ def _select_candidate(
     return equal[0]
 
 
-def _ambiguous_error(sides: AlignmentInput, tail: Sequence[int], places: str) -> FrontierLost:
+def _build_ambiguous_error(sides: AlignmentInput, tail: Sequence[int], places: str) -> FrontierLost:
     return FrontierLost(
         f"{sides.name}: the data does not tell how far the copy is: the source has its last"
         f" {len(tail)} records ({len(set(tail))} different ones) in {places}, and where the copy"
@@ -205,7 +208,7 @@ def _ambiguous_error(sides: AlignmentInput, tail: Sequence[int], places: str) ->
     )
 
 
-def _not_found_error(
+def _build_not_found_error(
     sides: AlignmentInput, tail: Sequence[int], unknown: set[int], records: int
 ) -> CopyDiffers:
     """Names the first record that the source does not have, or the last one when the source may

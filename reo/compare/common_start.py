@@ -23,9 +23,9 @@ from itertools import islice
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common.kafka import positions
+from common.kafka import partition_offsets
 from common.kafka.visible_records import FROM_BEGINNING, read_visible
-from common.records import content
+from common.records import get_compared_content
 from common.routes import TopicPartition
 
 HEAD_RECORDS = 100
@@ -50,7 +50,7 @@ class PartitionReader:
         with closing(read_visible(self.reader, {self.tp: FROM_BEGINNING})) as records:
             head = list(islice(records, HEAD_RECORDS))
         return head[0].offset() if head else FROM_BEGINNING, [
-            content(message, self.zero_timestamp_ms) for message in head
+            get_compared_content(message, self.zero_timestamp_ms) for message in head
         ]
 
     def find_sequence(self, sequence: Sequence[Content]) -> int | None:
@@ -64,10 +64,10 @@ class PartitionReader:
         matches: list[tuple[int, int]] = []
         longest, first_offset = 0, None
         with closing(
-            read_visible(self.reader, {self.tp: self._offset_not_after(sequence[0])})
+            read_visible(self.reader, {self.tp: self._find_offset_not_after(sequence[0])})
         ) as records:
             for message in records:
-                record = content(message, self.zero_timestamp_ms)
+                record = get_compared_content(message, self.zero_timestamp_ms)
                 matches = [
                     (length + 1, offset) for length, offset in matches if sequence[length] == record
                 ]
@@ -81,9 +81,9 @@ class PartitionReader:
 
     def end_offset(self) -> int:
         """The offset behind the last record."""
-        return positions.list_end_offsets(self.client, [self.tp])[self.tp]
+        return partition_offsets.list_end_offsets(self.client, [self.tp])[self.tp]
 
-    def _offset_not_after(self, record: Content) -> int:
+    def _find_offset_not_after(self, record: Content) -> int:
         """An offset before which this record cannot be: a broker tells the first offset with this
         timestamp or a later one (KIP-79).
         """
@@ -91,7 +91,7 @@ class PartitionReader:
         # 0 may be 1 in the copy, and a negative one has a special meaning
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:
             return FROM_BEGINNING
-        return positions.list_offsets(
+        return partition_offsets.list_offsets(
             self.client, [self.tp], OffsetSpec.for_timestamp(timestamp_ms)
         )[self.tp]
 

@@ -17,7 +17,7 @@ from contextlib import closing
 from hashlib import blake2b
 from typing import NamedTuple
 
-from common.records import content
+from common.records import get_compared_content
 from reo.compare.comparison import Batches, Comparison
 
 KEYS_MAX = 500_000
@@ -117,7 +117,7 @@ def _read_newest(
                     newest.pop(key, None)
                     continue
                 newest[key] = NewestRecord(
-                    hash(content(message, zero_timestamp_ms)), message.offset()
+                    hash(get_compared_content(message, zero_timestamp_ms)), message.offset()
                 )
                 if len(newest) > keys_max:
                     raise TooManyKeys

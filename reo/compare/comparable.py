@@ -35,11 +35,11 @@ def select_comparable(
         ]
     return (
         {route: source for route, source in sources.items() if route.is_one_to_one},
-        [_not_comparable(route) for route in sources if not route.is_one_to_one],
+        [_build_not_comparable(route) for route in sources if not route.is_one_to_one],
     )
 
 
-def _not_comparable(route: Route) -> NotComparable:
+def _build_not_comparable(route: Route) -> NotComparable:
     why = (
         f"with the mapping {route.mapping}"
         if route.mapping != SAME

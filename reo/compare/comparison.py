@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import RecordRefused
-from common.records import Consumed, all_headers, content
+from common.records import Consumed, get_compared_content, list_headers
 from common.routes import TopicPartition
 
 FIELD_BYTES_MAX = 80
 FIELDS = ("key", "value", "headers", "timestamp")
-"""In the order of `common.records.content`."""
+"""In the order of `common.records.get_compared_content`."""
 Batches = Generator[list[Consumed]]
 
 
@@ -95,7 +95,10 @@ def describe_difference(source_record: Consumed, destination_record: Consumed) -
     names = [
         name
         for name, left, right in zip(
-            FIELDS, content(source_record), content(destination_record), strict=True
+            FIELDS,
+            get_compared_content(source_record),
+            get_compared_content(destination_record),
+            strict=True,
         )
         if left != right
     ]
@@ -109,7 +112,7 @@ def describe_difference(source_record: Consumed, destination_record: Consumed) -
 def format_record(message: Consumed) -> str:
     """A record in one line, shortened."""
     try:
-        key, value, headers, timestamp = content(message)
+        key, value, headers, timestamp = get_compared_content(message)
     except RecordRefused as unreadable:
         return str(unreadable)
     return (
@@ -146,11 +149,11 @@ def compare_in_step(
                 headers or [],
                 message.timestamp()[1] or zero_timestamp_ms,
             )
-            for message, headers in zip(left, all_headers(left[:count]), strict=False)
+            for message, headers in zip(left, list_headers(left[:count]), strict=False)
         ]
         right_contents = [
             (message.key(), message.value(), headers or [], message.timestamp()[1])
-            for message, headers in zip(right, all_headers(right[:count]), strict=False)
+            for message, headers in zip(right, list_headers(right[:count]), strict=False)
         ]
         if left_contents != right_contents:
             first = next(

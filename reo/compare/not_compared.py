@@ -80,7 +80,7 @@ def list_of_topics(
             )
 
 
-def nothing_compared_error(has_partitions: bool) -> NothingCompared:
+def build_nothing_compared_error(has_partitions: bool) -> NothingCompared:
     """The error; `has_partitions`: whether there were partitions to compare."""
     if not has_partitions:
         return NothingCompared(

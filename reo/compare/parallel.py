@@ -1,5 +1,5 @@
-"""Compares several partitions in parallel, in one process for each processor: comparing is bound by
-the processor.
+"""Compares each partition (in step, by key where the topic is compacted, with a table), several in
+parallel, in one process for each processor: comparing is bound by the processor.
 
 One process of Python uses one processor. Each process takes the next partition when it has finished
 one, reports its progress now and then, and ends with its parent. A small number of records is
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from common import runtime
 from common import settings as reo_settings
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from common.errors import ReoError, StageFailed
 from common.kafka import visible_records
-from common.kafka.clients import admin, reader
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.visible_records import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import TopicPartition
@@ -66,7 +66,7 @@ class PairComparer:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.readers = [
-            reader(cluster, settings, **BULK_READER_OPTIONS)
+            create_reader(cluster, settings, **BULK_READER_OPTIONS)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         ]
         self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
@@ -88,7 +88,7 @@ class PairComparer:
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
-                return in_batches(self.read_rows(pair.destination, destination_begin))
+                return split_into_batches(self.read_rows(pair.destination, destination_begin))
             return visible_records.read_batches(destination, {pair.destination: destination_begin})
 
         with closing(read_source()) as left, closing(read_destination()) as right:
@@ -113,14 +113,14 @@ class PairComparer:
             return
         result.starts_late = pair.source_head_deleted
         source = PartitionReader(
-            admin(self.settings.source_cluster, self.settings),
+            create_admin_client(self.settings.source_cluster, self.settings),
             source_reader,
             pair.source,
             self.zero_timestamp_ms,
         )
         if self.read_rows is None:
             destination = PartitionReader(
-                admin(self.settings.destination_cluster, self.settings),
+                create_admin_client(self.settings.destination_cluster, self.settings),
                 destination_reader,
                 pair.destination,
             )
@@ -153,7 +153,7 @@ class PairComparer:
         return max(first_offset, first_row), max(first_offset, first_row)
 
 
-def in_batches(rows: Generator[Consumed]) -> comparison.Batches:
+def split_into_batches(rows: Generator[Consumed]) -> comparison.Batches:
     """The rows in lists, as `visible_records.read_batches` yields records."""
     with closing(rows):
         while batch := list(islice(rows, BATCH_RECORDS)):
@@ -192,7 +192,7 @@ def _compare_in_processes(
         tasks.put(task)
     workers = [
         spawn.Process(
-            target=_run_worker, args=(settings.as_environment(), tasks, answers), daemon=True
+            target=_run_worker, args=(settings.build_environment(), tasks, answers), daemon=True
         )
         for _ in range(processes)
     ]
@@ -224,12 +224,12 @@ def _compare_in_processes(
 
 def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
     """One process: compares pairs until there are no more."""
-    die_with_parent()
+    set_parent_death_signal()
     # the parent receives it too, and ends this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     report_at = 0.0
 
-    def progress(result: Comparison) -> None:
+    def report_progress(result: Comparison) -> None:
         nonlocal report_at
         if runtime.monotonic() > report_at:
             report_at = runtime.monotonic() + PROGRESS_INTERVAL_S
@@ -240,7 +240,7 @@ def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
         comparer = PairComparer(reo_settings.load(environment))
         with pause_gc() as collect:
             for pair in iter(tasks.get, None):
-                answers.put((comparer.compare(pair, progress), True))
+                answers.put((comparer.compare(pair, report_progress), True))
     except ReoError as error:
         answers.put((error, True))
     answers.close()

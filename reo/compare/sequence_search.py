@@ -23,16 +23,16 @@ class SequenceSearch:
         """
         self.matched = 0
         for element in self.pattern[1:]:
-            self.fallbacks.append(self._next(self.fallbacks[-1], element))
+            self.fallbacks.append(self._find_next(self.fallbacks[-1], element))
 
-    def _next(self, matched: int, element: int) -> int:
+    def _find_next(self, matched: int, element: int) -> int:
         while matched and (matched == len(self.pattern) or self.pattern[matched] != element):
             matched = self.fallbacks[matched]
         return matched + (self.pattern[matched] == element)
 
     def feed(self, element: int) -> bool:
         """Take the next element; returns whether the pattern ends with it."""
-        self.matched = self._next(self.matched, element)
+        self.matched = self._find_next(self.matched, element)
         return self.matched == len(self.pattern)
 
 

@@ -87,7 +87,7 @@ def open_tables(settings: Settings) -> Callable[[TopicPartition, int], Generator
             with session.transaction(), session.cursor(name="verify") as cursor:
                 cursor.itersize = FETCH_ROWS
                 cursor.execute(
-                    sql.SQL(SELECT).format(postgresql.table(settings, tp.topic)),
+                    sql.SQL(SELECT).format(postgresql.quote_table(settings, tp.topic)),
                     [tp.partition, begin],
                     binary=True,
                 )
@@ -106,12 +106,12 @@ def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, in
     session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
     try:
         for name in names:
-            if not postgresql.is_there(session, postgresql.table(settings, name)):
+            if not postgresql.is_there(session, postgresql.quote_table(settings, name)):
                 raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
         last = {
             name: (
                 session.execute(
-                    sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))
+                    sql.SQL(LAST_PARTITION).format(postgresql.quote_table(settings, name))
                 ).fetchone()
             )
             for name in names

@@ -70,7 +70,7 @@ class Verdict(NamedTuple):
         )
         return "\n".join([*map(str, self.results), *listed, summary])
 
-    def as_json(self) -> str:
+    def format_json(self) -> str:
         """One object."""
         verdict = (
             "differs"

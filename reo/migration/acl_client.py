@@ -21,13 +21,13 @@ from confluent_kafka.admin import (
 from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 Result = TypeVar("Result")
 PAUSE_S = 0.1
 
 
-def topic_acl(
+def build_topic_acl(
     name: str, principal: str, host: str, operation: AclOperation, permission: AclPermissionType
 ) -> AclBinding:
     """An ACL on exactly this topic."""

@@ -39,12 +39,12 @@ from confluent_kafka.admin import (
 from common import source_candidates
 from common.errors import MoveRefused, ReoError
 from common.kafka import topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from reo.migration.acl_client import AclClient, on_topic
-from reo.migration.write_fence import fence_acl
+from reo.migration.write_fence import build_fence_acl
 from reo.output import align_columns
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
@@ -75,16 +75,16 @@ class AclRow:
         return {
             "cluster": self.side,
             "topic": self.acl.name,
-            "pattern": _word(self.acl.resource_pattern_type),
+            "pattern": _format_word(self.acl.resource_pattern_type),
             "principal": self.acl.principal,
             "host": self.acl.host,
-            "operation": _word(self.acl.operation),
-            "permission": _word(self.acl.permission_type),
+            "operation": _format_word(self.acl.operation),
+            "permission": _format_word(self.acl.permission_type),
             "created_as": None if self.new is None else self.new.name,
             "why": self.reason,
         }
 
-    def cells(self) -> tuple[str, ...]:
+    def format_cells(self) -> tuple[str, ...]:
         """For people."""
         name = (
             self.acl.name
@@ -97,8 +97,8 @@ class AclRow:
             name,
             self.acl.principal,
             self.acl.host,
-            _word(self.acl.permission_type),
-            _word(self.acl.operation),
+            _format_word(self.acl.permission_type),
+            _format_word(self.acl.operation),
             action,
         )
 
@@ -110,8 +110,8 @@ class AclComparison:
         self.settings = settings
         self.with_write = with_write
         source_admin, self.destination_admin = (
-            admin(settings.source_cluster, settings),
-            admin(settings.destination_cluster, settings),
+            create_admin_client(settings.source_cluster, settings),
+            create_admin_client(settings.destination_cluster, settings),
         )
         self.source, self.destination = (
             AclClient(settings.source_cluster, source_admin),
@@ -185,7 +185,7 @@ class AclComparison:
         reason, blocks_allows = "", False
         if new in destination_acls:
             reason = "the destination has it"
-        elif acl == fence_acl(route.source_topic):
+        elif acl == build_fence_acl(route.source_topic):
             reason = "left out: the fence of `reo cutover run`"
         elif route.shared:
             reason = "left out: the destination topic is shared with other sources"
@@ -231,12 +231,12 @@ class AclComparison:
         )
 
 
-def _word(value: object) -> str:
+def _format_word(value: object) -> str:
     """Kafka's word for a kind of ACL."""
     return str(getattr(value, "name", value))
 
 
-def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
+def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs
     that can be created exist.
     """
@@ -273,7 +273,7 @@ def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) ->
             "operation",
             "at the destination",
         )
-        print("\n".join(align_columns([head, *(row.cells() for row in comparison.rows)])))
+        print("\n".join(align_columns([head, *(row.format_cells() for row in comparison.rows)])))
     print(
         f"ACLs created: {new}"
         if apply and new

@@ -40,9 +40,9 @@ def keep_limit(name: str, now: str, value: str) -> Difference:
 def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
     """Compare a destination topic with its source topic."""
     expected, refused, set_at_source = (
-        topic_config.for_copy(source, copy),
-        topic_config.refused(source, copy),
-        topic_config.own(source),
+        topic_config.build_destination_config(source, copy),
+        topic_config.list_not_copied(source, copy),
+        topic_config.list_own_configs(source),
     )
     differences = []
     for config, value in expected.items():
@@ -72,7 +72,7 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
     ]
     set_here_only = {
         config: value
-        for config, value in topic_config.own(copy).items()
+        for config, value in topic_config.list_own_configs(copy).items()
         if config not in expected and config not in set_at_source
     }
     return differences + [
@@ -84,7 +84,7 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
 def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
     """Compare an intermediate topic with what reo creates."""
     differences = []
-    for config, value in topic_config.for_intermediate(source).items():
+    for config, value in topic_config.build_intermediate_config(source).items():
         now = str(intermediate[config].value)
         if (
             config != "message.timestamp.type"

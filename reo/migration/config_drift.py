@@ -29,7 +29,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from common import partition_mapping, source_candidates
 from common.errors import ReoError, TopicsUnfit
 from common.kafka import permissions, topic_creation, topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.topic_config import Entries
 from common.settings import Settings, destination_settings, sync_settings
@@ -52,8 +52,8 @@ class ConfigDrift:
         self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.connect_timeout_s
         source_admin, self.destination_admin = (
-            admin(settings.source_cluster, settings),
-            admin(settings.destination_cluster, settings),
+            create_admin_client(settings.source_cluster, settings),
+            create_admin_client(settings.destination_cluster, settings),
         )
         sources = topics.describe_sources(settings, source_admin, timeout_s)
         names = topics.list_written_topics(settings, sources)
@@ -94,7 +94,7 @@ class ConfigDrift:
         self.alter_configs(
             row for row in self.differences if row.what not in ("topic", "partitions")
         )
-        topic_creation.prepare(self.settings)
+        topic_creation.prepare_topics(self.settings)
 
     def alter_configs(self, differences: Iterable[Difference]) -> None:
         """Change these configurations, in one request for each topic."""
@@ -221,7 +221,7 @@ def sync_configs(settings: Settings) -> None:
         log.info("changed %s", row)
 
 
-def command(settings: Settings, apply: bool, as_json: bool) -> int:
+def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when there are differences; with `--apply` only when none
     is left.
     """

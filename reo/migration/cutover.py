@@ -197,7 +197,7 @@ class Cutover:
         def has_stopped() -> bool | None:
             if not self.view.is_copying(snapshot):
                 return True
-            members = ", ".join(sorted(self.view.inspector.group.members().partitions))
+            members = ", ".join(sorted(self.view.inspector.group.describe_members().partitions))
             self._wait_for(
                 f"5 waiting for the service to stop ({members}): stop it now, or start it again"
                 " without these topics"

@@ -10,7 +10,7 @@ import orjson
 from common import source_candidates
 from common.errors import ReoError
 from common.kafka import needed_acls, permissions, topics
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.settings import Settings, destination_settings
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover import Cutover
@@ -35,7 +35,7 @@ def plan_command(
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
-    print(plan.as_json() if as_json else plan.as_text())
+    print(plan.format_json() if as_json else plan.format_text())
     return 0
 
 
@@ -112,11 +112,11 @@ def run_command(
     return 0
 
 
-def back_command(settings: Settings) -> int:
+def run_back(settings: Settings) -> int:
     """`reo cutover back`: removes the fence."""
     try:
         settings = source_candidates.select_answering(settings)
-        client = admin(settings.source_cluster, settings)
+        client = create_admin_client(settings.source_cluster, settings)
         names = sorted(
             {
                 route.source_topic

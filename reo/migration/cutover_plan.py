@@ -19,7 +19,7 @@ from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.output import align_columns
-from reo.progress.lag import total_lags
+from reo.progress.lag import sum_lags
 from reo.progress.snapshot import Snapshot
 
 VERIFIED_OFFSETS_S = 100_000
@@ -64,7 +64,7 @@ class Plan:
     @cached_property
     def records_left(self) -> int:
         """What is not copied yet."""
-        return total_lags(self.now.partitions)[2].records
+        return sum_lags(self.now.partitions)[2].records
 
     @cached_property
     def copied_per_s(self) -> float:
@@ -122,7 +122,7 @@ class Plan:
             f"groups: {len(self.groups)}",
         ]
 
-    def as_text(self) -> str:
+    def format_text(self) -> str:
         """Tables of partitions, groups and steps, and the estimate."""
         lines = [
             *align_columns(self._tabulate_partitions(), numbers_from=1),
@@ -194,7 +194,7 @@ class Plan:
             ),
         ]
 
-    def as_json(self) -> str:
+    def format_json(self) -> str:
         """One object."""
         rows: list[dict[str, Any]] = [
             {
@@ -237,7 +237,7 @@ def make_plan(
         before,
         now,
         groups,
-        view.inspector.group.members(),
+        view.inspector.group.describe_members(),
         view.is_copying(now),
         fenced,
         quiet_s,

@@ -97,7 +97,7 @@ class CutoverView:
         """Whether a member of the service's group has, or may get, the intermediate partitions of
         these topics.
         """
-        if not self.inspector.group.members().partitions:
+        if not self.inspector.group.describe_members().partitions:
             return False
-        assigned = self.inspector.group.assigned()
+        assigned = self.inspector.group.list_assigned()
         return assigned is None or any(row.intermediate in assigned for row in snapshot.partitions)

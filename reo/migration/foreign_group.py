@@ -22,7 +22,7 @@ from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.consumer_group import list_group_offsets
 from common.routes import TopicPartition
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 
 Result = TypeVar("Result")
 
@@ -102,7 +102,7 @@ class ForeignGroup:
         by hand.
         """
         if self.has_members():
-            raise self._busy()
+            raise self._build_busy_error()
         present = self.fetch_offsets(offsets)
         ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
         if ahead:
@@ -122,13 +122,13 @@ class ForeignGroup:
             )[self.name]
             for answer in answers.result().topic_partitions:
                 if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                    raise self._busy()
+                    raise self._build_busy_error()
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 
         self._retry("committing", alter)
 
-    def _busy(self) -> GroupBusy:
+    def _build_busy_error(self) -> GroupBusy:
         return GroupBusy(
             f"group {self.name} of the {self.cluster.name} cluster has members: its offsets can be"
             " set only while it is empty. Stop its consumers there (`kafka-consumer-groups.sh"

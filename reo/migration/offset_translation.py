@@ -27,9 +27,9 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
 from common.frontier import Frontier
-from common.kafka import positions, visible_records
-from common.kafka.clients import reader
-from common.records import Consumed, content
+from common.kafka import partition_offsets, visible_records
+from common.kafka.clients import create_reader
+from common.records import Consumed, get_compared_content
 from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 from reo.compare.comparison import describe_difference
@@ -55,7 +55,7 @@ class PartitionTranslator:
         self.load_frontiers = load_frontiers
         self.on_progress = on_progress
         self.source_reader, self.destination_reader = (
-            reader(cluster, settings)
+            create_reader(cluster, settings)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
@@ -112,7 +112,7 @@ class PartitionTranslator:
         source_begin, destination_offset = proved
         if source_begin == offset:
             return destination_offset
-        first = positions.list_beginning_offsets(self.destination_admin, [row.destination])[
+        first = partition_offsets.list_beginning_offsets(self.destination_admin, [row.destination])[
             row.destination
         ]
         with (
@@ -127,9 +127,9 @@ class PartitionTranslator:
         ):
             for left in source_records:
                 right = next(destination_records, None)
-                if right is None or content(left, self.zero_timestamp_ms) != content(
-                    right, self.zero_timestamp_ms
-                ):
+                if right is None or get_compared_content(
+                    left, self.zero_timestamp_ms
+                ) != get_compared_content(right, self.zero_timestamp_ms):
                     raise OffsetUntranslatable(
                         f"{row.destination}: the records behind offset {destination_offset} are not"
                         " (any more) those that the group has read at the source since. Translate"
@@ -146,7 +146,7 @@ class PartitionTranslator:
         remain up to the frontier, and the offset behind these.
         """
         tp = row.destination
-        first = positions.list_beginning_offsets(self.destination_admin, [tp])[tp]
+        first = partition_offsets.list_beginning_offsets(self.destination_admin, [tp])[tp]
         begin = max(first, frontier.destination_known + 1)
         sent = [
             message.offset()
@@ -178,8 +178,8 @@ class PartitionTranslator:
         """Whether the frontier is the same and the destination has no open transaction: then all
         that is there was copied up to the frontier.
         """
-        ends = positions.list_end_offsets(self.destination_admin, [row.destination])
-        stable_ends = positions.list_end_offsets(
+        ends = partition_offsets.list_end_offsets(self.destination_admin, [row.destination])
+        stable_ends = partition_offsets.list_end_offsets(
             self.destination_admin, [row.destination], committed_only=True
         )
         return stable_ends == ends and self.load_frontiers().get(row.source) == frontier
@@ -205,7 +205,9 @@ class PartitionTranslator:
                         f"{row.destination}: records were added or deleted while they were"
                         " compared. Translate again"
                     )
-                if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
+                if get_compared_content(left, self.zero_timestamp_ms) != get_compared_content(
+                    right, self.zero_timestamp_ms
+                ):
                     raise CopyDiffers(
                         f"{row.destination} is not a copy of what the group has to read:"
                         f" {describe_difference(left, right)}. A topic with cleanup.policy=compact"

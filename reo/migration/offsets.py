@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from common import source_candidates
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
-from common.kafka import permissions, positions, topics
-from common.kafka.clients import admin
+from common.kafka import partition_offsets, permissions, topics
+from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Group
 from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
@@ -39,7 +39,7 @@ class Translator:
     def __init__(self, settings: Settings, on_progress: Callable[[], None] = lambda: None) -> None:
         self.settings = settings
         self.source_admin, self.destination_admin = (
-            admin(cluster, settings)
+            create_admin_client(cluster, settings)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.partition_translator = PartitionTranslator(
@@ -64,11 +64,11 @@ class Translator:
                     " Start the service"
                 )
 
-    def source_group(self, name: str) -> ForeignGroup:
+    def open_source_group(self, name: str) -> ForeignGroup:
         """The group at the source."""
         return ForeignGroup(self.settings.source_cluster, self.source_admin, name)
 
-    def destination_group(self, name: str) -> ForeignGroup:
+    def open_destination_group(self, name: str) -> ForeignGroup:
         """The group at the destination."""
         return ForeignGroup(self.settings.destination_cluster, self.destination_admin, name)
 
@@ -81,25 +81,30 @@ class Translator:
         compared. The new translations are added to it.
         """
         pairs = [
-            (route.source(partition), route.destination(partition))
+            (route.get_source(partition), route.get_destination(partition))
             for route, source in self.sources.items()
             for partition in range(
                 min(source.partitions, self.destinations[route.destination_topic].partitions)
             )
         ]
-        source_offsets = self.source_group(group).fetch_offsets([source for source, _ in pairs])
+        source_offsets = self.open_source_group(group).fetch_offsets(
+            [source for source, _ in pairs]
+        )
         if not source_offsets:
             return [
                 TranslatedPartition(source, destination, None, None)
                 for source, destination in pairs
             ]
-        destination_offsets = self.destination_group(group).fetch_offsets(
+        destination_offsets = self.open_destination_group(group).fetch_offsets(
             [destination for _, destination in pairs]
         )
         frontiers = self._load_frontiers()
         begins, ends = (
             ask(self.source_admin, source_offsets)
-            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+            for ask in (
+                partition_offsets.list_beginning_offsets,
+                partition_offsets.list_end_offsets,
+            )
         )
         rows = [
             TranslatedPartition(
@@ -134,7 +139,7 @@ class Translator:
             if row.moves and row.destination_offset is not None
         }
         if offsets:
-            self.destination_group(group).commit_forward(offsets)
+            self.open_destination_group(group).commit_forward(offsets)
 
     def _load_frontiers(self) -> dict[TopicPartition, Frontier]:
         """By source partition; only frontiers of these topics."""
@@ -150,11 +155,11 @@ class Translator:
                 commit.frontier.destination_topic_id
                 == self.destinations[route.destination_topic].topic_id
             ):
-                frontiers[route.source(tp.partition)] = commit.frontier
+                frontiers[route.get_source(tp.partition)] = commit.frontier
         return frontiers
 
 
-def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
+def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
         destination_settings.refuse_command(
@@ -174,7 +179,7 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
     print(
-        (translation_report.as_json if as_json else translation_report.as_text)(
+        (translation_report.format_json if as_json else translation_report.format_text)(
             group, rows, is_applied
         )
     )

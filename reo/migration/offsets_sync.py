@@ -91,7 +91,7 @@ class OffsetsSync:
     def _sync_group(self, name: str) -> SyncedGroup:
         group = SyncedGroup(name)
         try:
-            if self.translator.destination_group(name).has_members():
+            if self.translator.open_destination_group(name).has_members():
                 raise GroupBusy(
                     f"group {name} has members at the destination: it has moved, and is left alone"
                 )
@@ -111,7 +111,9 @@ class OffsetsSync:
         return group
 
 
-def command(settings: Settings, groups: str | None, interval_s: float | None, as_json: bool) -> int:
+def run_command(
+    settings: Settings, groups: str | None, interval_s: float | None, as_json: bool
+) -> int:
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first
     error. With an interval it runs until Ctrl-C.
     """
@@ -131,7 +133,7 @@ def command(settings: Settings, groups: str | None, interval_s: float | None, as
         printed = ""
         while True:
             result = sync.sync()
-            text = (sync_report.as_json if as_json else sync_report.as_text)(result)
+            text = (sync_report.format_json if as_json else sync_report.format_text)(result)
             if text != printed or as_json:
                 print(text, flush=True)
             printed = text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient
 
-from common.kafka import positions, topics
+from common.kafka import partition_offsets, topics
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -27,11 +27,11 @@ class SourceEnds:
         """
         sources = topics.describe_sources(self.settings, self.client)
         topic_partitions = [
-            route.source(partition)
+            route.get_source(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
         ]
-        return positions.list_end_offsets(self.client, topic_partitions, committed_only)
+        return partition_offsets.list_end_offsets(self.client, topic_partitions, committed_only)
 
     def find_written(self, ends: Ends) -> list[TopicPartition]:
         """The partitions whose end has moved, or that have an open transaction."""

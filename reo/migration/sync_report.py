@@ -20,7 +20,7 @@ from common.errors import (
     ReoError,
 )
 from reo.migration.translation_report import TranslatedPartition, format_cells
-from reo.output import align_columns, error_to_dict
+from reo.output import align_columns, convert_error_to_dict
 
 Skipped = AccessRefused | GroupBusy | HangingTransaction
 HEAD = ("group", "source", "offset", "destination", "offset", "translated", "committed")
@@ -55,11 +55,11 @@ class SyncedGroup:
         return {
             "group": self.name,
             "active_at_destination": self.is_active,
-            "skipped": error_to_dict(self.skipped),
+            "skipped": convert_error_to_dict(self.skipped),
             "partitions": [row.to_dict() for row in self.rows],
         }
 
-    def table_rows(self) -> list[tuple[str, ...]]:
+    def format_rows(self) -> list[tuple[str, ...]]:
         """For people."""
         if self.skipped:
             return [
@@ -80,17 +80,17 @@ class SyncedGroup:
         return [(self.name, *format_cells(row)) for row in self.rows]
 
 
-def as_json(groups: Sequence[SyncedGroup]) -> str:
+def format_json(groups: Sequence[SyncedGroup]) -> str:
     """One object."""
     return orjson.dumps({"groups": [group.to_dict() for group in groups]}).decode()
 
 
-def as_text(groups: Sequence[SyncedGroup]) -> str:
+def format_text(groups: Sequence[SyncedGroup]) -> str:
     """A table, and a summary."""
     return "\n".join(
         [
             *(
-                align_columns([HEAD, *(row for group in groups for row in group.table_rows())])
+                align_columns([HEAD, *(row for group in groups for row in group.format_rows())])
                 if groups
                 else []
             ),

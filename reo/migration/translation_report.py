@@ -10,7 +10,7 @@ import orjson
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
 from common.routes import TopicPartition
-from reo.output import align_columns, error_to_dict
+from reo.output import align_columns, convert_error_to_dict
 
 
 @dataclass(slots=True)
@@ -59,18 +59,18 @@ class TranslatedPartition:
             "destination_offset": self.destination_offset,
             "destination_offset_before": self.committed_offset,
             "moves": self.moves,
-            "refused": error_to_dict(self.refusal),
+            "refused": convert_error_to_dict(self.refusal),
         }
 
 
-def as_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
+def format_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """One object."""
     return orjson.dumps(
         {"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}
     ).decode()
 
 
-def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
+def format_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """A table, and what to do next."""
     table = [
         (

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient
 
 from common.errors import MoveRefused
-from common.settings.source_clusters import Cluster
-from reo.migration.acl_client import AclClient, topic_acl
+from common.settings.clusters import Cluster
+from reo.migration.acl_client import AclClient, build_topic_acl
 
 
-def fence_acl(topic: str) -> AclBinding:
+def build_fence_acl(topic: str) -> AclBinding:
     """The ACL that is the fence of a topic."""
-    return topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
+    return build_topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
 
 
 class Fence:
@@ -31,12 +31,12 @@ class Fence:
 
     def find_fenced(self, topics: Iterable[str]) -> list[str]:
         """Which of these topics are fenced."""
-        return [topic for topic in topics if fence_acl(topic) in self.acls.describe(topic)]
+        return [topic for topic in topics if build_fence_acl(topic) in self.acls.describe(topic)]
 
     def add(self, topics: Iterable[str]) -> None:
         """Fence these topics. One that is fenced already stays so."""
         try:
-            self.acls.create([fence_acl(topic) for topic in topics])
+            self.acls.create([build_fence_acl(topic) for topic in topics])
         except MoveRefused as no_authorizer:
             raise MoveRefused(
                 f"{no_authorizer}. Stop the producers, and run the command without --fence"
@@ -44,4 +44,4 @@ class Fence:
 
     def remove(self, topics: Iterable[str]) -> None:
         """Take the fence of these topics away."""
-        self.acls.delete([fence_acl(topic) for topic in topics])
+        self.acls.delete([build_fence_acl(topic) for topic in topics])

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer
 
 from common import source_candidates
 from common.errors import ForeignRecord, ReoError, TopicMissing
-from common.kafka import permissions, positions, topics, visible_records
-from common.kafka.clients import admin, reader
+from common.kafka import partition_offsets, permissions, topics, visible_records
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.read_up_to import ReadUpTo
@@ -50,11 +50,11 @@ def read_rows(
     each.
     """
     client, consumer = (
-        admin(settings.destination_cluster, settings),
-        reader(settings.destination_cluster, settings),
+        create_admin_client(settings.destination_cluster, settings),
+        create_reader(settings.destination_cluster, settings),
     )
     routes = topics.list_routes(
-        settings, admin(settings.source_cluster, settings), settings.connect_timeout_s
+        settings, create_admin_client(settings.source_cluster, settings), settings.connect_timeout_s
     )
     intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
     topic_partitions = [
@@ -71,8 +71,8 @@ def read_rows(
             " it starts"
         )
     begins, ends = (
-        positions.list_beginning_offsets(client, topic_partitions),
-        positions.list_end_offsets(client, topic_partitions),
+        partition_offsets.list_beginning_offsets(client, topic_partitions),
+        partition_offsets.list_end_offsets(client, topic_partitions),
     )
     try:
         for tp in topic_partitions:
@@ -113,12 +113,12 @@ def _describe_record(message: Consumed) -> dict[str, Any]:
     )
 
 
-def as_text(rows: list[dict[str, Any]]) -> str:
+def format_text(rows: list[dict[str, Any]]) -> str:
     """A table."""
-    return "\n".join(align_columns([HEAD, *map(_cells, rows)]))
+    return "\n".join(align_columns([HEAD, *map(_format_cells, rows)]))
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_cells(row: dict[str, Any]) -> tuple[str, ...]:
     tp, size = (
         f"{row['topic']}-{row['partition']}",
         "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes",
@@ -150,7 +150,7 @@ def _shorten(key: str | None) -> str:
     return "null" if key is None else repr(key[:KEY_MAX]) + ("…" if len(key) > KEY_MAX else "")
 
 
-def command(
+def run_command(
     settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int
 ) -> int:
     """The sub-command: exit code 0."""
@@ -161,5 +161,5 @@ def command(
     except ReoError as error:
         print(f"reo inspect: {error}", file=sys.stderr)
         return error.exit_code
-    print("\n".join(orjson.dumps(row).decode() for row in rows) if as_json else as_text(rows))
+    print("\n".join(orjson.dumps(row).decode() for row in rows) if as_json else format_text(rows))
     return 0

@@ -17,21 +17,21 @@ from common.errors import LagsBehind, ReoError, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
 from reo.output import align_columns
-from reo.progress.partition_progress import Lag, PartitionProgress, total_lag
+from reo.progress.partition_progress import Lag, PartitionProgress, sum_lag
 from reo.progress.snapshot import Inspector
 
 POLL_S = 0.5
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
 
 
-def total_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
+def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
     """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others:
     stage two's lag counts records of the intermediate topic.
     """
     return (
-        total_lag([row.stage_one_lag for row in partitions]),
-        total_lag([row.stage_two_lag for row in partitions]),
-        total_lag([row.copy_lag for row in partitions]),
+        sum_lag([row.stage_one_lag for row in partitions]),
+        sum_lag([row.stage_two_lag for row in partitions]),
+        sum_lag([row.copy_lag for row in partitions]),
     )
 
 
@@ -44,7 +44,7 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> None:
     inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
     while True:
         try:
-            records = total_lags(inspector.take_snapshot().partitions)[2].records
+            records = sum_lags(inspector.take_snapshot().partitions)[2].records
             state = f"{records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
             records, state = None, str(missing)
@@ -56,37 +56,39 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> None:
         runtime.sleep(POLL_S)
 
 
-def as_text(partitions: list[PartitionProgress]) -> str:
+def format_text(partitions: list[PartitionProgress]) -> str:
     """A table; the last line is the total."""
     rows = [
         (
             row.source.topic,
             str(row.source.partition),
-            *_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+            *_format_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
         )
         for row in partitions
     ]
     return "\n".join(
-        align_columns([HEAD, *rows, ("total", "", *_cells(total_lags(partitions)))], numbers_from=1)
+        align_columns(
+            [HEAD, *rows, ("total", "", *_format_cells(sum_lags(partitions)))], numbers_from=1
+        )
     )
 
 
-def as_json(partitions: list[PartitionProgress]) -> str:
+def format_json(partitions: list[PartitionProgress]) -> str:
     """One object."""
     rows = [
         {
             "topic": row.source.topic,
             "partition": row.source.partition,
-            **lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+            **convert_lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
         }
         for row in partitions
     ]
     return orjson.dumps(
-        {"partitions": rows, "total": lags_to_dict(total_lags(partitions))}
+        {"partitions": rows, "total": convert_lags_to_dict(sum_lags(partitions))}
     ).decode()
 
 
-def lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
+def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
     """For JSON."""
     return {
         name: lag.to_dict()
@@ -99,7 +101,7 @@ def format_seconds(lag: Lag) -> str:
     return "?" if lag.seconds is None else f"{lag.seconds:.1f}"
 
 
-def _cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
+def _format_cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
     return [cell for lag in lags for cell in (str(lag.records), format_seconds(lag))]
 
 
@@ -117,7 +119,7 @@ def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -
         )
 
 
-def command(
+def run_command(
     settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None
 ) -> int:
     """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
@@ -125,8 +127,8 @@ def command(
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "lag")
         partitions = Inspector(settings).take_snapshot().partitions
-        print((as_json if json_output else as_text)(partitions))
-        check_limits(total_lags(partitions)[2], max_records, max_seconds)
+        print((format_json if json_output else format_text)(partitions))
+        check_limits(sum_lags(partitions)[2], max_records, max_seconds)
     except ReoError as error:
         print(f"reo lag: {error}", file=sys.stderr)
         return error.exit_code

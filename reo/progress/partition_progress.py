@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from common.frontier import Frontier
-from common.kafka.positions import GroupCommit
+from common.kafka.partition_offsets import GroupCommit
 from common.records import Consumed
 from common.routes import TopicPartition
 
@@ -43,6 +43,9 @@ class PartitionProgress:
     source: TopicPartition
     intermediate: TopicPartition
     source_end: int
+    """The high watermark."""
+    last_stable_offset: int
+    """Of the source partition: where its first open transaction begins, else the high watermark."""
     stage_one_offset: int
     """The source offset that stage one writes next."""
     stage_two_offset: int
@@ -100,6 +103,7 @@ class Readings:
             source,
             tp,
             end,
+            self.stable_ends[source],
             written,
             copied,
             frontier,
@@ -143,7 +147,7 @@ def _measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back:
     return Lag(offsets, max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None)
 
 
-def total_lag(lags: list[Lag]) -> Lag:
+def sum_lag(lags: list[Lag]) -> Lag:
     """Of several partitions: the sum of the records, and the longest known time."""
     longest = max((lag.seconds for lag in lags if lag.seconds is not None), default=0.0)
     unknown = any(lag.seconds is None for lag in lags)

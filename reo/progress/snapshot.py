@@ -26,7 +26,7 @@ from confluent_kafka import Consumer
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
-from common.kafka import positions, topics, visible_records
+from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.kafka.topics import Topic
@@ -80,7 +80,7 @@ class Inspector:
             timeout_s,
         )
         pairs = [
-            (route.source(partition), route.intermediate(partition))
+            (route.get_source(partition), route.get_intermediate(partition))
             for route, source in sources.items()
             for partition in range(source.partitions)
         ]
@@ -111,15 +111,20 @@ class Inspector:
         self,
         pairs: list[tuple[TopicPartition, TopicPartition]],
         intermediates: list[TopicPartition],
-        commits: Mapping[TopicPartition, positions.GroupCommit],
+        commits: Mapping[TopicPartition, partition_offsets.GroupCommit],
     ) -> Readings:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
-        ends = positions.list_end_offsets(source_admin, [source for source, _ in pairs])
-        stable = positions.list_end_offsets(source_admin, ends, committed_only=True)
-        begins = positions.list_beginning_offsets(source_admin, [source for source, _ in pairs])
+        ends = partition_offsets.list_end_offsets(source_admin, [source for source, _ in pairs])
+        stable = partition_offsets.list_end_offsets(source_admin, ends, committed_only=True)
+        begins = partition_offsets.list_beginning_offsets(
+            source_admin, [source for source, _ in pairs]
+        )
         intermediate_begins, intermediate_ends = (
             ask(destination_admin, intermediates)
-            for ask in (positions.list_beginning_offsets, positions.list_end_offsets)
+            for ask in (
+                partition_offsets.list_beginning_offsets,
+                partition_offsets.list_end_offsets,
+            )
         )
         newest = self._read_firsts(
             self.clients.frontier_reader,
@@ -165,7 +170,7 @@ class Inspector:
     def _find_next_offsets(
         self,
         pairs: list[tuple[TopicPartition, TopicPartition]],
-        commits: Mapping[TopicPartition, positions.GroupCommit],
+        commits: Mapping[TopicPartition, partition_offsets.GroupCommit],
         origins: Mapping[TopicPartition, Origin | ReadUpTo],
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The next offset of stage one, and of stage two, by source partition."""
@@ -220,8 +225,8 @@ class Inspector:
     def _find_open_transactions(
         self, topic_partitions: list[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        ends = positions.list_end_offsets(self.clients.destination_admin, topic_partitions)
-        stable = positions.list_end_offsets(
+        ends = partition_offsets.list_end_offsets(self.clients.destination_admin, topic_partitions)
+        stable = partition_offsets.list_end_offsets(
             self.clients.destination_admin, topic_partitions, committed_only=True
         )
         return {tp: stable[tp] for tp, end in ends.items() if stable[tp] < end}

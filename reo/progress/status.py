@@ -24,7 +24,12 @@ from common.kafka import permissions
 from common.settings import Settings
 from reo import interrupt
 from reo.progress.snapshot import Inspector, Snapshot
-from reo.progress.status_report import Status, describe_service, format_table, status_to_dict
+from reo.progress.status_report import (
+    Status,
+    convert_status_to_dict,
+    describe_service,
+    format_table,
+)
 from replicator.candidates import source_checks
 
 SNAPSHOT_INTERVAL_S = 1.0
@@ -43,7 +48,9 @@ class Watcher:
         """Take a new snapshot and pair it with the one before."""
         now = self.inspector.take_snapshot()
         before, self.before = self.before, now
-        return Status(before, now, self.inspector.group.members(), self._find_stop_error(now))
+        return Status(
+            before, now, self.inspector.group.describe_members(), self._find_stop_error(now)
+        )
 
     def _find_stop_error(self, now: Snapshot) -> ReoError | None:
         """The error with which a start would stop. With several candidates there is none: a start
@@ -57,7 +64,7 @@ class Watcher:
         return None
 
 
-def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> int:
+def run_command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> int:
     """The sub-command: exit code 0 when the clusters could be read, whatever the state is.
     `--watch` continues until it is interrupted.
     """
@@ -86,7 +93,7 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
 def _show(settings: Settings, status: Status, as_json: bool, screen: Live | None) -> None:
     """Print a line of JSON, a table that is redrawn in place, or lines."""
     if as_json:
-        print(orjson.dumps(status_to_dict(settings, status)).decode(), flush=True)
+        print(orjson.dumps(convert_status_to_dict(settings, status)).decode(), flush=True)
     elif screen is not None:
         service, table = (
             "\n".join(describe_service(settings, status)),

@@ -60,12 +60,12 @@ class Status(NamedTuple):
             if row.source in old
         }
 
-    def stage_one(self, now_ms: float) -> str:
+    def describe_stage_one(self, now_ms: float) -> str:
         """For people."""
         written_ms = [
             row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None
         ]
-        run_start_ms = run_epochs.time_ms(
+        run_start_ms = run_epochs.get_time_ms(
             max((row.epoch for row in self.now.partitions), default=0)
         )
         run_start = (
@@ -84,7 +84,7 @@ class Status(NamedTuple):
             return f"runs: it moved between two snapshots{run}"
         return f"{last}{run}; whether it runs is {UNKNOWN}"
 
-    def stage_two(self) -> str:
+    def describe_stage_two(self) -> str:
         """For people."""
         if self.members.state == "dead":  # what Kafka calls a group that it does not know
             return (
@@ -101,9 +101,9 @@ class Status(NamedTuple):
             return f"runs: {members}"
         return f"the group is rebalancing ({self.members.state}): {members}"
 
-    def progress(self) -> str:
+    def describe_progress(self) -> str:
         """For people."""
-        copy_lag = lag.total_lags(self.now.partitions)[2]
+        copy_lag = lag.sum_lags(self.now.partitions)[2]
         rate = sum(stage_two for _, stage_two in self.rates.values())
         if rate:
             return f"{rate:,.0f} records/s are copied"
@@ -140,9 +140,9 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
             f"{settings.application}:"
             f" {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}"
         ),
-        f"stage one   {status.stage_one(runtime.time() * 1000)}",
-        f"stage two   {status.stage_two()}",
-        f"progress    {status.progress()}",
+        f"stage one   {status.describe_stage_one(runtime.time() * 1000)}",
+        f"stage two   {status.describe_stage_two()}",
+        f"progress    {status.describe_progress()}",
         f"last error  {UNKNOWN}: the log of the service has it"
         + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
         *(f"open        {text}" for text in status.open_transactions()),
@@ -153,7 +153,7 @@ def format_table(status: Status) -> list[str]:
     """The lines about the partitions."""
     rates = status.rates
     rows = [
-        _row(
+        _format_row(
             str(row.source),
             (
                 row.source_end,
@@ -173,13 +173,13 @@ def format_table(status: Status) -> list[str]:
         [
             HEAD,
             *rows,
-            _row("total", ("", "", ""), lag.total_lags(status.now.partitions), total_rates),
+            _format_row("total", ("", "", ""), lag.sum_lags(status.now.partitions), total_rates),
         ],
         numbers_from=1,
     )
 
 
-def _row(
+def _format_row(
     name: str,
     offsets: tuple[object, object, object],
     lags: tuple[Lag, Lag, Lag],
@@ -202,17 +202,17 @@ def _row(
     )
 
 
-def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
+def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
     """For JSON. `last_error` is always null: the clusters do not know it."""
     rates = status.rates
     return {
         "application": settings.application,
-        "stage_one": status.stage_one(runtime.time() * 1000),
-        "stage_two": status.stage_two(),
-        "progress": status.progress(),
+        "stage_one": status.describe_stage_one(runtime.time() * 1000),
+        "stage_two": status.describe_stage_two(),
+        "progress": status.describe_progress(),
         "group": {"state": status.members.state, "members": status.members.partitions},
         "last_error": None,
-        "would_stop": output.error_to_dict(status.stop_error),
+        "would_stop": output.convert_error_to_dict(status.stop_error),
         "source_undecided": {str(tp): offset for tp, offset in status.now.open_at_source.items()},
         "undecided": {str(tp): offset for tp, offset in status.now.open_at_destination.items()},
         "partitions": [
@@ -220,11 +220,14 @@ def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
                 "topic": row.source.topic,
                 "partition": row.source.partition,
                 "source_end": row.source_end,
+                "last_stable_offset": row.last_stable_offset,
                 "stage_one_offset": row.stage_one_offset,
                 "frontier": row.frontier.rule.frontier if row.frontier else None,
                 "epoch": row.epoch or None,
                 "stage_one_wrote_ms": row.last_written_ms,
-                "lag": lag.lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+                "lag": lag.convert_lags_to_dict(
+                    (row.stage_one_lag, row.stage_two_lag, row.copy_lag)
+                ),
                 "rate": dict(
                     zip(
                         ("stage_one", "stage_two"),
@@ -235,5 +238,5 @@ def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
             }
             for row in status.now.partitions
         ],
-        "lag": lag.lags_to_dict(lag.total_lags(status.now.partitions)),
+        "lag": lag.convert_lags_to_dict(lag.sum_lags(status.now.partitions)),
     }

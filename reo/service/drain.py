@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
-from common.kafka import positions
-from common.kafka.clients import admin
+from common.kafka import partition_offsets
+from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import commit_reader
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -28,8 +28,8 @@ class Drain:
 
     def __init__(self, settings: Settings, topic_partitions: Iterable[TopicPartition]) -> None:
         self.reader = commit_reader(settings.destination_cluster, settings)
-        self.ends = positions.list_end_offsets(
-            admin(settings.destination_cluster, settings), topic_partitions
+        self.ends = partition_offsets.list_end_offsets(
+            create_admin_client(settings.destination_cluster, settings), topic_partitions
         )
         self.next_check_s = 0.0
 
@@ -39,7 +39,7 @@ class Drain:
             return False
         self.next_check_s = runtime.monotonic() + INTERVAL_S
         try:
-            commits = positions.read_commits(self.reader, self.ends, INTERVAL_S)
+            commits = partition_offsets.read_commits(self.reader, self.ends, INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
         return all(

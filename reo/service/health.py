@@ -1,4 +1,4 @@
-"""One port for the whole service: /metrics, /livez, /readyz, /status.
+"""The HTTP server of the whole service: /metrics, /livez, /readyz, /status.
 
 All of them read the metric files of the service's processes (`common.liveness`). A process that
 hangs sends no heartbeats: /livez then names it. /readyz names each process that does not do its
@@ -122,7 +122,7 @@ def build_registry(folder: str) -> CollectorRegistry:
 def set_build_info() -> None:
     """Say what this service is made of."""
     try:
-        hot_path.library()
+        hot_path.load_library()
         compiled = "yes"
     except hot_path.Unavailable:
         compiled = "no"

@@ -22,6 +22,7 @@ from reo.service.health import Health
 
 Gauges = dict[tuple[str, ...], float]
 STAGES = ("replicator", "deduplicator")
+LAGS = ("stage_one", "stage_two", "both")
 
 
 def build_status(
@@ -32,17 +33,14 @@ def build_status(
     last_error: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """For JSON. `last_error` is that of the last process that ended by an error, with the keys of
-    `reo.output.error_to_dict`.
+    `reo.output.convert_error_to_dict`.
     """
     gauges = _read_gauges(registry)
     partitions = [
         _describe_partition(gauges, source, intermediate)
         for source, intermediate in _find_partitions(settings, gauges)
     ]
-    lags = {
-        name: _total([row["lag"][name] for row in partitions])
-        for name in ("stage_one", "stage_two", "both")
-    }
+    lags = {name: _sum_lags([row["lag"][name] for row in partitions]) for name in LAGS}
     stage_one, stage_two = (
         _describe_stage(stage, health) if stage in stages else None for stage in STAGES
     )
@@ -93,11 +91,11 @@ def _find_partitions(
         for key in gauges
         if key[0] in ("reo_source_end_offset", "reo_frontier_offset")
     }
-    routes = topic_rules.routes(
+    routes = topic_rules.build_routes(
         settings.rules, {tp.topic for tp in sources}, settings.intermediate.topic
     )
     return [
-        (tp, route.intermediate(tp.partition))
+        (tp, route.get_intermediate(tp.partition))
         for route in routes
         for tp in sorted(sources)
         if tp.topic == route.source_topic
@@ -110,36 +108,60 @@ def _describe_partition(
     def get_value(name: str, tp: TopicPartition, stage: str = "") -> float | None:
         return gauges.get((name, stage, tp.topic, str(tp.partition)))
 
-    stage_one, stage_two = (
-        {
-            "records": _integer(get_value("reo_lag_records", tp, stage)),
-            "seconds": get_value("reo_lag_seconds", tp, stage),
-        }
+    stage_one, stage_two = [
+        (
+            _to_integer(get_value("reo_lag_records", tp, stage)),
+            get_value("reo_lag_seconds", tp, stage),
+        )
         for tp, stage in ((source, "replicator"), (intermediate, "deduplicator"))
+    ]
+    last_stable_offset = _to_integer(get_value("reo_source_end_offset", source))
+    frontier = _to_integer(get_value("reo_frontier_offset", source))
+    seconds = stage_one[1], stage_two[1]
+    both = (
+        _count_not_copied(stage_one[0], stage_two[0], last_stable_offset, frontier),
+        None if None in seconds else max(filter(None, seconds), default=0.0),
     )
-    records, seconds = [(stage_one[unit], stage_two[unit]) for unit in ("records", "seconds")]
-    both = {
-        "records": None if None in records else sum(filter(None, records)),
-        "seconds": None if None in seconds else max(filter(None, seconds), default=0.0),
-    }
     return {
         "topic": source.topic,
         "partition": source.partition,
-        "source_end": _integer(get_value("reo_source_end_offset", source)),
+        "source_end": None,
+        "last_stable_offset": last_stable_offset,
         "stage_one_offset": None,
-        "frontier": _integer(get_value("reo_frontier_offset", source)),
+        "frontier": frontier,
         "epoch": None,  # a gauge is a float, which is too short for it
         "stage_one_wrote_ms": None,
-        "lag": {"stage_one": stage_one, "stage_two": stage_two, "both": both},
+        "lag": {
+            name: {"records": records, "seconds": duration}
+            for name, (records, duration) in zip(LAGS, (stage_one, stage_two, both), strict=True)
+        },
         "rate": {"stage_one": None, "stage_two": None},
     }
 
 
-def _integer(value: float | None) -> int | None:
+def _count_not_copied(
+    stage_one_lag: int | None,
+    stage_two_lag: int | None,
+    last_stable_offset: int | None,
+    frontier: int | None,
+) -> int | None:
+    """Source offsets that are not copied. It is not the sum of both lags: that of stage two counts
+    records of the intermediate topic, among them those that it will drop.
+    """
+    if stage_one_lag is None or stage_two_lag is None:
+        return None
+    if stage_two_lag == 0:
+        return stage_one_lag  # after the last record there may be transaction markers
+    if last_stable_offset is None or frontier is None:
+        return None
+    return max(stage_one_lag, last_stable_offset - frontier - 1)
+
+
+def _to_integer(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _total(lags: list[dict[str, Any]]) -> dict[str, Any]:
+def _sum_lags(lags: list[dict[str, Any]]) -> dict[str, Any]:
     """Of several partitions: the sum of the records and the longest time; null when one of them is
     not known.
     """

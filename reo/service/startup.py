@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from common import source_candidates
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.process import Stopping
@@ -70,7 +70,7 @@ def prepare_clusters(
 
 
 def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -> None:
-    die_with_parent()
+    set_parent_death_signal()
     try:
         answers.send(_prepare(settings, stages))
     except Exception as error:  # the parent raises it
@@ -79,12 +79,12 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
     settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *needed_acls.of_service(settings, stages))
+    permissions.check_permissions(settings, *needed_acls.list_commands(settings, stages))
     if "deduplicator" in stages and destination_settings.is_postgresql(settings):
         from common import postgresql
 
         postgresql.check(settings)
-    copied = topic_creation.prepare(settings)
+    copied = topic_creation.prepare_topics(settings)
     if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
         config_drift.sync_configs(settings)
     return topics.list_intermediate_partitions(copied)

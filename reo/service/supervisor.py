@@ -28,7 +28,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours, user_code
@@ -54,7 +54,7 @@ MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
 PACKAGES = Path(__file__).parent.parent.parent
 
 
-def ends_service(code: int, stop_at_end: bool) -> bool:
+def is_end_of_service(code: int, stop_at_end: bool) -> bool:
     """Whether the service ends with this exit code of a child; otherwise the child is started
     again.
     """
@@ -102,7 +102,7 @@ class Supervisor:
         """
         try:
             if "replicator" in self.stages:
-                connector_jars.jars()  # before anything is created on the clusters
+                connector_jars.list_jars()  # before anything is created on the clusters
             if "deduplicator" in self.stages:
                 user_code.check(self.settings)
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
@@ -123,7 +123,7 @@ class Supervisor:
                 self.settings.metrics.address,
                 self.settings.metrics.port,
                 str(self.folder / "metrics"),
-                self.processes,
+                self.list_processes,
                 self.describe,
                 any_port=self.settings.stop_at_end,
             )
@@ -145,7 +145,7 @@ class Supervisor:
             self._stop_all()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def processes(self) -> Iterable[tuple[str, str, float]]:
+    def list_processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
         return [
             (child.stage, str(child.worker), child.started)
@@ -183,7 +183,7 @@ class Supervisor:
                 "exit_code": code,
                 "message": f"{child.name} ended at {ended} ({how}): its log says why",
             }
-        if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
+        if child.stage in self.stages and is_end_of_service(code, self.settings.stop_at_end):
             if code:
                 log.error(
                     "%s ended with exit code %d, which a restart cannot repair: the service ends",
@@ -203,7 +203,7 @@ class Supervisor:
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
         environment = (
             inherited
-            | self.settings.as_environment()
+            | self.settings.build_environment()
             | {
                 "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"),
                 "TMPDIR": str(self.folder),
@@ -220,7 +220,7 @@ class Supervisor:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if as_json else None,
             stderr=subprocess.STDOUT if as_json else None,
-            preexec_fn=die_with_parent,
+            preexec_fn=set_parent_death_signal,
         )
         if child.process.stdout:
             self.output_threads.append(events.forward_output(child.process.stdout, child.stage))

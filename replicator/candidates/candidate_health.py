@@ -28,9 +28,9 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from common import runtime
-from common.kafka import positions
-from common.kafka.clients import admin
-from common.kafka.positions import get_offset
+from common.kafka import partition_offsets
+from common.kafka.clients import create_admin_client
+from common.kafka.partition_offsets import get_offset
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -52,7 +52,9 @@ class Health:
         self.selection = selection
         has_candidates = len(settings.sources) > 1
         self.clients = (
-            [admin(cluster, settings) for cluster in settings.sources] if has_candidates else []
+            [create_admin_client(cluster, settings) for cluster in settings.sources]
+            if has_candidates
+            else []
         )
         self.interval_s = settings.source.healthcheck_interval_ms / 1000
         self.next_round_at = self.next_lagging_at = 0.0
@@ -100,7 +102,7 @@ class Health:
 
     def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
         with contextlib.suppress(KafkaException):  # the next round tries again
-            positions.refresh_metadata(
+            partition_offsets.refresh_metadata(
                 self.clients[number], names, request_timeout_s(self.settings)
             )
 

@@ -14,7 +14,7 @@ from common import source_candidates
 from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import permissions, topic_creation, topics
-from common.kafka.clients import admin, reader
+from common.kafka.clients import create_admin_client, create_reader
 from common.metrics import SOURCE_HIGH_WATERMARK
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -78,11 +78,13 @@ def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPa
     copied = tail_comparison.list_last_copied(snapshot.sources, frontiers)
     if not copied:
         return set()
-    consumer = reader(snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH)
+    consumer = create_reader(
+        snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH
+    )
     try:
         return source_history.check_history(
             snapshot.settings,
-            admin(snapshot.settings.source_cluster, snapshot.settings),
+            create_admin_client(snapshot.settings.source_cluster, snapshot.settings),
             consumer,
             copied,
         )
@@ -145,7 +147,7 @@ def check_copyable(
     """Check conditions 4 and 5 for a candidate that is at least as far as the copy."""
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
-        topic_creation.prepare(snapshot.settings)
+        topic_creation.prepare_topics(snapshot.settings)
     same_last = check_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info(

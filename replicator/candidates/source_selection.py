@@ -10,7 +10,7 @@ last. It can be copied from when
 1. it answers, and has as many partitions as the copy,
 2. it still has what follows the frontier, and is at least as far as the copy,
 3. it is not behind another candidate by more than `source.offset_lag_threshold`,
-4. its topics allow an exact copy (`topic_creation.prepare`: no cycle, sizes, partitions),
+4. its topics allow an exact copy (`topic_creation.prepare_topics`: no cycle, sizes, partitions),
 5. its records are the copy's records (`replicator.candidates.tail_comparison`).
 
 The candidates are tried in the order of the setting, beginning with the one copied from last; the
@@ -128,15 +128,15 @@ class SourceSelection:
         to `reasons`.
         """
         for number in list(snapshots):
-            self._passes(
+            self._is_fit(
                 number, snapshots, reasons, lambda snapshot: check_offsets(snapshot, frontiers)
             )
         while True:
             end_sums = {number: snapshot.stable_end_sum for number, snapshot in snapshots.items()}
-            first = first_within_threshold(
+            first = find_first_within_threshold(
                 self._order_candidates(), end_sums, self.settings.source.offset_lag_threshold
             )
-            if first is None or self._passes(
+            if first is None or self._is_fit(
                 first,
                 snapshots,
                 reasons,
@@ -144,7 +144,7 @@ class SourceSelection:
             ):
                 return first
 
-    def _passes(
+    def _is_fit(
         self,
         number: int,
         snapshots: dict[int, SourceSnapshot],
@@ -206,7 +206,7 @@ class SourceSelection:
         return self.settings.sources[number].bootstrap_servers
 
 
-def first_within_threshold(
+def find_first_within_threshold(
     order: list[int], end_sums: Mapping[int, int], threshold: int
 ) -> int | None:
     """The first candidate in `order` that is at most `threshold` behind the furthest one; None

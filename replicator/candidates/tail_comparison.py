@@ -26,10 +26,10 @@ from confluent_kafka import Consumer
 from common import filters
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
-from common.kafka import positions, visible_records
-from common.kafka.clients import admin, reader
+from common.kafka import partition_offsets, visible_records
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
-from common.records import Consumed, content
+from common.records import Consumed, get_compared_content
 from common.routes import Route, TopicPartition
 from common.settings import destination_settings
 from common.source_candidates import SourceSnapshot, request_timeout_s
@@ -63,7 +63,7 @@ def match_routes(
     """
     by_topic = {route.intermediate_topic: route for route in routes}
     return [
-        (by_topic[tp.topic], by_topic[tp.topic].source(tp.partition), frontier)
+        (by_topic[tp.topic], by_topic[tp.topic].get_source(tp.partition), frontier)
         for tp, frontier in frontiers.items()
     ]
 
@@ -101,21 +101,21 @@ def compare_tails(
             written.add(route)
             compared[route] += tp in same_last
     client, outputs = (
-        admin(settings.destination_cluster, settings),
-        [route.destination(tp.partition) for route, tp, _ in rows],
+        create_admin_client(settings.destination_cluster, settings),
+        [route.get_destination(tp.partition) for route, tp, _ in rows],
     )
     beginnings, stable_ends = (
-        positions.list_beginning_offsets(client, outputs),
-        positions.list_end_offsets(client, outputs, committed_only=True),
+        partition_offsets.list_beginning_offsets(client, outputs),
+        partition_offsets.list_end_offsets(client, outputs, committed_only=True),
     )
     ours, theirs = (
-        reader(cluster, settings, **FETCH_OPTIONS)
+        create_reader(cluster, settings, **FETCH_OPTIONS)
         for cluster in (settings.destination_cluster, settings.source_cluster)
     )
     try:
         for route, tp, frontier in rows:
             on_progress()
-            output = route.destination(tp.partition)
+            output = route.get_destination(tp.partition)
             last = (
                 frontier.last_record.source_offset
                 if frontier.last_record
@@ -213,4 +213,4 @@ def _read_candidate_tail(
 
 
 def _to_tail_record(message: Consumed, instead_of_zero: int = 0) -> TailRecord:
-    return TailRecord(message.offset(), content(message, instead_of_zero))
+    return TailRecord(message.offset(), get_compared_content(message, instead_of_zero))

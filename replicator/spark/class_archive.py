@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from common.errors import StageFailed
-from replicator.spark.connector_jars import jars, jars_folder
+from replicator.spark.connector_jars import get_jars_folder, list_jars
 
 CLASSES = Path(__file__).with_name("classes.gz")
 COLLECTOR = "-XX:+UseParallelGC"
@@ -27,10 +27,10 @@ COLLECTOR = "-XX:+UseParallelGC"
 
 def archive_file() -> Path:
     """The archive."""
-    return jars_folder() / "spark.jsa"
+    return get_jars_folder() / "spark.jsa"
 
 
-def options() -> list[str]:
+def build_options() -> list[str]:
     """The JVM's options for it. The JVM does not log why an archive does not fit: a user cannot
     repair that.
     """
@@ -41,7 +41,7 @@ def options() -> list[str]:
     )
 
 
-def class_path() -> str:
+def build_class_path() -> str:
     """The class path of the JVM in local mode, as Spark's launcher builds it
     (AbstractCommandBuilder.buildClassPath).
     """
@@ -49,7 +49,7 @@ def class_path() -> str:
     assert spec is not None
     spark = Path(str(spec.origin)).resolve().parent
     logging = sorted((spark / "jars").glob("slf4j-api-*.jar"))
-    return ":".join(map(str, [*jars(), spark / "conf", *logging, spark / "jars" / "*"]))
+    return ":".join(map(str, [*list_jars(), spark / "conf", *logging, spark / "jars" / "*"]))
 
 
 def is_current() -> bool:
@@ -59,7 +59,11 @@ def is_current() -> bool:
     return (
         archive_file().exists()
         and not _run_java(
-            "-Xshare:on", f"-XX:SharedArchiveFile={archive_file()}", "-cp", class_path(), "-version"
+            "-Xshare:on",
+            f"-XX:SharedArchiveFile={archive_file()}",
+            "-cp",
+            build_class_path(),
+            "-version",
         ).returncode
     )
 
@@ -70,7 +74,7 @@ def create_archive() -> None:
     """
     with (
         tempfile.NamedTemporaryFile("wb") as names,
-        tempfile.TemporaryDirectory(dir=jars_folder()) as folder,
+        tempfile.TemporaryDirectory(dir=get_jars_folder()) as folder,
     ):
         names.write(gzip.decompress(CLASSES.read_bytes()))
         names.flush()
@@ -81,7 +85,7 @@ def create_archive() -> None:
             f"-XX:SharedArchiveFile={new_file}",
             "-Xlog:cds=off",
             "-cp",
-            class_path(),
+            build_class_path(),
         )
         if result.returncode:
             raise StageFailed(

@@ -27,7 +27,7 @@ DEPENDENCIES = Path(__file__).with_name("jars.xml")
 CHECKSUMS = Path(__file__).with_name("jars.sha256")
 
 
-def jars_folder() -> Path:
+def get_jars_folder() -> Path:
     """The folder of the jars and of the class archive: REO_JARS; for an installed reo a folder in
     XDG_DATA_HOME (XDG Base Directory Specification, by default ~/.local/share); otherwise
     `jars/spark` beside the packages.
@@ -48,11 +48,11 @@ def is_installed() -> bool:
     return any(PACKAGES.glob("reo-*.dist-info"))
 
 
-def jars() -> list[Path]:
+def list_jars() -> list[Path]:
     """All jars in the folder, also those that an operator added; SettingsInvalid when one of the
     connector's is missing.
     """
-    folder = jars_folder()
+    folder = get_jars_folder()
     missing = [name for name in read_checksums() if not (folder / name).exists()]
     if missing:
         raise SettingsInvalid(
@@ -75,7 +75,7 @@ def install_jars(source: Path | None = None) -> list[str]:
     SettingsInvalid when `source` lacks one or the folder cannot be written, StageFailed when they
     cannot be fetched. A jar with another checksum is never put into the folder.
     """
-    folder = jars_folder()
+    folder = get_jars_folder()
     names = [
         name
         for name, checksum in read_checksums().items()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import logs
 from common.errors import ReoError, SettingsInvalid
-from replicator.spark import class_archive, jvm
+from replicator.spark import class_archive, jvm_options
 
 MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 ARGUMENTS = {
@@ -51,11 +51,13 @@ def build_command(environment: Mapping[str, str]) -> list[str]:
         for name, text in environment.items()
         if (match := JAVA_OPTION.fullmatch(name))
     )
-    class_path = ":".join(filter(None, (environment.get(CLASS_PATH), class_archive.class_path())))
+    class_path = ":".join(
+        filter(None, (environment.get(CLASS_PATH), class_archive.build_class_path()))
+    )
     arguments = [word for option, name in ARGUMENTS.items() for word in (option, environment[name])]
     return [
         "java",
-        *class_archive.options(),
+        *class_archive.build_options(),
         *(text for _, text in java_options),
         f"-Xms{environment[MEMORY]}",
         f"-Xmx{environment[MEMORY]}",
@@ -73,8 +75,8 @@ def run() -> int:
     except ReoError as error:
         logs.report_settings_error("reo", error, error.exit_code)
         return error.exit_code
-    log_option = jvm.write_log_config(
-        Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm.EXECUTOR
+    log_option = jvm_options.write_log_config(
+        Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm_options.EXECUTOR
     )
     # signals reach the JVM, and its exit code is the container's
     return os.execvp(java, [java, log_option, *words])  # noqa: S606

@@ -18,7 +18,7 @@ heap.
 HEAP_MB, FOR_PARTITIONS, MB_A_PARTITION = 512, 16, 8
 
 
-def heap_mb(settings: Settings, partitions: int) -> int:
+def compute_heap_mb(settings: Settings, partitions: int) -> int:
     """`replicator.memory_mb`, or the heap that this number of partitions needs."""
     return settings.replicator.memory_mb or HEAP_MB + MB_A_PARTITION * max(
         0, partitions - FOR_PARTITIONS
@@ -31,5 +31,7 @@ def fetch_bytes(settings: Settings, partitions: int) -> int:
     """
     return max(
         FETCH_MIN,
-        min(FETCH_MAX, heap_mb(settings, partitions) * 2**20 // FETCHED_SHARE // partitions),
+        min(
+            FETCH_MAX, compute_heap_mb(settings, partitions) * 2**20 // FETCHED_SHARE // partitions
+        ),
     )

@@ -1,5 +1,5 @@
-"""The JVM: a Spark session with a slot per partition, without the services that a copy does not
-need.
+"""Builds, starts and kills the Spark session: a slot per partition, without the services that a
+copy does not need.
 
 By default Spark runs in local mode, and this JVM does all the work. With `replicator.master` it is
 the driver, and executors elsewhere do the work (`replicator.spark.spark_master`). In both cases a
@@ -34,7 +34,7 @@ from common.nearest import suggest
 from common.settings import Settings, client_options
 from replicator import run, sql_filter
 from replicator.run import Plan, Query
-from replicator.spark import jvm, memory, spark_master
+from replicator.spark import jvm_options, memory, spark_master
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ log = logging.getLogger(__name__)
 def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration. Raw options come last and win."""
     folder = Path(tempfile.gettempdir())
-    log_option = jvm.write_log_config(folder, settings.log.format, jvm.DRIVER)
-    heap_mb = memory.heap_mb(settings, partitions)
+    log_option = jvm_options.write_log_config(folder, settings.log.format, jvm_options.DRIVER)
+    heap_mb = memory.compute_heap_mb(settings, partitions)
     slots = spark_master.count_slots(partitions)
     return {
         "spark.master": settings.replicator.master or f"local[{slots}]",
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{heap_mb}m",
         "spark.driver.extraJavaOptions": (
-            f"{log_option} -Xms{heap_mb}m {jvm.options(settings, partitions)}"
+            f"{log_option} -Xms{heap_mb}m {jvm_options.build_options(settings, partitions)}"
         ),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -136,7 +136,7 @@ class Spark:
             target=self._start_session, args=(settings, partitions), daemon=True, name="jvm"
         ).start()
 
-    def slots(self) -> int | None:
+    def count_slots(self) -> int | None:
         """How many tasks can run at once now: the cores of all live executors, or of the JVM in
         local mode.
         """

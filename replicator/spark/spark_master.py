@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common.settings import Settings
-from replicator.spark import class_archive, connector_jars, jvm, memory
+from replicator.spark import class_archive, connector_jars, jvm_options, memory
 
 EXECUTORS = 2
 MEMORY_OVERHEAD_MB = 512
@@ -34,11 +34,11 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration for the master."""
     master = settings.replicator.master
     if not master:
-        return _own_jars() | {
+        return _build_jar_options() | {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-    return _executors(settings, partitions) | (
+    return _build_executor_options(settings, partitions) | (
         _on_kubernetes(settings, partitions)
         if master.startswith("k8s:")
         else _on_standalone(partitions)
@@ -53,37 +53,37 @@ def build_environment(settings: Settings) -> dict[str, str]:
     return {} if settings.replicator.master else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
-def _own_jars() -> dict[str, str]:
+def _build_jar_options() -> dict[str, str]:
     """For a driver that ships no jars: they are on the class path for which the class archive was
     created.
     """
     return {
-        "spark.driver.extraClassPath": ":".join(map(str, connector_jars.jars())),
-        "spark.driver.defaultJavaOptions": " ".join(class_archive.options()),
+        "spark.driver.extraClassPath": ":".join(map(str, connector_jars.list_jars())),
+        "spark.driver.defaultJavaOptions": " ".join(class_archive.build_options()),
     }
 
 
-def _executors(settings: Settings, partitions: int) -> dict[str, str]:
+def _build_executor_options(settings: Settings, partitions: int) -> dict[str, str]:
     """Executors must reach the driver: Spark uses this host's name, SPARK_LOCAL_IP or
     spark.driver.host.
     """
     return {
-        "spark.executor.memory": f"{memory.heap_mb(settings, partitions)}m",
-        "spark.executor.extraJavaOptions": jvm.options(settings, partitions),
+        "spark.executor.memory": f"{memory.compute_heap_mb(settings, partitions)}m",
+        "spark.executor.extraJavaOptions": jvm_options.build_options(settings, partitions),
         "spark.task.maxFailures": "1",
     }
 
 
 def _on_standalone(partitions: int) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(map(str, connector_jars.jars())),
+        "spark.jars": ",".join(map(str, connector_jars.list_jars())),
         # without it, an application takes the whole cluster
         "spark.cores.max": str(count_slots(partitions)),
     }
 
 
 def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
-    return _own_jars() | {
+    return _build_jar_options() | {
         "spark.executor.instances": str(EXECUTORS),
         "spark.executor.cores": str(count_slots(partitions) // EXECUTORS),
         "spark.executor.memoryOverhead": f"{MEMORY_OVERHEAD_MB}m",

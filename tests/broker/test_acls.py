@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 
 from common import settings as reo_settings
 from common.errors import AccessRefused
-from common.kafka.clients import admin
-from reo.migration.acl_client import AclClient, topic_acl
+from common.kafka.clients import create_admin_client
+from reo.migration.acl_client import AclClient, build_topic_acl
 from reo.migration.acls import AclComparison
-from reo.migration.write_fence import Fence, fence_acl
+from reo.migration.write_fence import Fence, build_fence_acl
 from tests.harness.authorized import PASSWORD, Authorized
 from tests.harness.commands import as_json, reo
 from tests.harness.kafka import Clusters, until
@@ -98,16 +98,16 @@ def test_who_may_read_goes_over_and_nobody_gets_more(
     clusters = made(stand, topic)
     source, destination = stand
     reads, writes, fence = (
-        topic_acl(topic, "User:shop", "*", READ, ALLOW),
-        topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW),
-        fence_acl(topic),
+        build_topic_acl(topic, "User:shop", "*", READ, ALLOW),
+        build_topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW),
+        build_fence_acl(topic),
     )
     by_prefix = matching(topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED)
     denied_by_prefix = matching(
         topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED
     )
     source.allow([reads, writes, fence, by_prefix, denied_by_prefix])
-    own = topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
+    own = build_topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
     rows = {
         (row["principal"], row["operation"], row["permission"]): (row["created_as"], row["why"])
@@ -140,7 +140,7 @@ def test_who_may_read_goes_over_and_nobody_gets_more(
     AclComparison(
         reo_settings.load(build_environment(clusters, topic, {})), with_write=False
     ).apply()
-    denied = topic_acl(topic, "User:mallory", "*", READ, DENY)
+    denied = build_topic_acl(topic, "User:mallory", "*", READ, DENY)
     assert seen == [({DENY}, {own}), ({ALLOW}, {own, denied})]
     assert acls_of(destination, topic) == {own, denied, reads}
     assert "there is nothing to create" in reo(clusters, topic, "acls", "--apply").stdout
@@ -154,16 +154,16 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
     """
     clusters = made(stand, topic)
     source, destination = stand
-    reads = topic_acl(topic, "User:shop", "*", READ, ALLOW)
+    reads = build_topic_acl(topic, "User:shop", "*", READ, ALLOW)
     source.allow([reads])
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     comparison = AclComparison(loaded, with_write=False)
     assert comparison.new_acls == []
     assert "the destination sets allow.everyone.if.no.acl.found" in comparison.rows[0].reason
-    own = topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
+    own = build_topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
     assert AclComparison(loaded, with_write=False).new_acls == [reads]
-    source.allow([topic_acl(topic, "User:*", "*", AclOperation.DESCRIBE, DENY)])
+    source.allow([build_topic_acl(topic, "User:*", "*", AclOperation.DESCRIBE, DENY)])
     comparison = AclComparison(loaded, with_write=False)
     comparison.apply()
     assert [row.reason.partition(" (")[0] for row in comparison.rows] == [
@@ -177,7 +177,7 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
 def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     """Who may read one source would read the other, too."""
     clusters = made(stand, topic)
-    stand[0].allow([topic_acl(topic, "User:shop", "*", READ, ALLOW)])
+    stand[0].allow([build_topic_acl(topic, "User:shop", "*", READ, ALLOW)])
     more = {"source_topic": "", "topics": f"^{topic}.*=all-{topic}", "application": f"reo-{topic}"}
     comparison = AclComparison(
         reo_settings.load(build_environment(clusters, topic, more)), with_write=True
@@ -193,7 +193,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     """
     clusters = made(stand, topic)
     source = stand[0]
-    source.allow([topic_acl(topic, "User:shop", "*", WRITE, ALLOW)])
+    source.allow([build_topic_acl(topic, "User:shop", "*", WRITE, ALLOW)])
     producer = Producer(
         {
             "bootstrap.servers": source.at,
@@ -217,7 +217,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
 
     assert until(lambda: write() is None, "it may write")
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
-    fence = Fence(loaded.source_cluster, admin(loaded.source_cluster, loaded))
+    fence = Fence(loaded.source_cluster, create_admin_client(loaded.source_cluster, loaded))
     fence.add([topic])
     fence.add([topic])
     assert fence.find_fenced([topic]) == [topic]
@@ -230,7 +230,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
         in reo(clusters, topic, "cutover", "back").stdout
     )
     assert until(lambda: write() is None, "it may write again")
-    assert acls_of(source, topic) == {topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
+    assert acls_of(source, topic) == {build_topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
     assert f"nothing is fenced: {topic}" in reo(clusters, topic, "cutover", "back").stdout
     named = reo_settings.load(
         build_environment(
@@ -242,4 +242,4 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     with pytest.raises(
         AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"
     ):
-        Fence(named.source_cluster, admin(named.source_cluster, named)).add([topic])
+        Fence(named.source_cluster, create_admin_client(named.source_cluster, named)).add([topic])

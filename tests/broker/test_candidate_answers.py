@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, SourceRecreated
-from common.kafka import positions, topic_creation, topics
-from common.kafka.clients import admin
+from common.kafka import partition_offsets, topic_creation, topics
+from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
@@ -92,8 +92,8 @@ def watched(
 ) -> tuple[Stage, Watch]:
     """Stage one without its JVM, as it watches a run on the first candidate."""
     settings = chosen_from(candidates, clusters, topic, mode)
-    on = settings.on(settings.source_cluster)
-    sources = topic_creation.prepare(on)
+    on = settings.select_source(settings.source_cluster)
+    sources = topic_creation.prepare_topics(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
@@ -208,9 +208,9 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
             """-1 while the broker, which is fenced again and again, does not answer."""
             with contextlib.suppress(ClusterUnreachable):
                 return (
-                    positions.list_stable_ends(admin(settings.source_cluster, settings), [tp])[
-                        tp
-                    ].leader_epoch
+                    partition_offsets.list_stable_ends(
+                        create_admin_client(settings.source_cluster, settings), [tp]
+                    )[tp].leader_epoch
                     or 0
                 )
             return -1
@@ -240,10 +240,10 @@ def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic
             "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address,
         }
     )
-    client = admin(settings.source_cluster, settings)
-    assert positions.list_end_offsets(client, [TopicPartition(topic, 0)]) == {
+    client = create_admin_client(settings.source_cluster, settings)
+    assert partition_offsets.list_end_offsets(client, [TopicPartition(topic, 0)]) == {
         TopicPartition(topic, 0): 0
     }
     freeze_broker(one)
     with pytest.raises(ClusterUnreachable):
-        positions.list_end_offsets(client, [TopicPartition(topic, 0)], timeout_s=1)
+        partition_offsets.list_end_offsets(client, [TopicPartition(topic, 0)], timeout_s=1)

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 
 from common.errors import TopicsUnfit
 from common.kafka import topic_creation
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.settings import load
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records
@@ -121,7 +121,7 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
         ),
     ):
         topic_creation.create_or_extend(
-            admin(cluster, loaded),
+            create_admin_client(cluster, loaded),
             cluster,
             None,
             NewTopic(topic, 2, -1, config={"segment.bytes": "1"}),

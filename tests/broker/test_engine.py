@@ -49,7 +49,7 @@ class ByHand:
         self.asked = 0
         self.closed = False
 
-    def slots(self) -> int | None:
+    def count_slots(self) -> int | None:
         """It starts for a moment."""
         self.asked += 1
         return 8 if self.asked > 1 else None

@@ -88,4 +88,4 @@ def test_options_in_a_file(tmp_path: Path, name: str, text: str) -> None:
     assert json.loads(loaded.filter.options) == {
         "tests.harness.filter_functions:below": {"limit": 5}
     }
-    assert load(loaded.as_environment()).values == loaded.values
+    assert load(loaded.build_environment()).values == loaded.values

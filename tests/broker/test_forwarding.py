@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import RuleState
-from common.records import all_headers, content
+from common.records import get_compared_content, list_headers
 from common.routes import TopicPartition
 from deduplicator.unwrap import split_by_partition
 from tests.conftest import Start
@@ -57,7 +57,7 @@ def test_messages_are_what_the_client_hands_out(
         message
         for taken in reader.take(len(ODD))
         for _, run in taken.split_by_partition()
-        for message in run.messages()
+        for message in run.list_messages()
     ]
     plain_reader = Consumer(
         {
@@ -69,8 +69,8 @@ def test_messages_are_what_the_client_hands_out(
     plain_reader.assign([ClientTopicPartition(topic, 0, 0)])
     theirs = plain_reader.consume(len(ODD), 30)
     plain_reader.close()
-    assert [content(message) for message in ours] == [
-        content(cast(Any, message)) for message in theirs
+    assert [get_compared_content(message) for message in ours] == [
+        get_compared_content(cast(Any, message)) for message in theirs
     ]
     assert [
         (m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error())
@@ -80,7 +80,7 @@ def test_messages_are_what_the_client_hands_out(
         for m in theirs
     ]
     assert all(m.leader_epoch() is not None for m in ours), "this broker reports it"
-    assert all_headers(ours) == all_headers(cast(Any, theirs))
+    assert list_headers(ours) == list_headers(cast(Any, theirs))
 
 
 def test_records_are_forwarded_as_python_would_write_them(
@@ -103,9 +103,9 @@ def test_records_are_forwarded_as_python_would_write_them(
             assert decided.records.forward(
                 producer, TopicPartition(f"{topic}-copy", tp.partition), 0, len(decided.records)
             ) == len(decided.records)
-            assert list(decided.records) == split_by_partition(run.messages())[tp].records(
-                range(len(run)), None
-            )
+            assert list(decided.records) == split_by_partition(run.list_messages())[
+                tp
+            ].list_records(range(len(run)), None)
     assert producer.flush(30) == 0
     copied = clusters.destination.read(f"{topic}-copy")
     for partition in range(2):

@@ -19,16 +19,16 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
-from common.kafka import positions, visible_records
-from common.kafka.clients import admin, reader
+from common.kafka import partition_offsets, visible_records
+from common.kafka.clients import create_admin_client, create_reader
 from common.liveness import Liveness
-from common.records import checksum
+from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from demo.broker import Broker
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
-from replicator.plan import Planner
+from replicator.planner import Planner
 from replicator.run import Engine
 from replicator.source_history import LastCopied, check_history
 from replicator.stage import Stage
@@ -139,7 +139,7 @@ def test_a_source_that_lost_records_is_a_stop_after_a_restart(copies: Copies, na
 @pytest.mark.long  # the simulator tells this story in every run
 def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> None:
     """When no candidate has what was copied last, the copy stops, as with one source."""
-    environment = copies.settings["plain"].as_environment()
+    environment = copies.settings["plain"].build_environment()
     with pytest.raises(SourceTruncated, match="another record at offset"):
         planner(load(environment | {"REO_SOURCE_MODE": "failover"})).plan()
 
@@ -162,11 +162,11 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
             "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
         }
     )
-    consumer = reader(settings.source_cluster, settings)
+    consumer = create_reader(settings.source_cluster, settings)
     try:
         check_history(
             settings,
-            admin(settings.source_cluster, settings),
+            create_admin_client(settings.source_cluster, settings),
             consumer,
             {TopicPartition(topic, 0): LastCopied(last, max(frontier, last.source_offset))},
         )
@@ -211,7 +211,9 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
     )
     silent, lost = TopicPartition("orders", 0), TopicPartition("orders", 1)
     monkeypatch.setattr(visible_records, "read_first_records", lambda *_: {})
-    monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3})
+    monkeypatch.setattr(
+        partition_offsets, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3}
+    )
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
         check_history(
             settings,
@@ -225,7 +227,8 @@ def of(number: int) -> LastRecord:
     """The plain record with this number, at that offset."""
     record = make_record(number)
     return LastRecord(
-        number, checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
+        number,
+        compute_checksum(record.key, record.value, list(record.headers), record.timestamp_ms),
     )
 
 

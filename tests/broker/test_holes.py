@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from common.frontier import Frontier, Hole, Link, RuleState, decode
-from common.kafka import positions
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets
+from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from replicator.open_holes import HOLE_S
@@ -219,9 +219,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr("common.runtime.monotonic", lambda: clock.now)
-    monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {PLACE: 0})
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {PLACE: 0})
     monkeypatch.setattr(
-        positions, "list_stable_ends", lambda *_, **__: {PLACE: positions.EndOffset(0, None)}
+        partition_offsets,
+        "list_stable_ends",
+        lambda *_, **__: {PLACE: partition_offsets.EndOffset(0, None)},
     )
     settings = SimpleNamespace(
         filter=SimpleNamespace(sql=""),
@@ -243,8 +245,8 @@ def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
     """
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
     commit = GroupCommit(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
-    ends = {AT_SOURCE: positions.EndOffset(1001 + number, None)}
-    intermediate_ends = {PLACE: positions.EndOffset(1000 + number * 20, None)}
+    ends = {AT_SOURCE: partition_offsets.EndOffset(1001 + number, None)}
+    intermediate_ends = {PLACE: partition_offsets.EndOffset(1000 + number * 20, None)}
     return Sample(
         watch.plan.sources,
         {AT_SOURCE: 0},

@@ -163,10 +163,17 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     producer.produce(topic, b"open", partition=1)
     assert producer.flush(30) == 0
     plan = Plan(
-        before, view.take_snapshot(), [], view.inspector.group.members(), False, [], 10.0, 0
+        before,
+        view.take_snapshot(),
+        [],
+        view.inspector.group.describe_members(),
+        False,
+        [],
+        10.0,
+        0,
     )
     producer.abort_transaction(30)
-    text = plan.as_text()
+    text = plan.format_text()
     assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
     assert "describe-producers" in text
     assert plan.growth[TopicPartition(topic, 0)] > plan.growth[TopicPartition(topic, 1)] > 0

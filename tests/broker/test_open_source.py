@@ -44,7 +44,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     """
     clusters.source.create(topic, 1)
     on = load(build_environment(clusters, topic, {}))
-    sources = topic_creation.prepare(on)
+    sources = topic_creation.prepare_topics(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
     identities = {route: source.identity for route, source in sources.items()}
     plan = Plan(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.kafka.clients import stage_two_consumer
+from common.kafka.clients import create_stage_two_consumer
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.intermediate import Intermediate
@@ -23,7 +23,7 @@ class Member:
         self.partitions = Partitions()
         loaded = load(build_environment(clusters, topic, {"deduplicator_group_protocol": protocol}))
         self.intermediate = Intermediate(
-            stage_two_consumer(loaded, number), protocol == "consumer", self.partitions
+            create_stage_two_consumer(loaded, number), protocol == "consumer", self.partitions
         )
         self.intermediate.subscribe([topic])
 

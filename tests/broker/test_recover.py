@@ -17,7 +17,7 @@ from common import run_epochs
 from common import settings as reo_settings
 from common.errors import ServiceRuns
 from common.frontier import decode
-from common.kafka.clients import admin
+from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
 from common.routes import TopicPartition
 from tests.conftest import Start
@@ -91,7 +91,7 @@ def test_plain_offsets_of_an_operator(
         if partition == 1
     ]
     read = [decode(commit.metadata).rule.epoch for commit in before.values() if commit.metadata]
-    epoch = run_epochs.of_run(int(time.time() * 1000), read, 0)
+    epoch = run_epochs.create_run_epoch(int(time.time() * 1000), read, 0)
     # from a frontier that was never true: it leaves 50-74 out
     current_run = wrap_records(clusters, topic, planned_before, epoch)
     write_intermediate(clusters, topic, topic, current_run)
@@ -227,7 +227,7 @@ def test_it_refuses_while_the_service_runs(
     assert "stop the service first" in refused.stderr
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
-        Group(loaded, admin(loaded.destination_cluster, loaded)).commit(
+        Group(loaded, create_admin_client(loaded.destination_cluster, loaded)).commit(
             {TopicPartition(f"{topic}-proxy", 0): Commit(0, "stolen")}
         )
     assert read_commits(clusters.destination, topic) == before

@@ -70,8 +70,8 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     assert [tuple(round(rate * took_s) for rate in rates) for rates in seen.rates.values()] == [
         (HALF, HALF)
     ] * PARTITIONS
-    assert seen.stage_one(time.time() * 1000).startswith("runs")
-    assert seen.progress().endswith("records/s are copied")
+    assert seen.describe_stage_one(time.time() * 1000).startswith("runs")
+    assert seen.describe_progress().endswith("records/s are copied")
 
 
 def test_what_a_start_would_stop_with(clusters: Clusters, topic: str, start: Start) -> None:

@@ -28,7 +28,7 @@ def source_of(loaded: str, class_path: str) -> str:
     log = fair_share.run(
         [
             "java",
-            *class_archive.options(),
+            *class_archive.build_options(),
             class_archive.COLLECTOR,
             "-Xlog:class+load",
             "-cp",
@@ -50,14 +50,14 @@ def source_of(loaded: str, class_path: str) -> str:
 def test_it_fits_the_class_path() -> None:
     """What `make setup` has made holds Spark's classes and is taken for them."""
     assert (
-        source_of("org.apache.spark.deploy.SparkSubmit", class_archive.class_path())
+        source_of("org.apache.spark.deploy.SparkSubmit", class_archive.build_class_path())
         == "shared objects file"
     )
 
 
 def test_another_class_path_does_without() -> None:
     """The JVM says nothing and reads the jars."""
-    other = ":".join(class_archive.class_path().split(":")[1:])
+    other = ":".join(class_archive.build_class_path().split(":")[1:])
     assert source_of("org.apache.spark.deploy.SparkSubmit", other).startswith("file:")
 
 

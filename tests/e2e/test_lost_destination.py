@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
 from common.frontier import Frontier, RuleState
-from common.kafka.clients import reader
-from common.records import checksum
+from common.kafka.clients import create_reader
+from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import destination_watch
@@ -186,12 +186,12 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     producer.flush(30)
     producer.abort_transaction(30)
     tp, end = TopicPartition(topic, 0), 5
-    consumer = reader(
+    consumer = create_reader(
         load(build_environment(clusters, topic, {})).destination_cluster,
         load(build_environment(clusters, topic, {})),
     )
     written = [
-        checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
+        compute_checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
         for record in records
     ]
 

@@ -146,7 +146,7 @@ def says_the_same(inside: dict[str, Any], outside: dict[str, Any]) -> None:
         assert set(ours) == set(theirs)
         known = {key: value for key, value in ours.items() if value is not None and key != "rate"}
         assert known == {key: theirs[key] for key in known}
-        assert set(known) == {"topic", "partition", "source_end", "frontier", "lag"}
+        assert set(known) == {"topic", "partition", "last_stable_offset", "frontier", "lag"}
 
 
 def assert_a_kill_is_seen(service: Service, topic: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from demo import fair_share
-from reo import check, cli, setup
+from reo import check, cli, install
 from replicator.spark import class_archive, connector_jars
 from tests.harness.kafka import ROOT, until
 
@@ -39,7 +39,7 @@ def test_jars_come_once(folder: Path) -> None:
     assert connector_jars.install_jars(JARS) == [names[0]]
     assert check.check_stage_one() == []
     assert [
-        jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector_jars.jars()
+        jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector_jars.list_jars()
     ] == [True] * len(names)
     assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
 
@@ -64,7 +64,7 @@ def test_missing_jars_are_named_with_the_command(
     one.
     """
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
-        connector_jars.jars()
+        connector_jars.list_jars()
     (finding,) = check.check_stage_one()
     assert (finding.level, finding.about) == ("warning", "stage one")
     assert "cannot run on this machine" in str(finding)
@@ -79,7 +79,7 @@ def test_an_installed_reo_keeps_them_in_the_users_data_directory(
     has its own folder.
     """
     monkeypatch.delenv(connector_jars.VARIABLE, raising=False)
-    assert connector_jars.jars_folder() == JARS
+    assert connector_jars.get_jars_folder() == JARS
     monkeypatch.setattr(connector_jars, "PACKAGES", tmp_path)
     (tmp_path / "reo-1.0.dist-info").mkdir()
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -89,7 +89,7 @@ def test_an_installed_reo_keeps_them_in_the_users_data_directory(
         ("", "/home/somebody/.local/share"),
     ):
         monkeypatch.setenv("XDG_DATA_HOME", data_home)
-        assert connector_jars.jars_folder().parent == Path(base) / "reo"
+        assert connector_jars.get_jars_folder().parent == Path(base) / "reo"
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_another_java_is_refused(
     with pytest.raises(
         SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"
     ):
-        setup.find_java()
+        install.find_java()
     (tmp_path / "java").write_text(f"#!/bin/sh\necho {modules}\n")
     (tmp_path / "java").chmod(0o755)
     with pytest.raises(SettingsInvalid, match=found):
-        setup.find_java()
+        install.find_java()
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
@@ -133,16 +133,16 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 
 def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library Python does it, and what to do about that is said."""
-    monkeypatch.setattr(hot_path, "library", hot_path.library.__wrapped__)
-    assert setup.describe_compiled_path().startswith("yes")
+    monkeypatch.setattr(hot_path, "load_library", hot_path.load_library.__wrapped__)
+    assert install.describe_compiled_path().startswith("yes")
     monkeypatch.setattr(hot_path, "FOLDER", tmp_path)
-    assert setup.describe_compiled_path().startswith("no: Python does the work of stage two")
-    assert "install gcc" in setup.describe_compiled_path()
+    assert install.describe_compiled_path().startswith("no: Python does the work of stage two")
+    assert "install gcc" in install.describe_compiled_path()
 
 
 def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`reo setup` creates another one then: the JVM says whether it can map this one."""
     assert class_archive.is_current()
-    path = class_archive.class_path()
-    monkeypatch.setattr(class_archive, "class_path", lambda: path.partition(":")[2])
+    path = class_archive.build_class_path()
+    monkeypatch.setattr(class_archive, "build_class_path", lambda: path.partition(":")[2])
     assert not class_archive.is_current()

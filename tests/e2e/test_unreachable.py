@@ -20,7 +20,7 @@ from common.errors import ClusterUnreachable, ReoError, Stop
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
 from common.settings import load
-from common.settings.source_clusters import Cluster
+from common.settings.clusters import Cluster
 from demo.broker import free_port
 from reo.version import VERSION
 from tests.harness.commands import reo_with
@@ -246,7 +246,9 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
     monkeypatch.setattr(
         kafka_clients,
         "_factories",
-        kafka_clients._factories._replace(speaks_tls=lambda address: bool(asked.append(address))),
+        kafka_clients._factories._replace(
+            has_tls_listener=lambda address: bool(asked.append(address))
+        ),
     )
     monkeypatch.setattr(cluster_requests, "_known_addresses", set())
     silent, was_there = (

@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, until
 
@@ -32,7 +32,7 @@ def jvm() -> Iterator[Any]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        preexec_fn=die_with_parent,
+        preexec_fn=set_parent_death_signal,
     )
     try:
         assert process.stdout

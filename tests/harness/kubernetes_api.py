@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from tests.harness.kafka import ROOT
 
 DRIVER = "reo-replicator-0"
@@ -76,7 +76,7 @@ class Pod:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
             )
 
     def _field(self, entry: dict[str, Any]) -> str:

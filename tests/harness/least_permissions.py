@@ -60,7 +60,7 @@ class Stand:
     def binding(self, topic: str, principal: str, row: Permission) -> tuple[Authorized, AclBinding]:
         """A row as an ACL, and where it belongs."""
         loaded = load(self.environment(topic, principal))
-        (name,) = row.names(loaded, loaded.routes(), GROUP)
+        (name,) = row.list_names(loaded, loaded.build_routes(), GROUP)
         side = self.source if row.side == "source" else self.destination
         return side, acl(
             principal,

@@ -20,7 +20,7 @@ from subprocess import DEVNULL, Popen
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from common.frontier import decode
 from tests.harness.judge import to_record
 from tests.harness.kafka import ROOT, Clusters
@@ -80,7 +80,7 @@ def start(*words: str) -> Popen[bytes]:
         [sys.executable, "-m", "tests.harness.moving", *words],
         cwd=ROOT,
         stdin=DEVNULL,
-        preexec_fn=die_with_parent,
+        preexec_fn=set_parent_death_signal,
     )
 
 

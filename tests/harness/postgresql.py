@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo.broker import free_port
 from tests.harness.judge import Partitions, Record
 from tests.harness.kafka import until
@@ -103,7 +103,7 @@ class Server:
                 stderr=log,
                 cwd=self.folder,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
                 **self._as_user,
             )
         until(self.answers, f"the server answers: {self.folder / 'log'}", STARTS_IN_S)

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo.broker import free_port
 from tests.harness.kafka import ROOT
 
@@ -39,7 +39,7 @@ class Prometheus:
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{self.port}",
             ],
-            preexec_fn=die_with_parent,
+            preexec_fn=set_parent_death_signal,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

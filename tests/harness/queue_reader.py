@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.origin import HEADER, Origin, encode
 from common.routes import TopicPartition
-from deduplicator.compiled import Queue
+from deduplicator.fetch_queue import Queue
 from deduplicator.fetched_messages import FetchedMessages
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo import fair_share
 from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S
@@ -108,7 +108,7 @@ class Service:
                 [sys.executable, "-m", "reo", "run", *self.arguments],
                 cwd=ROOT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -19,7 +19,7 @@ from typing import Self
 
 import pyspark
 
-from common.child_processes import die_with_parent
+from common.child_processes import set_parent_death_signal
 from demo.broker import free_port
 from tests.harness.kafka import until
 from tests.harness.service import read_command_line, read_session_id, send_signal
@@ -158,7 +158,7 @@ class SparkCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=set_parent_death_signal,
                 env=os.environ
                 | HERE
                 | {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from common import run_epochs
-from common.origin import HEADER, Origin, encode, identity_of
+from common.origin import HEADER, Origin, compute_identity, encode
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service
@@ -23,8 +23,10 @@ WrappedRecords = list[tuple[int, Record]]
 def create_epoch() -> int:
     """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
     now_ms = int(time.time() * 1000)
-    return run_epochs.of_run(
-        now_ms, [run_epochs.raised(now_ms, [])], random.getrandbits(run_epochs.RANDOM_BITS)
+    return run_epochs.create_run_epoch(
+        now_ms,
+        [run_epochs.create_higher_epoch(now_ms, [])],
+        random.getrandbits(run_epochs.RANDOM_BITS),
     )
 
 
@@ -38,7 +40,7 @@ def wrap_records(
 ) -> WrappedRecords:
     """One batch: `records` are (partition, source offset, record) in order."""
     cluster_id, topic_id = clusters.source.topic_id(topic)
-    identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or create_epoch()
+    identity, epoch = compute_identity(cluster_id, topic, topic_id), epoch or create_epoch()
     sequences = dict(first_sequences or {})
     wrapped: WrappedRecords = []
     for partition, offset, record in records:

@@ -22,10 +22,10 @@ def test_candidates_are_separated_by_semicolons() -> None:
     settings = load(GOOD)
     assert [cluster.bootstrap_servers for cluster in settings.sources] == ["a:1,b:1", "c:1"]
     assert settings.source_cluster is settings.sources[0]
-    other = settings.on(settings.sources[1])
+    other = settings.select_source(settings.sources[1])
     assert [cluster.bootstrap_servers for cluster in other.sources] == ["c:1"]
     assert other.values == settings.values | {"source.bootstrap_servers": "c:1"}
-    assert load(settings.as_environment()).values == settings.values
+    assert load(settings.build_environment()).values == settings.values
 
 
 @pytest.mark.parametrize(
@@ -74,34 +74,34 @@ def test_a_candidate_has_settings_of_its_own() -> None:
     """Its own, or else what all have, as far as its protocol uses it; also when it is the only
     source of the settings, and in a child process.
     """
-    for loaded in (load(GOOD | OWN), load(load(GOOD | OWN).as_environment())):
+    for loaded in (load(GOOD | OWN), load(load(GOOD | OWN).build_environment())):
         first, second, third = loaded.sources
-        assert first.security.librdkafka() == {
+        assert first.security.build_librdkafka_options() == {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
             "sasl.username": "common",
             "sasl.password": "s3cr3t-common",
         }
-        assert second.security.librdkafka() == {
+        assert second.security.build_librdkafka_options() == {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": "common",
             "sasl.password": "s3cr3t-second",
         }
-        assert third.security.librdkafka() == {"security.protocol": "PLAINTEXT"}
+        assert third.security.build_librdkafka_options() == {"security.protocol": "PLAINTEXT"}
         for cluster, options in (
             (first, {"client.rack": "a"}),
             (second, {"client.rack": "b", "fetch.max.bytes": "7"}),
             (third, {"client.rack": "a"}),
         ):
-            alone = loaded.on(cluster)
+            alone = loaded.select_source(cluster)
             assert (alone.source.bootstrap_servers, alone.source.security) == (
                 cluster.bootstrap_servers,
                 cluster.security,
             )
             assert alone.source.consumer_options == options
-            assert load(alone.as_environment()).source.security == cluster.security
-            java = source.options(alone, {PLACE: 0})
+            assert load(alone.build_environment()).source.security == cluster.security
+            java = source.build_options(alone, {PLACE: 0})
             assert java["kafka.client.rack"] == options["client.rack"]
             assert ("s3cr3t-second" in java.get("kafka.sasl.jaas.config", "")) == (
                 cluster is second
@@ -133,7 +133,7 @@ def test_a_candidates_settings_in_a_file(tmp_path: Path, form: str) -> None:
         "PLAINTEXT",
         "SSL",
     ]
-    assert loaded.on(loaded.sources[1]).source.consumer_options == {"client.rack": "b"}
+    assert loaded.select_source(loaded.sources[1]).source.consumer_options == {"client.rack": "b"}
     (tmp_path / "secret").write_text("s3cr3t")
     secret = {
         "REO_SOURCE_2_SECURITY_PROTOCOL": "SASL_SSL",

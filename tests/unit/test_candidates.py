@@ -22,7 +22,7 @@ from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.candidates.candidate_health import Health, evaluate
 from replicator.candidates.source_checks import Behind, check_offsets, inspect_single_source
-from replicator.candidates.source_selection import SourceSelection, first_within_threshold
+from replicator.candidates.source_selection import SourceSelection, find_first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
 
 PLACE = TopicPartition("t", 0)
@@ -51,7 +51,7 @@ def test_the_first_that_does_not_lag_is_taken(
     """In order, and never one that is further behind than the threshold, of 10 here; only the
     current one is preferred to others.
     """
-    assert first_within_threshold(order, watermarks, 10) == expected
+    assert find_first_within_threshold(order, watermarks, 10) == expected
 
 
 @given(
@@ -65,7 +65,7 @@ def test_there_always_is_one_that_does_not_lag(
     """The furthest is behind nobody: with candidates there is a choice, and it is near the
     furthest.
     """
-    chosen = first_within_threshold(order, watermarks, threshold)
+    chosen = find_first_within_threshold(order, watermarks, threshold)
     assert chosen is not None
     assert max(watermarks.values()) - watermarks[chosen] <= threshold
 
@@ -142,9 +142,9 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(
     another topic. One that is still the same has lost records.
     """
     settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_MODE": "single"})
-    route, before = settings.routes()[0], Topic("orders", "one", 1, "cluster")
+    route, before = settings.build_routes()[0], Topic("orders", "one", 1, "cluster")
     sources = {route: replace(before, topic_id="two") if made_again else before}
-    tp = route.source(0)
+    tp = route.get_source(0)
     monkeypatch.setattr(
         source_candidates,
         "take_snapshot",
@@ -167,8 +167,8 @@ def test_a_candidate_whose_transaction_is_open_below_what_was_copied_is_behind(
     records.
     """
     settings = load(GOOD)
-    route, topic = settings.routes()[0], Topic("orders", "one", 1, "cluster")
-    tp = route.source(0)
+    route, topic = settings.build_routes()[0], Topic("orders", "one", 1, "cluster")
+    tp = route.get_source(0)
     snapshot = SourceSnapshot(settings, {route: topic}, {tp: 0}, {tp: 20}, {tp: stable_end})
     frontiers = {
         TopicPartition(route.intermediate_topic, 0): Frontier(

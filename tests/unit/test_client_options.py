@@ -77,16 +77,16 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
     assert "what-nobody-needs" not in message, "it may be a secret"
     for value in guard.harmless.split("|") if guard.harmless and "[" not in guard.harmless else []:
         loaded = load(GOOD | {variable: value})
-        assert loaded.options(setting) == {option: value}
-        assert loaded.unsafe() == []
+        assert loaded.get_options(setting) == {option: value}
+        assert loaded.list_unsafe() == []
     if guard.always:
         assert ALLOW_UNSAFE not in message
         assert "is not passed through" in refusal(ALLOWED | {variable: "what-nobody-needs"})
     else:
         assert "REO_ALLOW_UNSAFE_OPTIONS=true" in message
         loaded = load(ALLOWED | {variable: "what-nobody-needs"})
-        assert loaded.options(setting) == {option: "what-nobody-needs"}
-        said = loaded.unsafe()
+        assert loaded.get_options(setting) == {option: "what-nobody-needs"}
+        said = loaded.list_unsafe()
         assert len(said) == 1
         assert all(words in said[0] for words in ("UNSAFE", setting, option, guard.reason))
 
@@ -95,7 +95,7 @@ def test_in_flight_requests_may_be_fewer_and_not_more() -> None:
     """Five is the most with which idempotence keeps the order; fewer is slower, and no harm."""
     for setting in ("intermediate.producer_options", "destination.producer_options"):
         variable = client_options.get_variable(setting, "max.in.flight.requests.per.connection")
-        assert load(GOOD | {variable: "1"}).unsafe() == []
+        assert load(GOOD | {variable: "1"}).list_unsafe() == []
         assert "does not keep the order" in refusal(GOOD | {variable: "6"})
         assert "does not keep the order" in refusal(GOOD | {variable: "15"})
 
@@ -112,13 +112,13 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     monkeypatch.setattr(
         kafka_clients, "_factories", kafka_clients.ClientFactories(*[cast(Any, made.append)] * 3)
     )
-    kafka_clients.stage_two_consumer(loaded, 0)
-    kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, LossCounter("x"))
+    kafka_clients.create_stage_two_consumer(loaded, 0)
+    kafka_clients.create_transactional_producer(loaded, 0, "a", 1_000_000, LossCounter("x"))
     java = [
         {name.removeprefix("kafka.").lower(): value for name, value in options.items()}
         for options in (
-            source.options(loaded, {TopicPartition("orders", 0): 0}),
-            intermediate.options(loaded, 1_048_588),
+            source.build_options(loaded, {TopicPartition("orders", 0): 0}),
+            intermediate.build_options(loaded, 1_048_588),
         )
     ]
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))
@@ -136,7 +136,9 @@ def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) ->
         }
         assert own, setting
         assert [
-            option for option, value in own.items() if not GUARDED[setting][option].allows(value)
+            option
+            for option, value in own.items()
+            if not GUARDED[setting][option].is_allowed(value)
         ] == []
     names = {
         setting: "spark.app.name" if setting == spark_options.SETTING else "client.id"
@@ -196,7 +198,7 @@ def test_options_in_a_file(tmp_path: Path, name: str) -> None:
     assert load(GOOD, str(file)).source.consumer_options == expected
     loaded = load(GOOD | {"REO_SOURCE_CONSUMER_OPTIONS_CLIENT_RACK": "b"}, str(file))
     assert loaded.source.consumer_options == expected | {"client.rack": "b"}
-    assert load(loaded.as_environment()).values == loaded.values
+    assert load(loaded.build_environment()).values == loaded.values
 
 
 @pytest.mark.parametrize("option", ["client.rack", "log_level", "a.b_c.d", "x"])

@@ -17,7 +17,7 @@ from common.frontier import RuleState
 from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
-from deduplicator import compiled, hot_path
+from deduplicator import fetch_queue, hot_path
 from deduplicator.fetched_messages import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.harness.properties import property_test
@@ -32,7 +32,7 @@ class Made(FetchedMessages):
     """A batch that no client has taken: origins at consecutive offsets of one partition."""
 
     def __init__(self, values: Sequence[bytes], partition: int = 0) -> None:
-        super().__init__(hot_path.library())
+        super().__init__(hot_path.load_library())
         self.kept = [ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
         self.raw.count = len(values)
         for position, value in enumerate(values):
@@ -169,10 +169,10 @@ def test_the_last_offsets_are_decided_alike(end: int) -> None:
 def test_a_gap_is_seen() -> None:
     """A run follows only what it begins behind, and only when it leaves none out."""
     taken = Made([encode(Origin(0, number, 1, 0, 1, 1, number, IDENTITY)) for number in range(5)])
-    assert CompiledBatch(taken, 0, 5).follows(0)
-    assert not CompiledBatch(taken, 1, 5).follows(0)
+    assert CompiledBatch(taken, 0, 5).is_continuation(0)
+    assert not CompiledBatch(taken, 1, 5).is_continuation(0)
     taken.raw.offsets[4] = 7
-    assert not CompiledBatch(taken, 0, 5).follows(0)
+    assert not CompiledBatch(taken, 0, 5).is_continuation(0)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_where_python_is_needed_it_is_not_used(
     more: dict[str, str], route: Route, said: str
 ) -> None:
     """And the reason is said."""
-    assert said in (compiled.find_disabled_reason(load(GOOD | more), [route]) or "")
+    assert said in (fetch_queue.find_disabled_reason(load(GOOD | more), [route]) or "")
 
 
 def test_elsewhere_it_is_used() -> None:
     """It was built: what the other tests here show is shown of the library that the service
     loads.
     """
-    assert compiled.find_disabled_reason(load(GOOD), [ROUTE]) is None
+    assert fetch_queue.find_disabled_reason(load(GOOD), [ROUTE]) is None
 
 
 def test_an_unknown_version_of_confluent_kafka_is_not_touched(
@@ -204,8 +204,8 @@ def test_an_unknown_version_of_confluent_kafka_is_not_touched(
 ) -> None:
     """Its objects may be laid out differently."""
     monkeypatch.setattr(hot_path, "VERSION", "9.9.9")
-    hot_path.library.cache_clear()
+    hot_path.load_library.cache_clear()
     try:
-        assert "9.9.9" in (compiled.find_disabled_reason(load(GOOD), [ROUTE]) or "")
+        assert "9.9.9" in (fetch_queue.find_disabled_reason(load(GOOD), [ROUTE]) or "")
     finally:
-        hot_path.library.cache_clear()
+        hot_path.load_library.cache_clear()

@@ -7,7 +7,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.run_epochs import AHEAD_MS, RANDOM_BITS, can_exceed, of_run, raised, time_ms
+from common.run_epochs import (
+    AHEAD_MS,
+    RANDOM_BITS,
+    can_exceed,
+    create_higher_epoch,
+    create_run_epoch,
+    get_time_ms,
+)
 
 CLOCK = st.integers(1_700_000_000_000, 1_900_000_000_000)
 WITHIN = st.integers(2, AHEAD_MS - 1)
@@ -22,9 +29,13 @@ def test_a_run_is_above_what_it_has_read(
 ) -> None:
     """Whatever that is, and not behind the clock; and below what a frontier can hold."""
     read = [clock_ms - ms << RANDOM_BITS | random for ms, random in back]
-    epoch = of_run(clock_ms, read, bits)
+    epoch = create_run_epoch(clock_ms, read, bits)
     assert all(epoch > other for other in read)
-    assert clock_ms <= time_ms(epoch) <= max(clock_ms, *(time_ms(other) + 1 for other in read), 0)
+    assert (
+        clock_ms
+        <= get_time_ms(epoch)
+        <= max(clock_ms, *(get_time_ms(other) + 1 for other in read), 0)
+    )
     assert epoch < 2**63
 
 
@@ -36,9 +47,10 @@ def test_two_runs_share_an_epoch_only_by_chance(
     random bits differ, so do they.
     """
     read = [clock_ms - back << RANDOM_BITS]
-    assert (of_run(clock_ms, read, one) == of_run(clock_ms + between_ms, read, other)) <= (
-        one == other
-    )
+    assert (
+        create_run_epoch(clock_ms, read, one)
+        == create_run_epoch(clock_ms + between_ms, read, other)
+    ) <= (one == other)
 
 
 @given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS - 1), BITS)
@@ -49,7 +61,7 @@ def test_what_is_set_is_above_a_run_that_has_not_read_it(
     known, be it far ahead of the clock itself.
     """
     old = clock_ms - back << RANDOM_BITS
-    assert of_run(clock_ms + later_ms, [old], bits) < raised(clock_ms, [old])
+    assert create_run_epoch(clock_ms + later_ms, [old], bits) < create_higher_epoch(clock_ms, [old])
 
 
 @given(CLOCK, st.integers(0, AHEAD_MS - 1), WITHIN, BITS)
@@ -59,13 +71,13 @@ def test_also_when_that_one_had_replaced_another(
     """Set twice within an hour, even in the same millisecond: who has read the first is below the
     second, and who has read the second is above it.
     """
-    first = raised(first_ms, [])
-    second = raised(first_ms + between_ms, [first])
+    first = create_higher_epoch(first_ms, [])
+    second = create_higher_epoch(first_ms + between_ms, [first])
     assert (
         first
-        < of_run(first_ms + min(later_ms, between_ms), [first], bits)
+        < create_run_epoch(first_ms + min(later_ms, between_ms), [first], bits)
         < second
-        < of_run(first_ms + later_ms, [second], bits)
+        < create_run_epoch(first_ms + later_ms, [second], bits)
     )
 
 
@@ -77,11 +89,11 @@ def test_whether_a_run_can_be_above_is_said_rightly(
     never above what is raised over it.
     """
     read, epoch = [clock_ms - back << RANDOM_BITS], clock_ms - other << RANDOM_BITS
-    assert of_run(0, read, bits) < epoch or can_exceed(read, epoch)
-    assert not can_exceed(read, raised(clock_ms, read))
+    assert create_run_epoch(0, read, bits) < epoch or can_exceed(read, epoch)
+    assert not can_exceed(read, create_higher_epoch(clock_ms, read))
 
 
 @given(CLOCK, st.lists(st.integers(0, 2**62), max_size=4))
 def test_what_is_set_is_above_all_that_is_known(clock_ms: int, known: list[int]) -> None:
     """Also where that is further ahead of the clock than an hour, as after a clock was set back."""
-    assert all(raised(clock_ms, known) > epoch for epoch in known)
+    assert all(create_higher_epoch(clock_ms, known) > epoch for epoch in known)

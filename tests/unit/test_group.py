@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.kafka.consumer_group import offsets_partition
+from common.kafka.consumer_group import find_offsets_partition
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_the_partition_is_the_brokers(group: str, partition: int) -> None:
     """Of four: a positive hash and a negative one as seen on a real broker, and the one that has no
     absolute value.
     """
-    assert offsets_partition(group, 4) == partition
+    assert find_offsets_partition(group, 4) == partition

@@ -13,7 +13,7 @@ from common.frontier import Link, RuleState
 from common.origin import Origin
 from common.routes import TopicPartition
 from deduplicator.leader_change import check_leader_change
-from deduplicator.missing_positions import RecordsMissing
+from deduplicator.position_errors import RecordsMissing
 from deduplicator.unwrap import Batch
 from deduplicator.work import Work
 

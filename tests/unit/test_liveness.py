@@ -47,7 +47,7 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     """
     liveness, who = Liveness("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
     assert said("reo_waiting", **who, reason="start") == 1
-    liveness.ready()
+    liveness.set_ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="start")) == (1, 0)
     liveness.wait("database")
     liveness.beat()
@@ -57,7 +57,7 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
         said("reo_waiting", **who, reason="database"),
         said("reo_waiting", **who, reason="destination"),
     ) == (0, 1)
-    liveness.ready()
+    liveness.set_ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
 
 
@@ -66,14 +66,14 @@ def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
     the servers that it did not ask.
     """
     liveness, who = Liveness("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
-    liveness.ready()
+    liveness.set_ready()
     clock.now += LATE_S
     liveness.beat()
     assert said("reo_ready", **who) == 1
     clock.now += LATE_S + 0.1
     liveness.beat()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="standstill")) == (0, 1)
-    liveness.ready()
+    liveness.set_ready()
     assert said("reo_ready", **who) == 1
 
 
@@ -184,5 +184,5 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
     probe = Probe(ask, 0, 5.0, clock)
     for passed_s, answer, answered in ((4.0, 7, True), (5.1, 7, False), (1.0, 9, True)):
         clock.now += passed_s
-        probe.once()
+        probe.run_once()
         assert (probe.answer, probe.has_answered) == (answer, answered)

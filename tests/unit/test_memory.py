@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.settings import load
-from replicator.spark.memory import fetch_bytes, heap_mb
+from replicator.spark.memory import compute_heap_mb, fetch_bytes
 from tests.unit.test_settings import GOOD
 
 
@@ -24,4 +24,7 @@ def test_the_heap_is_shared_out(partitions: int, given: str, heap: int, fetched:
     share it.
     """
     settings = load(GOOD | ({"REO_REPLICATOR_MEMORY_MB": given} if given else {}))
-    assert (heap_mb(settings, partitions), fetch_bytes(settings, partitions)) == (heap, fetched)
+    assert (compute_heap_mb(settings, partitions), fetch_bytes(settings, partitions)) == (
+        heap,
+        fetched,
+    )

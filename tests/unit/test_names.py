@@ -128,7 +128,7 @@ def test_names_of_other_programs_are_not_mentioned() -> None:
         ).list_warnings()
         == []
     )
-    assert load(load(KAFKA_REO).as_environment() | {"LOG_LEVEL": "INFO"}).list_warnings() == []
+    assert load(load(KAFKA_REO).build_environment() | {"LOG_LEVEL": "INFO"}).list_warnings() == []
 
 
 def test_every_key_of_kaf_relay_has_its_row() -> None:

@@ -12,9 +12,9 @@ from common.origin import (
     OFFSET_MAX,
     VERSION,
     Origin,
+    compute_identity,
     encode,
-    fixed,
-    identity_of,
+    encode_fixed_part,
     parse,
 )
 from tests.harness.properties import property_test
@@ -50,7 +50,7 @@ def test_the_bytes_are_where_the_page_says() -> None:
     assert parse(wire) == Origin(
         3, 12, 1_357_034_405_184, 0, 1_795_000_007_680, 1_795_000_008_680, 5, IDENTITY
     )
-    assert wire.startswith(fixed(IDENTITY, 1_795_000_007_680))
+    assert wire.startswith(encode_fixed_part(IDENTITY, 1_795_000_007_680))
     assert (LAYOUT.size, FIXED.size) == (54, 17)
 
 
@@ -136,16 +136,16 @@ def test_identities_are_equal_only_for_the_same_topic() -> None:
     """Another cluster, another creation of the topic, or, where topics have no ids, another name:
     another identity.
     """
-    identity = identity_of("cluster", "orders", "id")
-    assert identity == identity_of("cluster", "renamed-view", "id")
+    identity = compute_identity("cluster", "orders", "id")
+    assert identity == compute_identity("cluster", "renamed-view", "id")
     assert (
         len(
             {
                 identity,
-                identity_of("other", "orders", "id"),
-                identity_of("cluster", "orders", "id2"),
-                identity_of("cluster", "orders", ""),
-                identity_of("cluster", "orders2", ""),
+                compute_identity("other", "orders", "id"),
+                compute_identity("cluster", "orders", "id2"),
+                compute_identity("cluster", "orders", ""),
+                compute_identity("cluster", "orders2", ""),
             }
         )
         == 5

@@ -107,7 +107,7 @@ def test_records_around_it_are_decided_as_before() -> None:
     )
     assert (work.consumed, work.read_up_to) == (4, 1)
     assert work.last is not None
-    assert work.last[0].last_record(work.last[1]).source_offset == 8
+    assert work.last[0].describe_record(work.last[1]).source_offset == 8
 
 
 def test_what_a_filter_left_out_is_remembered_until_the_next_record() -> None:

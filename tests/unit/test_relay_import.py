@@ -187,7 +187,8 @@ def test_several_topics_are_rules(capsys: pytest.CaptureFixture[str], tmp_path: 
     (tmp_path / "reo.toml").write_text(file)
     loaded = load({}, str(tmp_path / "reo.toml"))
     assert {
-        (route.source_topic, route.destination_topic, route.mapping) for route in loaded.routes()
+        (route.source_topic, route.destination_topic, route.mapping)
+        for route in loaded.build_routes()
     } == {("orders", "copy", "1"), ("Invoices.v1", "invoices-v1", "same")}
     assert loaded.application == "kaf-relay"
     assert "application: has no default with several topics" in notes

@@ -20,7 +20,7 @@ AT_SOURCE = ("logs-1", "logs-2", "other", "__consumer_offsets", "xlogs-3")
 
 def routed(text: str, *topics: str) -> list[Route]:
     """The routes of a text, with these topics at the source."""
-    return load(MANY | {"REO_TOPICS": text}).routes(topics or AT_SOURCE)
+    return load(MANY | {"REO_TOPICS": text}).build_routes(topics or AT_SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_topics_that_do_not_go_together_are_refused_when_they_are_there(
     """Only the source's topics tell: the refusal comes with them."""
     given = load(MANY | {"REO_TOPICS": text})
     with pytest.raises(SettingsInvalid) as wrong:
-        given.routes(AT_SOURCE)
+        given.build_routes(AT_SOURCE)
     assert part in str(wrong.value)
 
 
@@ -157,13 +157,13 @@ def test_nothing_to_copy_is_an_error() -> None:
 
 def test_the_one_topic_form_is_a_rule_too() -> None:
     """With its own names."""
-    assert load(BASE | {"REO_SOURCE_TOPIC": "a"}).routes() == [Route("a", "a", "a-proxy")]
+    assert load(BASE | {"REO_SOURCE_TOPIC": "a"}).build_routes() == [Route("a", "a", "a-proxy")]
     given = {
         "REO_SOURCE_TOPIC": "a",
         "REO_DESTINATION_TOPIC": "b",
         "REO_INTERMEDIATE_TOPIC": "between",
     }
-    assert load(BASE | given).routes() == [Route("a", "b", "between")]
+    assert load(BASE | given).build_routes() == [Route("a", "b", "between")]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_settings_file_has_a_table(tmp_path: Path, name: str, content: str) ->
     file = tmp_path / name
     file.write_text(content)
     loaded = load(MANY, str(file))
-    assert set(loaded.routes(["logs-7"])) == {
+    assert set(loaded.build_routes(["logs-7"])) == {
         Route("Orders.v1", "copy", "copy-proxy", "3"),
         Route("other", "other", "other-proxy"),
         Route("logs-7", "copy-7", "copy-7-proxy"),
@@ -217,7 +217,7 @@ def test_a_settings_file_has_a_table(tmp_path: Path, name: str, content: str) ->
 
 def handed_down(given: Settings) -> Settings:
     """What a child process makes of them."""
-    return load(given.as_environment())
+    return load(given.build_environment())
 
 
 def test_a_table_with_a_number_for_a_destination_is_refused(tmp_path: Path) -> None:

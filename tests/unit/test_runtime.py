@@ -49,11 +49,11 @@ def test_the_real_runtime_is_the_interpreters() -> None:
     """
     assert abs(runtime.time() - time.time()) < 5
     assert abs(runtime.monotonic() - time.monotonic()) < 5
-    assert 0 <= runtime.random_bits(7) < 128
-    assert runtime.all_at_once(str, [3, 1, 2]) == ["3", "1", "2"]
-    assert runtime.all_at_once(str, []) == []
+    assert 0 <= runtime.get_random_bits(7) < 128
+    assert runtime.run_parallel(str, [3, 1, 2]) == ["3", "1", "2"]
+    assert runtime.run_parallel(str, []) == []
     with pytest.raises(ValueError, match="'x'"):
-        runtime.all_at_once(int, ["1", cast(Any, "x")])
-    worked = runtime.event()
-    runtime.background(worked.set, "test")
+        runtime.run_parallel(int, ["1", cast(Any, "x")])
+    worked = runtime.create_event()
+    runtime.start_thread(worked.set, "test")
     assert worked.wait(30)

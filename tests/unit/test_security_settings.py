@@ -108,6 +108,8 @@ def test_a_secret_can_be_a_file(tmp_path: Path) -> None:
         "REO_SOURCE_SASL_PASSWORD_FILE": str(tmp_path / "secret"),
     }
     loaded = load(given)
-    assert loaded.source_cluster.security.librdkafka()["sasl.password"] == " 1_000 "
-    assert load(loaded.as_environment()).source_cluster.security == loaded.source_cluster.security
+    assert loaded.source_cluster.security.build_librdkafka_options()["sasl.password"] == " 1_000 "
+    assert (
+        load(loaded.build_environment()).source_cluster.security == loaded.source_cluster.security
+    )
     assert "1_000" not in repr(loaded.source_cluster)

@@ -70,7 +70,7 @@ def test_a_stage_that_runs_elsewhere_is_null() -> None:
     )
     assert (said["stage_one"], said["stage_two"]) == ("works", None)
     (row,) = said["partitions"]
-    assert (row["source_end"], row["frontier"]) == (70, None)
+    assert (row["last_stable_offset"], row["frontier"]) == (70, None)
     unknown = {"records": None, "seconds": None}
     assert row["lag"] == {
         "stage_one": {"records": 0, "seconds": 0},
@@ -83,9 +83,9 @@ def test_a_stage_that_runs_elsewhere_is_null() -> None:
 
 def test_lags_of_many_topics_are_added() -> None:
     """Stage two counts at the intermediate topic: each route's own is found, also of a pattern
-    whose topics share a destination.
+    whose topics share a destination. What is not copied is counted at the source.
     """
-    ends = {("aa", "0"): 10.0, ("ab", "0"): 10.0, ("b", "0"): 10.0}
+    ends = {("aa", "0"): 20.0, ("ab", "0"): 30.0, ("b", "0"): 40.0}
     one = {("replicator", topic, "0"): number for number, (topic, _) in enumerate(ends, 1)}
     two = {
         ("deduplicator", topic, "0"): 10.0
@@ -102,13 +102,13 @@ def test_lags_of_many_topics_are_added() -> None:
         environment=MANY,
     )
     assert [(row["topic"], row["lag"]["both"]["records"]) for row in said["partitions"]] == [
-        ("aa", 11),
-        ("ab", 12),
-        ("b", 13),
+        ("aa", 14),
+        ("ab", 24),
+        ("b", 34),
     ]
     assert said["lag"] == {
         "stage_one": {"records": 6, "seconds": 3},
         "stage_two": {"records": 30, "seconds": 10},
-        "both": {"records": 36, "seconds": 10},
+        "both": {"records": 72, "seconds": 10},
     }
-    assert said["progress"] == "36 records wait"
+    assert said["progress"] == "72 records wait"

@@ -247,7 +247,7 @@ def test_a_child_process_gets_exactly_these_settings() -> None:
         "REO_METRICS_PORT": "0",
     }
     loaded = load(given)
-    assert load(loaded.as_environment()).values == loaded.values
+    assert load(loaded.build_environment()).values == loaded.values
     assert all(is_ours(name) for name in given)
     assert not is_ours("PATH")
 

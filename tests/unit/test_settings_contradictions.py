@@ -85,8 +85,8 @@ def test_the_same_topic_on_two_clusters_is_no_contradiction() -> None:
 
 
 def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
-    """Whether two addresses are one cluster only the clusters know: `topic_creation.prepare` asks
-    them; the settings pass.
+    """Whether two addresses are one cluster only the clusters know:
+    `topic_creation.prepare_topics` asks them; the settings pass.
     """
     assert load(GOOD | {"REO_DESTINATION_BOOTSTRAP_SERVERS": "a:1"}).destination_topic == "orders"
 

@@ -56,7 +56,7 @@ def test_names_keep_their_case(tmp_path: Path, name: str) -> None:
         "spark.executor.instances": "4",
         "spark.a_b": "c",
     }
-    handed = loaded.as_environment()
+    handed = loaded.build_environment()
     assert load(handed).values == loaded.values
     assert all(map(is_ours, handed))
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from common.kafka import positions
+from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
@@ -45,8 +45,8 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
     """The source ended at 37 when the process started, and 30 is the first offset that is not
     copied. The offsets from its present end on will be those of other records.
     """
-    monkeypatch.setattr(positions, "list_beginning_offsets", lambda *_: {SOURCE: 0})
-    monkeypatch.setattr(positions, "list_end_offsets", lambda *_: {SOURCE: end_now})
+    monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {SOURCE: 0})
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: end_now})
     writer = Writer()
     clients = SimpleNamespace(source_admin=None, read_up_to_writer=writer)
     unused = cast("Any", None)
@@ -62,7 +62,7 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
         epoch=1,
         identities={},
         starts={INTERMEDIATE: 30},
-        source_partitions=lambda: {INTERMEDIATE: SOURCE},
+        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     completion.write_read_up_to(cast("Any", plan))
     assert writer.ranges == written

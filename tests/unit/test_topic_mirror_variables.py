@@ -43,7 +43,7 @@ def test_all_its_names_are_taken() -> None:
         "latest",
     )
     assert (loaded.metrics.address, loaded.metrics.port) == ("127.0.0.1", 9095)
-    assert load(loaded.as_environment()).values == loaded.values
+    assert load(loaded.build_environment()).values == loaded.values
 
 
 @pytest.mark.parametrize(

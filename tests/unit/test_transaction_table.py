@@ -35,10 +35,10 @@ def test_every_pair_leads_to_its_state_or_is_a_typed_error(
     """
     before = dict(module.NEXT)
     if (state, event) in module.NEXT:
-        assert module.after(state, event) == module.NEXT[state, event]
+        assert module.get_next_state(state, event) == module.NEXT[state, event]
     else:
         with pytest.raises(StageFailed, match=f"{state!r} cannot take {event!r}"):
-            module.after(state, event)
+            module.get_next_state(state, event)
     assert before == module.NEXT
 
 
@@ -73,7 +73,7 @@ def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:
     initialised.
     """
     for state in get_args(transaction_states.State):
-        assert transaction_states.after(state, "in doubt") == "new"
+        assert transaction_states.get_next_state(state, "in doubt") == "new"
     assert [
         event
         for (state, event) in transaction_states.NEXT

@@ -90,7 +90,7 @@ appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", \
 """The same layouts as in `common.logs`."""
 
 
-def options(settings: Settings, partitions: int) -> str:
+def build_options(settings: Settings, partitions: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
     token_urls = ",".join(
         filter(
@@ -101,7 +101,7 @@ def options(settings: Settings, partitions: int) -> str:
             ),
         )
     )
-    young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
+    young_mb = YOUNG_PERCENT * memory.compute_heap_mb(settings, partitions) // 100
     return " ".join(
         [
             class_archive.COLLECTOR,

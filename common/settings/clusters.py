@@ -1,5 +1,5 @@
-"""Several clusters in one setting: how `source.bootstrap_servers` names them, and which settings
-contradict `source.mode`. No I/O.
+"""A cluster in the settings: its addresses, and several source clusters in one setting
+(`source.bootstrap_servers`). No I/O.
 
 `common.source_candidates` asks these clusters.
 """
@@ -41,7 +41,7 @@ def split_clusters(text: str) -> list[str]:
     return [servers.strip() for servers in text.split(SEPARATOR)]
 
 
-def address_errors(name: str, bootstrap_servers: str) -> Iterator[str]:
+def find_address_errors(name: str, bootstrap_servers: str) -> Iterator[str]:
     """One message for each address that no client can use; `name` is the setting. Without a port,
     stage one's client fails and stage two's assumes 9092.
     """
@@ -54,7 +54,7 @@ def address_errors(name: str, bootstrap_servers: str) -> Iterator[str]:
             )
 
 
-def validation_errors(
+def find_errors(
     clusters: Sequence[str], failover: bool, rules: Sequence[Rule], appends: bool
 ) -> Iterator[str]:
     """One message for each contradiction. A candidate is recognised by the records that were

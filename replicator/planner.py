@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
 from common.frontier import Frontier
-from common.kafka import permissions, positions, topic_creation, topics
-from common.kafka.positions import GroupCommit
+from common.kafka import partition_offsets, permissions, topic_creation, topics
+from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
 from common.process import Stopping
@@ -93,8 +93,8 @@ class Planner:
         self, snapshot: SourceSnapshot, frontiers: Mapping[TopicPartition, Frontier]
     ) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
-        epoch = run_epochs.of_run(
-            int(self.clock() * 1000), read, runtime.random_bits(run_epochs.RANDOM_BITS)
+        epoch = run_epochs.create_run_epoch(
+            int(self.clock() * 1000), read, runtime.get_random_bits(run_epochs.RANDOM_BITS)
         )
         identities = {
             route: source_candidates.find_copied_identity(
@@ -114,11 +114,11 @@ class Planner:
             snapshot.sources,
             identities,
             {tp: frontier.rule.frontier + 1 for tp, frontier in frontiers.items()},
-            self._batch_bytes_max(frontiers),
+            self._find_batch_bytes_max(frontiers),
             tail_comparison.list_last_copied(snapshot.sources, frontiers),
         )
 
-    def _batch_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> int:
+    def _find_batch_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
         return max(
             (
@@ -135,7 +135,7 @@ class Planner:
         is_logged = False
         while True:
             self.liveness.wait("source")
-            sources = topic_creation.prepare(settings)
+            sources = topic_creation.prepare_topics(settings)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources
@@ -175,14 +175,16 @@ class Planner:
         too. Empty while the cluster does not answer.
         """
         try:
-            return positions.read_commits(self.clients.frontier_reader, topic_partitions, 2.0)
+            return partition_offsets.read_commits(
+                self.clients.frontier_reader, topic_partitions, 2.0
+            )
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
     def _is_drained(self, commits: dict[TopicPartition, GroupCommit]) -> bool:
         try:
-            ends = positions.list_end_offsets(self.clients.destination_admin, commits)
+            ends = partition_offsets.list_end_offsets(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return False

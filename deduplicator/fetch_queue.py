@@ -1,10 +1,10 @@
-"""The compiled path: calls `hot_path.c` from Python. It does what `unwrap`, `rule` and
-`KafkaDestination.write` do, without an object for each record.
+"""The queue with the fetched messages of the compiled path, and whether that path is used.
 
-It is used if records go one to one to Kafka topics and no user's function sees them, if the library
-was built (`make setup`, the wheel, the image), and if confluent-kafka has a tested version
-(`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same
-results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
+`hot_path.c` does what `unwrap`, `rule` and `KafkaDestination.write` do, without a Python object for
+each record. It is used if records go one to one to Kafka topics and no user's function sees them,
+if the library was built (`make setup`, the wheel, the image), and if confluent-kafka has a tested
+version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give
+the same results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
 
 How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field
 after Python's object head; the library is found through the extension module that has loaded it. A
@@ -41,7 +41,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"
     try:
-        hot_path.library()
+        hot_path.load_library()
     except Unavailable as reason:
         return str(reason)
     return None
@@ -62,7 +62,7 @@ class Queue:
     """
 
     def __init__(self, consumer: Consumer) -> None:
-        self.library = hot_path.library()
+        self.library = hot_path.load_library()
         self.consumer = consumer
         self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
             get_rd_kafka_pointer(consumer)

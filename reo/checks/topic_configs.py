@@ -1,5 +1,5 @@
-"""Compares the configurations of the topics of each route: record size, retention, timestamps,
-replicas, and raw producer options.
+"""Compares the configurations of the topics of each route (record size, retention, timestamps), and
+looks at their replicas and at raw producer options.
 
 A topic that does not exist yet is created to fit (`common.kafka.topic_config`); these checks are
 about existing topics. They also list the differences that `reo topics` would remove.
@@ -19,7 +19,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topic_config import LIMIT, Entries
 from common.routes import Route
 from common.settings import destination_settings
-from reo.checks.findings import Finding, failed, ok, warning
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 from reo.migration.config_drift import ConfigDrift
 
@@ -61,7 +61,7 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
             and row.what not in NOT_CONFIGS
             and not (row.topic in copies and row.what in CHECKED_ABOVE)
         ):
-            yield warning(
+            yield report_warning(
                 f"topic {row.topic}",
                 f"{row.what}={row.now}, and {row.then} is expected: {row.why}",
                 "`reo topics` lists all differences, `reo topics --apply` removes them",
@@ -71,32 +71,38 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
 def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """`max.message.bytes` of all topics, and the size limits of the producers."""
     source, intermediate, copy = (
-        state.entries_of_source(route.source_topic),
-        state.entries(route.intermediate_topic),
-        state.entries(route.destination_topic),
+        state.get_source_config(route.source_topic),
+        state.get_config(route.intermediate_topic),
+        state.get_config(route.destination_topic),
     )
-    limit, about = topic_config.limit(source), f"record size of {route.source_topic}"
+    limit, about = (
+        topic_config.get_max_message_bytes(source),
+        f"record size of {route.source_topic}",
+    )
     errors = list(topic_fitness.find_unfit_configs(route, limit, intermediate, copy))
-    yield from (failed(f"topic settings of {route.destination_topic}", error) for error in errors)
-    if copy is not None and topic_config.limit(copy) < limit:
-        yield warning(
+    yield from (
+        report_failure(f"topic settings of {route.destination_topic}", error) for error in errors
+    )
+    if copy is not None and topic_config.get_max_message_bytes(copy) < limit:
+        yield report_warning(
             about,
             f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to"
-            f" {topic_config.limit(copy)}: a larger record stops the copy (exit code 27)",
+            f" {topic_config.get_max_message_bytes(copy)}: a larger record stops the copy (exit"
+            " code 27)",
             f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply`"
             " does",
         )
     elif not errors:
-        yield ok(
+        yield report_ok(
             about,
             f"up to {limit} bytes, which"
             f" {'both' if destination_settings.is_outside_kafka(state.settings) else 'all three'}"
             " topics take",
         )
     for table, option in PRODUCERS:
-        value = state.settings.options(table).get(option, "")
+        value = state.settings.get_options(table).get(option, "")
         if value.isdigit() and int(value) < limit:
-            yield warning(
+            yield report_warning(
                 about,
                 f"{table} has {option}={value}, and the source takes batches of up to {limit}"
                 " bytes: a larger record stops the copy",
@@ -109,25 +115,25 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
     soon after they arrive.
     """
     source, copy = (
-        state.entries_of_source(route.source_topic),
-        state.entries(route.destination_topic),
+        state.get_source_config(route.source_topic),
+        state.get_config(route.destination_topic),
     )
     about = f"retention of {route.destination_topic}"
-    source_ms = _retention_ms(source)
+    source_ms = _get_retention_ms(source)
     source_text = _format_duration(source_ms)
     if copy is None:
-        if "retention.ms" in topic_config.own(source) or source_ms is None:
-            yield ok(about, f"as the source's: {source_text}")
+        if "retention.ms" in topic_config.list_own_configs(source) or source_ms is None:
+            yield report_ok(about, f"as the source's: {source_text}")
         else:
-            yield ok(
+            yield report_ok(
                 about,
                 f"the destination cluster's default; the source cluster's is {source_text}. Set"
                 " retention.ms on the source topic to take it over",
             )
         return
-    copy_ms = _retention_ms(copy)
+    copy_ms = _get_retention_ms(copy)
     if copy_ms is not None and (source_ms is None or copy_ms < source_ms):
-        yield warning(
+        yield report_warning(
             about,
             f"records older than {_format_duration(copy_ms)} are deleted soon after they arrive,"
             f" and the source keeps them for {source_text}",
@@ -135,18 +141,18 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
             f" {route.destination_topic}; `reo topics --apply` does if the source topic has it",
         )
     else:
-        yield ok(about, f"{_format_duration(copy_ms)}, the source's is {source_text}")
+        yield report_ok(about, f"{_format_duration(copy_ms)}, the source's is {source_text}")
     if "compact" in str(source["cleanup.policy"].value) and "compact" not in str(
         copy["cleanup.policy"].value
     ):
-        yield warning(
+        yield report_warning(
             about,
             "the source topic is compacted, the copy is not: it grows without limit",
             "set cleanup.policy; `reo topics --apply` does",
         )
 
 
-def _retention_ms(entries: Entries) -> int | None:
+def _get_retention_ms(entries: Entries) -> int | None:
     """How long records are kept; None when they are never deleted."""
     retention_ms = int(entries["retention.ms"].value)
     return (
@@ -169,15 +175,15 @@ def _format_duration(milliseconds: int | None) -> str:
 def _check_timestamps(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """Timestamps that the source accepted and the destination would refuse."""
     source, copy = (
-        state.entries_of_source(route.source_topic),
-        state.entries(route.destination_topic),
+        state.get_source_config(route.source_topic),
+        state.get_config(route.destination_topic),
     )
     for name in BOUNDS:
         if copy is None or name not in copy or name not in source:
             continue
         copy_ms, source_ms = int(copy[name].value), int(source[name].value)
         if copy_ms < source_ms or (name != BOUNDS[1] and copy_ms < 2**63 - 1):
-            yield warning(
+            yield report_warning(
                 f"timestamps of {route.destination_topic}",
                 f"{name}={copy_ms}: a record whose timestamp is further from the clock when it is"
                 f" copied stops the copy (exit code 27); the source has {source_ms}",
@@ -194,9 +200,9 @@ def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
         )
         partitions: list[Any] = answers[name].result().partitions
     except KafkaException as failure:
-        yield failed(about, translate(failure.args[0], f"describing {name}"))
+        yield report_failure(about, translate(failure.args[0], f"describing {name}"))
         return
-    entries = state.entries(name)
+    entries = state.get_config(name)
     min_in_sync = int(entries["min.insync.replicas"].value) if entries else 1
     replicas, in_sync = (
         min(len(partition.replicas) for partition in partitions),
@@ -208,7 +214,7 @@ def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
         if partition.leader is None or partition.leader.id < 0
     ]
     if min_in_sync > replicas:
-        yield failed(
+        yield report_failure(
             about,
             TopicsUnfit(
                 f"{name} has min.insync.replicas={min_in_sync} and {replicas} replicas: nothing can"
@@ -216,7 +222,7 @@ def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
             ),
         )
     elif leaderless or in_sync < min_in_sync:
-        yield failed(
+        yield report_failure(
             about,
             ClusterUnreachable(
                 f"{name} cannot be written to now: {len(leaderless)} partitions have no leader, and"
@@ -225,13 +231,13 @@ def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
             ),
         )
     elif replicas > 1 and min_in_sync == 1:
-        yield warning(
+        yield report_warning(
             about,
             f"{replicas}, but one in-sync replica is enough (min.insync.replicas=1): when its"
             " broker is lost, so are committed records",
             "set min.insync.replicas to 2 when there are 3 replicas",
         )
     elif replicas == 1:
-        yield ok(about, "1: when its broker is lost, so is the topic")
+        yield report_ok(about, "1: when its broker is lost, so is the topic")
     else:
-        yield ok(about, f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}")
+        yield report_ok(about, f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}")

@@ -23,7 +23,7 @@ JAVA_MODULE = "jdk.incubator.vector"
 """Spark's launcher adds it to every JVM."""
 
 
-def command(source: str | None) -> int:
+def run_command(source: str | None) -> int:
     """The sub-command: the jars come from the folder `source`, or from Maven Central."""
     try:
         _report("java", find_java())
@@ -31,7 +31,7 @@ def command(source: str | None) -> int:
         _report(
             "jars",
             f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
-            connector_jars.jars_folder(),
+            connector_jars.get_jars_folder(),
         )
         _report("archive", _prepare_archive(), class_archive.archive_file())
         _report("compiled", describe_compiled_path())
@@ -67,7 +67,7 @@ def find_java() -> str:
 def describe_compiled_path() -> str:
     """Whether stage two uses the compiled path; if not, why."""
     try:
-        hot_path.library()
+        hot_path.load_library()
     except hot_path.Unavailable as reason:
         return (
             f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
