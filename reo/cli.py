@@ -128,7 +128,12 @@ def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
         return cutover_commands.run_back(settings)
     if options.what == "plan" or options.dry_run:
         return cutover_commands.plan_command(
-            settings, options.groups, options.quiet, options.resume, options.json
+            settings,
+            options.groups,
+            options.quiet,
+            options.resume,
+            options.what == "run" and options.fence,
+            options.json,
         )
     return cutover_commands.run_command(
         settings, options.groups, options.quiet, options.resume, options.fence, options.json

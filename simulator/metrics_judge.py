@@ -114,13 +114,8 @@ class MetricsJudge:
 
     def _is_ready(self, child: Child) -> bool:
         assert child.process is not None
-        stage, number = (
-            ("replicator", "0")
-            if child.name.startswith("stage one")
-            else ("deduplicator", child.name.split()[1])
-        )
         host_time_s = START_UNIX_S + self.system.schedule.now + child.process.clock_offset_s
         return (
-            bool(READY.labels(stage, number)._value.get())
-            and host_time_s - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
+            bool(READY.labels(*child.metric_labels)._value.get())
+            and host_time_s - HEARTBEAT.labels(*child.metric_labels)._value.get() <= LATE_S
         )

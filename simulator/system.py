@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common import settings as settings_module
 from common.errors import ReoError
+from common.metrics import READY
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
@@ -46,6 +47,13 @@ class Child:
     engine: Engine | None = None
     """The JVM of stage one."""
     is_stop_requested: bool = False
+
+    @property
+    def metric_labels(self) -> tuple[str, str]:
+        """The labels `stage` and `worker` of its metrics."""
+        if self.name.startswith("stage one"):
+            return "replicator", "0"
+        return "deduplicator", self.name.split()[1]
 
 
 class System(Clusters):
@@ -180,6 +188,8 @@ class System(Clusters):
         ):
             return
         child.is_stop_requested = False
+        # the real supervisor removes the gauges of a process that has ended
+        READY.labels(*child.metric_labels).set(0)
         child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
         child.process.on_end = lambda raised: self._on_process_end(child, raised)
         self.schedule.start(child.process, child.create_main(child))

@@ -14,6 +14,9 @@ from reo.command_parser import (
     parse_seconds,
 )
 
+ALL_GROUPS = ".*"
+"""The default of `reo cutover --groups`."""
+
 
 def add_topics(commands: Commands) -> None:
     """`reo topics`."""
@@ -129,7 +132,7 @@ def _add_cutover_options(command: ExamplesParser) -> None:
         "--groups",
         metavar="REGEX",
         type=parse_pattern,
-        default=".*",
+        default=ALL_GROUPS,
         help=(
             "the groups that move; the whole name has to match (default: all that read the topics)"
         ),

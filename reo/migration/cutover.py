@@ -70,6 +70,10 @@ class Cutover:
         started = self.view.take_snapshot()
         for reason in select_comparable(self.settings, started.sources)[1]:
             raise reason
+        ends = self.source_ends.read()
+        left_out = self.view.find_left_out(ends, self.view.find_groups(ends))
+        if left_out:
+            self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
         if with_fence:
             names = sorted({row.source.topic for row in started.partitions})
             self.view.fence.add(names)

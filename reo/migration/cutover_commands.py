@@ -17,7 +17,7 @@ from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import Plan, make_plan
 from reo.migration.cutover_view import CutoverView
 from reo.migration.translation_report import format_offset
-from reo.migration.write_fence import Fence
+from reo.migration.write_fence import WITHOUT_FENCE, Fence
 from reo.output import align_columns
 from reo.verify import Verification
 
@@ -26,12 +26,17 @@ PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets transl
 
 
 def plan_command(
-    settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool
+    settings: Settings,
+    groups: str,
+    quiet_s: float,
+    resume: str | None,
+    with_fence: bool,
+    as_json: bool,
 ) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
     try:
         settings = _prepare(settings, ("lag", "verify", "offsets translate"))
-        plan = _make_plan(settings, groups, quiet_s, resume)
+        plan = _make_plan(settings, groups, quiet_s, resume, with_fence)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
@@ -39,17 +44,20 @@ def plan_command(
     return 0
 
 
-def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
+def _make_plan(
+    settings: Settings, groups: str, quiet_s: float, resume: str | None, with_fence: bool
+) -> Plan:
     view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
     resume_file.read()
     sources = topics.describe_sources(settings, view.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
     try:
         fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
-    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
-    except ReoError:
+    except ReoError as error:  # without an authorizer, or the right to see ACLs
+        if with_fence:
+            raise type(error)(f"{error}. {WITHOUT_FENCE}") from None
         fenced = []
-    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced)
+    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced, with_fence)
 
 
 def run_command(
@@ -132,7 +140,8 @@ def run_back(settings: Settings) -> int:
     print(
         f"producers may write to {', '.join(fenced)} at the source again"
         if fenced
-        else f"nothing is fenced: {', '.join(names)}"
+        else f"nothing is fenced: {', '.join(names)}. Producers may write there: there is nothing"
+        " to take back"
     )
     return 0
 

@@ -43,10 +43,15 @@ class Plan:
     before: Snapshot
     now: Snapshot
     groups: list[MovingGroup]
+    left_out: list[MovingGroup]
+    """Groups that read the topics, and do not match `--groups`."""
     members: Members
     is_copying: bool
     fenced: list[str]
     """Topics with the fence of `reo cutover run --fence`."""
+    with_fence: bool
+    """Whether the run is to fence the topics."""
+    source_servers: str
     quiet_s: float
     to_compare: int
     """Source offsets that `reo verify` has still to read."""
@@ -95,8 +100,11 @@ class Plan:
     def describe_steps(self) -> list[str]:
         """What each of STEPS finds now."""
         written = sum(self.growth.values())
+        left_out = [group.name for group in self.left_out]
         readers = [group.name for group in self.groups if not group.has_stopped]
         fence = f"; fenced: {', '.join(self.fenced)}" if self.fenced else ""
+        if to_fence := sorted({row.source.topic for row in self.now.partitions} - {*self.fenced}):
+            fence += f"; would be fenced: {', '.join(to_fence)}" if self.with_fence else ""
         open_at = "".join(
             f"; a transaction is open on {tp} from offset {offset} on"
             for tp, offset in self.now.open_at_source.items()
@@ -119,7 +127,8 @@ class Plan:
             f"{self.to_compare} offsets are to be compared",
             f"read there: {', '.join(readers)}" if readers else "no group reads there",
             copying,
-            f"groups: {len(self.groups)}",
+            f"groups: {len(self.groups)}"
+            + (f"; left out by --groups: {', '.join(left_out)}" if left_out else ""),
         ]
 
     def format_text(self) -> str:
@@ -148,8 +157,9 @@ class Plan:
         if any(self.growth.values()):
             topic, partition = max(self.growth, key=lambda tp: self.growth[tp])
             lines.append(
-                "who writes: kafka-transactions.sh --bootstrap-server … describe-producers --topic"
-                f" {topic} --partition {partition}"
+                "the ids of the producers: kafka-transactions.sh --bootstrap-server"
+                f" {self.source_servers} describe-producers --topic {topic} --partition"
+                f" {partition}"
             )
         return "\n".join([*lines, "nothing was changed; `reo cutover run` does these steps"])
 
@@ -216,6 +226,7 @@ class Plan:
             {
                 "partitions": rows,
                 "groups": [asdict(group) for group in self.groups],
+                "groups_left_out": [asdict(group) for group in self.left_out],
                 "service_copies": self.is_copying,
                 "fenced": self.fenced,
                 "to_compare": self.to_compare,
@@ -226,20 +237,30 @@ class Plan:
 
 
 def make_plan(
-    view: CutoverView, interval_s: float, quiet_s: float, to_compare: int, fenced: list[str]
+    view: CutoverView,
+    interval_s: float,
+    quiet_s: float,
+    to_compare: int,
+    fenced: list[str],
+    with_fence: bool,
 ) -> Plan:
     """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
-    groups = view.find_groups({row.source: row.source_end for row in before.partitions})
+    ends = {row.source: row.source_end for row in before.partitions}
+    groups = view.find_groups(ends)
+    left_out = view.find_left_out(ends, groups)
     runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
     now = view.take_snapshot()
     return Plan(
         before,
         now,
         groups,
+        left_out,
         view.inspector.group.describe_members(),
         view.is_copying(now),
         fenced,
+        with_fence,
+        view.settings.source_cluster.bootstrap_servers,
         quiet_s,
         to_compare,
     )

@@ -6,12 +6,13 @@ at it, again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import MoveRefused
 from common.routes import TopicPartition
 from common.settings import Settings
+from reo.migration.arguments import ALL_GROUPS
 from reo.migration.foreign_group import ForeignGroup, list_groups
 from reo.migration.write_fence import Fence
 from reo.progress.snapshot import Inspector, Snapshot
@@ -70,12 +71,43 @@ class CutoverView:
         return snapshot
 
     def find_groups(self, ends: Mapping[TopicPartition, int]) -> list[MovingGroup]:
-        """The groups that have an offset on these source partitions, or read them."""
+        """The groups that match the pattern, and have an offset on these source partitions or read
+        them.
+        """
+        return self._describe_groups(ends, filter(self.pattern.fullmatch, self._list_groups()))
+
+    def find_left_out(
+        self, ends: Mapping[TopicPartition, int], groups: Sequence[MovingGroup]
+    ) -> list[MovingGroup]:
+        """The other groups that have an offset on these source partitions or read them; MoveRefused
+        when a pattern was given and `groups`, those that match it, are none.
+        """
+        left_out = self._describe_groups(
+            ends, [name for name in self._list_groups() if not self.pattern.fullmatch(name)]
+        )
+        if not groups and self.pattern.pattern != ALL_GROUPS:
+            names = ", ".join(group.name for group in left_out)
+            who = f"these read them: {names}" if names else "none reads them"
+            raise MoveRefused(
+                "no consumer group that reads these topics matches --groups"
+                f" {self.pattern.pattern!r}; {who}. Correct --groups, or leave it out to move"
+                " every group that reads them"
+            )
+        return left_out
+
+    def _list_groups(self) -> list[str]:
+        return [
+            name
+            for name in list_groups(self.settings.source_cluster, self.source_admin)
+            if name != self.settings.application
+        ]
+
+    def _describe_groups(
+        self, ends: Mapping[TopicPartition, int], names: Iterable[str]
+    ) -> list[MovingGroup]:
         topics = {tp.topic for tp in ends}
         groups = []
-        for name in list_groups(self.settings.source_cluster, self.source_admin):
-            if not self.pattern.fullmatch(name) or name == self.settings.application:
-                continue
+        for name in names:
             group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
             if offsets or readers:
@@ -86,7 +118,8 @@ class CutoverView:
                     MovingGroup(
                         name,
                         len(offsets),
-                        sum(ends[tp] - offset for tp, offset in offsets.items()),
+                        # the ends were read before the offsets
+                        sum(max(0, ends[tp] - offset) for tp, offset in offsets.items()),
                         readers,
                         active,
                     )

@@ -23,6 +23,9 @@ def build_fence_acl(topic: str) -> AclBinding:
     return build_topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
 
 
+WITHOUT_FENCE = "Stop the producers, and run the command without --fence"
+
+
 class Fence:
     """The fences of topics, on one cluster."""
 
@@ -38,9 +41,7 @@ class Fence:
         try:
             self.acls.create([build_fence_acl(topic) for topic in topics])
         except MoveRefused as no_authorizer:
-            raise MoveRefused(
-                f"{no_authorizer}. Stop the producers, and run the command without --fence"
-            ) from None
+            raise MoveRefused(f"{no_authorizer}. {WITHOUT_FENCE}") from None
 
     def remove(self, topics: Iterable[str]) -> None:
         """Take the fence of these topics away."""

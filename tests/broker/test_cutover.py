@@ -196,6 +196,8 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
     """
     reads, stands = f"{copied}-plan-reads", f"{copied}-plan-stands"
     commit(clusters.source, copied, stands, {0: 3})
+    other = f"{copied}-other"
+    commit(clusters.source, copied, other, {0: 3})
     consumer = Consumer(
         {
             "bootstrap.servers": clusters.source.address,
@@ -238,21 +240,43 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
         [],
         sum(ends.values()),
     )
+    left_out = [group["name"] for group in plan["groups_left_out"]]
     assert [row["now"] for row in plan["steps"]] == [
         "nothing was written between two measurements",
         "0 records are left",
         f"{sum(ends.values())} offsets are to be compared",
         f"read there: {reads}",
         "does not run",
-        "groups: 2",
+        f"groups: 2; left out by --groups: {', '.join(left_out)}",
     ]
+    assert other in left_out
 
 
 def test_without_an_authorizer_there_is_no_fence(clusters: Clusters, copied: str) -> None:
-    """Exit code 38, and what to do instead."""
-    done = reo(clusters, copied, "cutover", "run", "--fence", exit_code=38)
-    assert "the source cluster has no authorizer" in done.stderr
-    assert "without --fence" in done.stderr
+    """Exit code 38, and what to do instead; a plan of such a run says it too."""
+    for more in ((), ("--dry-run",)):
+        done = reo(clusters, copied, "cutover", "run", "--fence", *more, exit_code=38)
+        assert "the source cluster has no authorizer" in done.stderr
+        assert "without --fence" in done.stderr
+
+
+def test_a_pattern_that_no_group_matches_does_not_move(clusters: Clusters, copied: str) -> None:
+    """A mistyped `--groups` would leave the group's offsets behind: exit code 38, with the groups
+    that read there, from the run and from its plan.
+    """
+    group = f"{copied}-shipping"
+    commit(clusters.source, copied, group, {0: 3})
+    for more in ((), ("--dry-run",)):
+        done = reo(
+            clusters,
+            copied,
+            *("cutover", "run", "--groups", f"{copied}-shiping"),
+            *more,
+            exit_code=38,
+        )
+        assert f"matches --groups '{copied}-shiping'; these read them: " in done.stderr
+        assert group in done.stderr
+    assert committed(clusters.destination, copied, group) == {}
 
 
 def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:

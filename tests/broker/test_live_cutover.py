@@ -166,15 +166,18 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
         before,
         view.take_snapshot(),
         [],
+        [],
         view.inspector.group.describe_members(),
         False,
         [],
+        False,
+        "source:9092",
         10.0,
         0,
     )
     producer.abort_transaction(30)
     text = plan.format_text()
     assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
-    assert "describe-producers" in text
+    assert "--bootstrap-server source:9092 describe-producers" in text
     assert plan.growth[TopicPartition(topic, 0)] > plan.growth[TopicPartition(topic, 1)] > 0
     assert plan.estimate_s is None, "records are left and nobody copies them"
