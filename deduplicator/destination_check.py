@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -53,24 +53,24 @@ class Surplus:
     known_offset: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
-    def skip_matching(self, records: Sequence[Record]) -> int:
-        """The number of next accepted records that are at the destination already; ForeignWriter
-        when one of them differs.
-        """
-        covered = 0
-        for record in records:
-            if not self.records:
-                break
-            offset, surplus_record = self.records[0]
+    def check_matching(self, records: Iterable[Record]) -> None:
+        """ForeignWriter when one of the next accepted records is not what the destination has."""
+        for (offset, surplus_record), record in zip(self.records, records, strict=False):
             if surplus_record != record:
                 raise ForeignWriter(
                     f"the record on {self.tp} at offset {offset} was not written by this copy:"
                     " somebody else writes to the destination topic. Stop the other writer, then"
                     " copy to a new topic"
                 )
-            self.records.popleft()
-            self.known_offset = offset
-            covered += 1
+
+    def skip_matching(self, records: Sequence[Record]) -> int:
+        """The number of next accepted records that are at the destination already; ForeignWriter
+        when one of them differs.
+        """
+        self.check_matching(records)
+        covered = min(len(records), len(self.records))
+        for _ in range(covered):
+            self.known_offset, _ = self.records.popleft()
         if covered:
             TORN.labels(self.tp.topic, str(self.tp.partition)).inc(covered)
             log.warning(

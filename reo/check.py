@@ -134,7 +134,7 @@ class Check:
             report_ok(
                 about,
                 f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id},"
-                f" {description.brokers} brokers",
+                f" {description.brokers} broker{'' if description.brokers == 1 else 's'}",
             )
         )
         return description
@@ -224,20 +224,12 @@ class Check:
 
 
 def check_stage_one() -> list[Finding]:
-    """A warning when this machine lacks Java or the jars: the check may be made on another machine
-    than the one that is to run stage one.
-    """
+    """An error when this machine lacks Java or the jars, without which `reo run` ends."""
     try:
         install.find_java()
         connector_jars.list_jars()
     except SettingsInvalid as reason:
-        return [
-            report_warning(
-                "stage one",
-                f"cannot run on this machine: {reason}",
-                "needed only where stage one is to run",
-            )
-        ]
+        return [report_failure("stage one", reason)]
     return []
 
 

@@ -82,23 +82,13 @@ class FirstFrontiers:
         outputs: dict[TopicPartition, Output] = {}
         if not missing:
             return assigned, outputs
-        ends = self.frontier_store.get_end_offsets(
-            {output for tp in missing for output in self._list_outputs(tp, destinations)}
-        )
-        settings = source_candidates.select_answering(self.settings)
-        source_admin = create_admin_client(settings.source_cluster, settings)
-        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
-        topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
-        check_start_offsets(self.settings, source_admin, sources, commits)
-        state = ClusterState(commits, destinations, ends, source_admin, sources)
+        state = self.read_cluster_state(missing, commits, destinations)
         for tp in missing:
             route = self.routes[tp.topic]
             output = route.get_destination(tp.partition)
-            filled = [other for other in self._list_outputs(tp, destinations) if ends[other] > 0]
-            if filled:
-                self._check_may_append(tp, filled[0], state)
-            first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
-            frontier = self._build_frontier(tp, bool(filled), first_output, state)
+            has_records = self.has_records(tp, state)
+            first_output = Output(state.ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            frontier = self._build_frontier(tp, has_records, first_output, state)
             log.info(
                 "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
                 {"tp": route.get_source(tp.partition), "offset": frontier.rule.frontier + 1},
@@ -107,6 +97,33 @@ class FirstFrontiers:
             if route.is_one_to_one:
                 outputs[output] = first_output
         return assigned, outputs
+
+    def read_cluster_state(
+        self,
+        missing: Sequence[TopicPartition],
+        commits: Mapping[TopicPartition, GroupCommit],
+        destinations: Mapping[str, topics.Topic],
+    ) -> ClusterState:
+        """What the first frontiers of these intermediate partitions depend on."""
+        ends = self.frontier_store.get_end_offsets(
+            {output for tp in missing for output in self._list_outputs(tp, destinations)}
+        )
+        settings = source_candidates.select_answering(self.settings)
+        source_admin = create_admin_client(settings.source_cluster, settings)
+        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
+        topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
+        check_start_offsets(self.settings, source_admin, sources, commits)
+        return ClusterState(commits, destinations, ends, source_admin, sources)
+
+    def has_records(self, tp: TopicPartition, state: ClusterState) -> bool:
+        """Whether there are records where those of an intermediate partition go; FrontierLost when
+        they can be its own.
+        """
+        for output in self._list_outputs(tp, state.destinations):
+            if state.ends[output] > 0:
+                self._check_may_append(tp, output, state)
+                return True
+        return False
 
     def _check_may_append(
         self, tp: TopicPartition, filled: TopicPartition, state: ClusterState

@@ -84,6 +84,10 @@ def format_json(findings: Sequence[Finding]) -> str:
     ).decode()
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print a line for each, below it what to do, and then the verdict; with colours only on a
     terminal.
@@ -98,7 +102,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     errors, warnings = count_level(findings, "error"), count_level(findings, "warning")
     verdict = "the service would not run" if errors else "the service can run"
     console.print(
-        f"{errors} errors, {warnings} warnings: {verdict}; nothing was changed",
+        f"{_count(errors, 'error')}, {_count(warnings, 'warning')}: {verdict}; nothing was changed",
         soft_wrap=True,
         highlight=False,
     )

@@ -13,22 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from common import source_candidates
+from common import filters, source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.kafka import partition_offsets
-from common.kafka.clients import create_admin_client
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic, list_intermediate_partitions
+from common.kafka.visible_records import read_visible
 from common.liveness import Liveness
+from common.records import get_headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings
+from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
-from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
+from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 from replicator.candidates import source_checks, tail_comparison
@@ -62,7 +67,8 @@ def check_frontier(
             yield report_ok(
                 "consumer group",
                 f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service"
-                " runs",
+                " runs, or stopped a moment ago; its start has compared the frontier with the"
+                " destination, and it is not compared here",
             )
             frontiers = {
                 tp: frontier
@@ -89,6 +95,7 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
     topic_partitions = list(map(route.get_source, range(source.partitions)))
     try:
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
+        _check_no_copy(state, route)
         # of other topics: this one came later
         added = bool(Group(state.settings, state.destination_admin).list_frontiers())
         begins = {
@@ -100,6 +107,30 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
         )
     except ReoError as error:
         yield report_failure(about, error)
+
+
+def _check_no_copy(state: RouteTopics, route: Route) -> None:
+    """FrontierLost when the destination topic has records already, as a start would say once it has
+    created the intermediate topic.
+    """
+    destination = state.existing.get(route.destination_topic)
+    if destination is None or state.tables is not None or not route.is_one_to_one:
+        return
+    topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
+    if Group(state.settings, state.destination_admin).list_commits(topic_partitions):
+        return  # somebody has deleted the intermediate topic, and the copy goes on
+    consumer_group = ConsumerGroup(state.settings, Liveness("check"))
+    first_frontiers = FirstFrontiers(
+        state.settings,
+        {route.intermediate_topic: route},
+        consumer_group,
+        KafkaFrontierStore(consumer_group),
+    )
+    cluster_state = first_frontiers.read_cluster_state(
+        topic_partitions, {}, {route.intermediate_topic: destination}
+    )
+    for tp in topic_partitions:
+        first_frontiers.has_records(tp, cluster_state)
 
 
 def _check_start(
@@ -142,24 +173,58 @@ def _check_start(
             )
             for how, offsets in next_offsets.items()
         ]
-        surplus = (
-            start.assigned[tp].surplus
-            for tp in map(route.get_intermediate, range(source.partitions))
-        )
-        torn = sum(
-            len(partition_surplus.records) for partition_surplus in surplus if partition_surplus
-        )
-        if torn:
-            findings.append(
-                report_warning(
-                    about,
-                    f"the destination has {torn} records after the frontier: those of a torn"
-                    " transaction, or of another producer",
-                    "the start compares them with the next source records, and stops with exit code"
-                    " 25 if they differ",
-                )
-            )
+        findings += _check_surplus(state, route, start)
     return {tp: assigned.frontier for tp, assigned in start.assigned.items()}, findings
+
+
+def _check_surplus(state: RouteTopics, route: Route, start: StartedPartitions) -> Iterator[Finding]:
+    """Records at the destination that the frontier does not count: compared with the next source
+    records, where records are copied as they are.
+    """
+    about = f"{ABOUT} of {route.source_topic}"
+    with_surplus = {
+        route.get_source(tp.partition): assigned
+        for tp, assigned in start.assigned.items()
+        if tp.topic == route.intermediate_topic and assigned.surplus
+    }
+    if not with_surplus:
+        return
+    count = sum(
+        len(assigned.surplus.records) for assigned in with_surplus.values() if assigned.surplus
+    )
+    is_copied_unchanged = not (
+        filters.list_given(state.settings) or state.settings.provenance.header
+    )
+    try:
+        for source, assigned in with_surplus.items() if is_copied_unchanged else ():
+            assert assigned.surplus is not None
+            assigned.surplus.check_matching(
+                _read_source_records(state.settings, source, assigned.frontier.rule.frontier + 1)
+            )
+    except ReoError as error:
+        yield report_failure(about, error)
+        return
+    yield report_warning(
+        about,
+        f"the destination has {count} records after the frontier: those of a torn transaction, or"
+        " of another producer",
+        "the service compares them with the next source records, and stops with exit code 25 if"
+        " they differ",
+    )
+
+
+def _read_source_records(
+    settings: Settings, source: TopicPartition, begin: int
+) -> Iterator[Record]:
+    reader = create_reader(settings.source_cluster, settings)
+    with closing(read_visible(reader, {source: begin})) as messages:
+        for message in messages:
+            yield (
+                message.key(),
+                message.value(),
+                get_headers(message) or None,
+                message.timestamp()[1],
+            )
 
 
 def _check_source(

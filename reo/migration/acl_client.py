@@ -5,6 +5,7 @@ so. For `reo acls` and the fence of `reo cutover`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -14,6 +15,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -25,6 +27,7 @@ from common.settings.clusters import Cluster
 
 Result = TypeVar("Result")
 PAUSE_S = 0.1
+AUTHORIZER = "authorizer.class.name"
 
 
 def build_topic_acl(
@@ -63,6 +66,34 @@ class AclClient:
     def __init__(self, cluster: Cluster, client: AdminClient) -> None:
         self.cluster = cluster
         self.client = client
+
+    def read_broker_config(self, name: str) -> str | None:
+        """A configuration of a broker, None when the broker does not have it. AccessRefused without
+        DescribeConfigs on the cluster.
+        """
+
+        def ask() -> str | None:
+            broker = (
+                self.client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().controller
+            )
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.id))
+            entries = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[
+                resource
+            ].result()
+            return str(entries[name].value) if name in entries else None
+
+        return ask_with_retries(
+            f"reading {name} of the {self.cluster.name} cluster", REQUEST_TIMEOUT_S, ask
+        )
+
+    def check_authorizer(self) -> None:
+        """MoveRefused when the cluster has no authorizer. A client that may not read a broker's
+        configuration is told nothing: there is one. (The client's answer to a DescribeAcls without
+        an authorizer is an empty list, confluent-kafka 2.16.)
+        """
+        with suppress(AccessRefused):
+            if not self.read_broker_config(AUTHORIZER):
+                raise self._build_no_authorizer_error()
 
     def describe(
         self, name: str | None, pattern: ResourcePatternType = ResourcePatternType.LITERAL
@@ -136,17 +167,19 @@ class AclClient:
                     )
                 runtime.sleep(PAUSE_S)
 
+    def _build_no_authorizer_error(self) -> MoveRefused:
+        return MoveRefused(
+            f"the {self.cluster.name} cluster has no authorizer ({AUTHORIZER}), so it has no ACLs:"
+            " nobody can be allowed or denied anything there"
+        )
+
     def _ask(self, operation: str, ask: Callable[[], Result]) -> Result:
         def ask_cluster() -> Result:
             try:
                 return ask()
             except KafkaException as failed:
                 if failed.args[0].code() == KafkaError.SECURITY_DISABLED:
-                    raise MoveRefused(
-                        f"the {self.cluster.name} cluster has no authorizer"
-                        " (authorizer.class.name), so it has no ACLs: nobody can be allowed or"
-                        " denied anything there"
-                    ) from None
+                    raise self._build_no_authorizer_error() from None
                 raise
 
         try:

@@ -31,16 +31,13 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    ConfigResource,
     ResourcePatternType,
-    ResourceType,
 )
 
 from common import source_candidates
 from common.errors import MoveRefused, ReoError
 from common.kafka import topics
 from common.kafka.clients import create_admin_client
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from reo.migration.acl_client import AclClient, on_topic
@@ -117,6 +114,8 @@ class AclComparison:
             AclClient(settings.source_cluster, source_admin),
             AclClient(settings.destination_cluster, self.destination_admin),
         )
+        for client in (self.source, self.destination):
+            client.check_authorizer()
         self.rows = [
             row
             for route in topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
@@ -210,25 +209,8 @@ class AclComparison:
         """Whether all principals can use a topic without ACLs, or possibly can: a broker does not
         report a configured value of its authorizer (4.3).
         """
-
-        def ask() -> bool:
-            broker = (
-                self.destination_admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-                .result()
-                .controller
-            )
-            resource = ConfigResource(ResourceType.BROKER, str(broker.id))
-            entries = self.destination_admin.describe_configs(
-                [resource], request_timeout=REQUEST_TIMEOUT_S
-            )[resource].result()
-            return (
-                OPEN_WITHOUT_ACLS in entries
-                and str(entries[OPEN_WITHOUT_ACLS].value).lower() != "false"
-            )
-
-        return ask_with_retries(
-            f"reading {OPEN_WITHOUT_ACLS} of the destination cluster", REQUEST_TIMEOUT_S, ask
-        )
+        value = self.destination.read_broker_config(OPEN_WITHOUT_ACLS)
+        return value is not None and value.lower() != "false"
 
 
 def _format_word(value: object) -> str:

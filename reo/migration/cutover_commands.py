@@ -17,7 +17,7 @@ from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import Plan, make_plan
 from reo.migration.cutover_view import CutoverView
 from reo.migration.translation_report import format_offset
-from reo.migration.write_fence import WITHOUT_FENCE, Fence
+from reo.migration.write_fence import Fence
 from reo.output import align_columns
 from reo.verify import Verification
 
@@ -51,11 +51,12 @@ def _make_plan(
     resume_file.read()
     sources = topics.describe_sources(settings, view.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
+    if with_fence:
+        view.fence.check_is_possible()
     try:
         fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
-    except ReoError as error:  # without an authorizer, or the right to see ACLs
-        if with_fence:
-            raise type(error)(f"{error}. {WITHOUT_FENCE}") from None
+    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+    except ReoError:
         fenced = []
     return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced, with_fence)
 

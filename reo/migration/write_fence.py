@@ -23,9 +23,6 @@ def build_fence_acl(topic: str) -> AclBinding:
     return build_topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
 
 
-WITHOUT_FENCE = "Stop the producers, and run the command without --fence"
-
-
 class Fence:
     """The fences of topics, on one cluster."""
 
@@ -36,12 +33,19 @@ class Fence:
         """Which of these topics are fenced."""
         return [topic for topic in topics if build_fence_acl(topic) in self.acls.describe(topic)]
 
+    def check_is_possible(self) -> None:
+        """MoveRefused without an authorizer."""
+        try:
+            self.acls.check_authorizer()
+        except MoveRefused as no_authorizer:
+            raise MoveRefused(
+                f"{no_authorizer}. Stop the producers, and run the command without --fence"
+            ) from None
+
     def add(self, topics: Iterable[str]) -> None:
         """Fence these topics. One that is fenced already stays so."""
-        try:
-            self.acls.create([build_fence_acl(topic) for topic in topics])
-        except MoveRefused as no_authorizer:
-            raise MoveRefused(f"{no_authorizer}. {WITHOUT_FENCE}") from None
+        self.check_is_possible()
+        self.acls.create([build_fence_acl(topic) for topic in topics])
 
     def remove(self, topics: Iterable[str]) -> None:
         """Take the fence of these topics away."""

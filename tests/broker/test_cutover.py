@@ -191,9 +191,7 @@ def test_a_copy_that_differs_does_not_move(clusters: Clusters, copied: str, tmp_
 def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
     clusters: Clusters, copied: str
 ) -> None:
-    """A group with a member at the source, one without; what `run --dry-run` prints is the plan,
-    and the clusters are as before.
-    """
+    """Groups with and without a member at the source; a dry run prints it, and changes nothing."""
     reads, stands = f"{copied}-plan-reads", f"{copied}-plan-stands"
     commit(clusters.source, copied, stands, {0: 3})
     other = f"{copied}-other"

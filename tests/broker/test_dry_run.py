@@ -130,6 +130,14 @@ def filled(clusters: Clusters, topic: str) -> dict[str, str]:
     return {}
 
 
+def filled_without_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
+    """As another replicator leaves a topic: the intermediate topic is not there yet."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.destination.create(topic, PARTITIONS)
+    clusters.destination.write(topic, make_records(range(5), 1))
+    return {}
+
+
 def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
     """There is no such offset to begin at."""
     clusters.source.create(topic, PARTITIONS)
@@ -155,6 +163,7 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
             "deduplicator.session_timeout_ms is 1000, and the destination accepts 6000",
         ),
         (filled, 22, "FrontierLost", "has no frontier"),
+        (filled_without_intermediate, 22, "FrontierLost", "has no frontier"),
         (beyond_the_end, 2, "SettingsInvalid", "source.start asks for offset 7"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,

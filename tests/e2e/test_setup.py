@@ -66,8 +66,8 @@ def test_missing_jars_are_named_with_the_command(
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
         connector_jars.list_jars()
     (finding,) = check.check_stage_one()
-    assert (finding.level, finding.about) == ("warning", "stage one")
-    assert "cannot run on this machine" in str(finding)
+    assert (finding.level, finding.about, finding.exit_code) == ("error", "stage one", 2)
+    assert "run `reo setup`" in finding.seen
     assert cli.main(["setup", "--from", str(tmp_path / "nowhere")]) == SettingsInvalid.exit_code
     assert f"cannot be put into {folder}: {tmp_path}/nowhere/" in capsys.readouterr().err
 
