@@ -4,7 +4,8 @@ A partition loses records that it has acknowledged only together with a new lead
 unclean leader election, or with a broker whose disk was restored. What was lost was written under
 an older one. `deduplicator.rule` accepts a record with sequence 0 because every record before it
 was read: so when such a record is the first that is accepted under a newer leader epoch, the end of
-the batch before it may be lost. A record that continues its batch shows that nothing is missing.
+the batch before it may be lost. A record that continues its batch shows that nothing is missing:
+stage one's producer is idempotent, so it keeps the order of a batch.
 The leader epoch of a record is that of the leader that appended it (`PartitionLeaderEpoch`,
 KIP-101, KIP-320).
 """

@@ -8,6 +8,8 @@ import argparse
 import difflib
 import math
 import re
+import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 
@@ -35,6 +37,21 @@ class ExamplesParser(argparse.ArgumentParser):
             difflib.get_close_matches((choice or option or [""])[1], known, 1) if known else []
         )
         super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, which would take the word after a mistyped option for a stage or a command,
+        and complain of that word.
+        """
+        words = list(sys.argv[1:] if args is None else args)
+        if not any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
+            known = self._list_options()
+            for word in words[: words.index("--")] if "--" in words else words:
+                option = word.partition("=")[0]
+                if option.startswith("--") and not any(name.startswith(option) for name in known):
+                    self.error(f"unrecognized arguments: {option}")
+        return super().parse_known_args(words, namespace)
 
     def _list_options(self) -> set[str]:
         """The options of this command and of those below it."""

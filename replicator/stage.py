@@ -127,6 +127,9 @@ class Stage:
                 f"the JVM of stage one must be restarted: {run.describe_failure(failed)}"
             ) from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
+            if self.stopping():  # SIGTERM has reached the JVM too
+                self._apply("stopped")
+                return
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info(

@@ -13,6 +13,7 @@ each after a delay. The faults change this:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,11 @@ from common.routes import TopicPartition
 from simulator import logs
 
 if TYPE_CHECKING:
+    from simulator.kafka.cluster import Cluster
     from simulator.query import Query
 
 POLL_S = 0.05
+RESEND_S = 0.5
 FAIL_DELAY_S = (0.01, 3.0)
 """A task fails this long after its producer batch was lost."""
 
@@ -47,6 +50,8 @@ class Task:
         self.end, self.ends_at = end, ends_at
         self.sequence = 0
         self.unacknowledged_batches = 0
+        self.in_flight: deque[list[tuple[Any, ...]]] = deque()
+        """Producer batches on their way, in the order in which they were sent."""
         self.last_arrival = 0.0
         self.is_interrupted = False
         self.next_attempt: Task | None = None
@@ -145,30 +150,51 @@ class Task:
                 lambda: self._fail("TimeoutException: expiring 1 record(s)"),
             )
             if fault == "straggle":
-                self._deliver(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
+                self._deliver_alone(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
             return
         if fault == "repeat" and not self.next_attempt:
             schedule.start(
                 self.query.engine.process, self._start_next_attempt, f"task {self.tp}, again"
             )
         self.last_arrival = arrival
-        self._deliver(arrival, batch)
-
-    def _deliver(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
         self.unacknowledged_batches += 1
-        destination = self.system.find_cluster(self.query.plan.settings.destination_cluster)
+        self.in_flight.append(batch)
+        schedule.push(arrival, self._deliver_next)
+
+    def _deliver_next(self) -> None:
+        """Deliver the oldest batch: an idempotent producer keeps the order, also when it has to
+        send again.
+        """
+        if self._is_destination_down():
+            self.system.schedule.call_later(RESEND_S, self._deliver_next)
+        else:
+            self._append(self.in_flight.popleft())
+
+    def _deliver_alone(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
+        """Deliver a batch that the producer has given up, whenever it arrives."""
+        self.unacknowledged_batches += 1
 
         def arrive() -> None:
-            if destination.is_down:
-                self.system.schedule.call_later(0.5, arrive)
-                return
-            self.unacknowledged_batches -= 1
-            if logs.has_partition(destination, self.tp):
-                destination.append(self.tp.topic, self.tp.partition, batch)
+            if self._is_destination_down():
+                self.system.schedule.call_later(RESEND_S, arrive)
             else:
-                self._fail("UnknownTopicOrPartitionException")
+                self._append(batch)
 
         self.system.schedule.push(arrives_at_s, arrive)
+
+    def _is_destination_down(self) -> bool:
+        return self._find_destination().is_down
+
+    def _find_destination(self) -> Cluster:
+        return self.system.find_cluster(self.query.plan.settings.destination_cluster)
+
+    def _append(self, batch: list[tuple[Any, ...]]) -> None:
+        self.unacknowledged_batches -= 1
+        destination = self._find_destination()
+        if logs.has_partition(destination, self.tp):
+            destination.append(self.tp.topic, self.tp.partition, batch)
+        else:
+            self._fail("UnknownTopicOrPartitionException")
 
     def _start_next_attempt(self) -> None:
         other = Task(

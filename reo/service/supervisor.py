@@ -140,10 +140,12 @@ class Supervisor:
                 if drain and drain.is_complete():
                     self.exit_code = 0
                 runtime.sleep(TICK_S)
-            return self.exit_code or 0
         finally:
             self._stop_all()
             shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.exit_code:
+            log.info("the service has stopped")
+        return self.exit_code or 0
 
     def list_processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
@@ -185,7 +187,7 @@ class Supervisor:
             }
         if child.stage in self.stages and is_end_of_service(code, self.settings.stop_at_end):
             if code:
-                log.error(
+                log.warning(
                     "%s ended with exit code %d, which a restart cannot repair: the service ends",
                     child.name,
                     code,
