@@ -3,8 +3,9 @@ compared record by record.
 
 It does not use frontiers or epochs: it reads what any `read_committed` consumer reads, so its
 verdict does not depend on the service. Memory is bounded by the clients' fetch queues. The copy is
-compared with what the source has now: while the copy is still running, it is reported as
-incomplete, with the number of missing records. With `--resume` a comparison goes on where an
+compared with what the source has now: what is not copied yet is reported as missing. With `--wait`
+the copy has some time to catch up with what the source had at the start, and producers may go on
+writing. With `--resume` a comparison goes on where an
 earlier one ended. Where retention has deleted the first records of one side, it begins with the
 first ones that both sides have (`reo.compare.common_start`). Where compaction has removed records,
 the newest of each key are compared (`reo.compare.compacted`). The verdict is about what was
@@ -39,9 +40,16 @@ SAVE_INTERVAL_S = 5.0
 
 
 class Verification:
-    """What is to be compared; TopicMissing and similar errors when it cannot be."""
+    """What is to be compared; TopicMissing and similar errors when it cannot be. With `ends` the
+    source is read up to these offsets, and records that both sides get later are left out.
+    """
 
-    def __init__(self, settings: Settings, resume_file: ResumeFile) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        resume_file: ResumeFile,
+        ends: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
         timeout_s = settings.connect_timeout_s
@@ -99,6 +107,7 @@ class Verification:
                         is_compacted,
                         source_begins[tp] > 0,
                         destination_begins[output] > 0 or begins_later,
+                        None if ends is None or is_compacted else ends.get(tp),
                     )
                 )
 
@@ -168,10 +177,10 @@ def run_command(
     """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when
     something was compared and all of it is equal.
 
-    With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a
-    difference.
+    With `wait_s` the copy has so many seconds to catch up with what the source has now, and this is
+    compared; what is missing then is a difference.
     """
-    started_at, resume_file = runtime.monotonic(), ResumeFile(resume)
+    started_at, resume_file, ends = runtime.monotonic(), ResumeFile(resume), None
     try:
         if resume or not destination_settings.is_postgresql(settings):
             destination_settings.refuse_command(
@@ -182,9 +191,9 @@ def run_command(
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         if wait_s:
-            lag.wait_until_copied(settings, wait_s)
+            ends = lag.wait_until_copied(settings, wait_s)
             started_at = runtime.monotonic()
-        verification = Verification(settings, resume_file)
+        verification = Verification(settings, resume_file, ends)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = _compare_with_bar(verification)
     except ReoError as error:

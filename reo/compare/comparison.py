@@ -128,11 +128,13 @@ def compare_in_step(
     zero_timestamp_ms: int,
     progress: Callable[[Comparison], None],
     same_offsets: bool = False,
+    source_has_more: Callable[[], bool] = lambda: False,
 ) -> None:
     """Read both sides in step and fill the result; calls `progress` after each list.
 
     `zero_timestamp_ms` is the timestamp that the copy has for 0. `same_offsets`: the copy is a
-    table, whose rows have the source's offsets.
+    table, whose rows have the source's offsets. `source_has_more`: whether the source has records
+    after the last one of `source`, which the destination may have too.
     """
     left: list[Consumed] = []
     right: list[Consumed] = []
@@ -177,7 +179,8 @@ def compare_in_step(
         _add_equal(result, left, right, count)
         left, right = left[count:], right[count:]
         progress(result)
-    _set_rest_as_difference(result, left, right, source, destination)
+    if left or not source_has_more():
+        _set_rest_as_difference(result, left, right, source, destination)
 
 
 def _set_rest_as_difference(

@@ -58,6 +58,8 @@ class PartitionPair(NamedTuple):
     """Whether the copy may lack the source's first records: they were deleted from it, or it did
     not begin with them.
     """
+    source_end: int | None = None
+    """The source is read up to this offset; None: up to its end."""
 
 
 class PairComparer:
@@ -83,8 +85,16 @@ class PairComparer:
         self._set_start(pair)
         source_begin, destination_begin = result.source_next, result.destination_next
 
+        has_more = False
+
         def read_source() -> comparison.Batches:
-            return visible_records.read_batches(source, {pair.source: source_begin})
+            nonlocal has_more
+            for batch in visible_records.read_batches(source, {pair.source: source_begin}):
+                if pair.source_end is not None and batch[-1].offset() >= pair.source_end:
+                    has_more = True
+                    yield [message for message in batch if message.offset() < pair.source_end]
+                    return
+                yield batch
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
@@ -99,6 +109,7 @@ class PairComparer:
                 self.zero_timestamp_ms,
                 progress,
                 same_offsets=self.read_rows is not None,
+                source_has_more=lambda: has_more,
             )
         if result.difference and pair.is_compacted:
             compacted.compare_newest(read_source, read_destination, result, self.zero_timestamp_ms)

@@ -32,6 +32,7 @@ from common.errors import (
 )
 from common.kafka import permissions
 from common.metrics import HEARTBEAT
+from common.nearest import suggest
 from common.process import Stopping
 from common.settings import Settings, destination_settings
 from reo.migration import sync_report
@@ -73,6 +74,14 @@ class OffsetsSync:
             for name in groups or ([self.pattern.pattern] if is_literal else [])
             if name != self.settings.application
         ]
+
+    def explain_no_groups(self) -> str:
+        """Why a round has no group, with the name that a mistyped one may mean."""
+        names = list_groups(self.settings.source_cluster, self.translator.source_admin)
+        return (
+            f"no consumer group of the source that matches {self.pattern.pattern!r} has an offset on"
+            f" the copied topics{suggest(self.pattern.pattern, names)}"
+        )
 
     def sync(self) -> list[SyncedGroup]:
         """One round: translate and commit. Returns the groups that have an offset on the topics, or
@@ -130,7 +139,7 @@ def run_command(
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "offsets translate --apply")
         sync = OffsetsSync(settings, pattern)
-        printed = ""
+        printed, printed_hint = "", False
         while True:
             result = sync.sync()
             text = (sync_report.format_json if as_json else sync_report.format_text)(result)
@@ -139,6 +148,9 @@ def run_command(
             printed = text
             errors: list[ReoError] = [error for group in result for error in group.errors]
             errors += sync.translator.not_comparable
+            if not result and not printed_hint:
+                printed_hint = True
+                print(f"reo offsets: {sync.explain_no_groups()}", file=sys.stderr)
             if interval_s is None:
                 for error in errors:
                     print(f"reo offsets: {error}", file=sys.stderr)

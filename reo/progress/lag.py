@@ -15,6 +15,7 @@ import orjson
 from common import runtime, source_candidates
 from common.errors import LagsBehind, ReoError, TopicMissing
 from common.kafka import permissions
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.output import align_columns
 from reo.progress.partition_progress import Lag, PartitionProgress, sum_lag
@@ -35,21 +36,27 @@ def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
     )
 
 
-def wait_until_copied(settings: Settings, timeout_s: float) -> None:
-    """Wait until no record of the source waits to be copied, at most so long. A line on standard
-    error says that it waits.
+def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartition, int]:
+    """Wait until everything is copied that the source has now, at most so long; returns the offsets
+    at which it ends now. A line on standard error says that it waits.
     """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
+    ends: dict[TopicPartition, int] = {}
     while True:
         try:
-            records = sum_lags(inspector.take_snapshot().partitions)[2].records
-            state = f"{records} records are not copied yet"
+            partitions = inspector.take_snapshot().partitions
+            ends = ends or {row.source: row.last_stable_offset for row in partitions}
+            is_copied = all(
+                row.copy_lag.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
+                for row in partitions
+            )
+            state = f"{sum_lags(partitions)[2].records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
-            records, state = None, str(missing)
-        if records == 0 or runtime.monotonic() > deadline:
-            return
+            is_copied, state = False, str(missing)
+        if is_copied or runtime.monotonic() > deadline:
+            return ends
         if not is_told:
             print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
             is_told = True

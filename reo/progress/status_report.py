@@ -78,7 +78,7 @@ class Status(NamedTuple):
         last = (
             f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago"
             if written_ms
-            else "has written nothing that is on the intermediate topics"
+            else "no record is on the intermediate topics now"
         )
         if any(stage_one for stage_one, _ in self.rates.values()):
             return f"runs: it moved between two snapshots{run}"

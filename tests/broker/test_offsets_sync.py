@@ -187,6 +187,8 @@ def test_one_round_reports_what_waits(clusters: Clusters, synced: tuple[Copy, Se
     ] == [(0, False, "OffsetUntranslatable"), (1, True, None)]
     assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {1: 3})
     commit(clusters.source, copied.topic, group, {0: 4})
+    mistyped = reo(clusters, copied.topic, "offsets", "sync", "--groups", f"{group}z")
+    assert f"(did you mean {group}?)" in mistyped.stderr
     done = reo(clusters, copied.topic, "offsets", "sync", "--groups", f"{copied.topic}-w.*")
     assert "groups: 1, partitions committed: 1\n" in done.stdout
     assert committed(clusters.destination, copied.topic, group) == positions_of(

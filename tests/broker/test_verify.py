@@ -10,7 +10,11 @@ import sys
 import pytest
 from confluent_kafka import TopicPartition
 
+from common import settings as reo_settings
+from common.routes import TopicPartition as Partition
 from demo import fair_share
+from reo.compare.resume_file import ResumeFile
+from reo.verify import Verification
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, as_json, reo, reo_with
 from tests.harness.judge import Record
@@ -34,6 +38,30 @@ def written(clusters: Clusters, topic: str, source: Written, copy: Written) -> N
     for cluster, records in ((clusters.source, source), (clusters.destination, copy)):
         cluster.create(topic, PARTITIONS)
         cluster.write(topic, records)
+
+
+def test_a_live_copy_is_compared_up_to_where_the_source_was(clusters: Clusters, topic: str) -> None:
+    """Producers go on writing while the copy follows: what both sides get later is left out. What
+    is missing before is still a difference, and so is a record too many where the source has
+    nothing after that offset.
+    """
+    records = make_records(range(100), 1)
+    written(clusters, topic, records, records[:90])
+    settings = reo_settings.load(build_environment(clusters, topic, {}))
+
+    def compare(end: int) -> tuple[int, str]:
+        result = Verification(settings, ResumeFile(None), {Partition(topic, 0): end}).run()[0]
+        return result.equal, result.difference
+
+    assert compare(80) == (80, ""), "the destination has more, and so has the source"
+    assert compare(90) == (90, ""), "the source has more"
+    equal, difference = compare(95)
+    assert equal == 90
+    assert difference.startswith("5 records are missing, from source offset 90 on")
+    clusters.destination.write(topic, [*records[90:], *records[:2]])
+    equal, difference = compare(100)
+    assert equal == 100
+    assert difference.startswith("2 records too many, from destination offset 100 on")
 
 
 def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
