@@ -53,12 +53,12 @@ class Verification:
         self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
         timeout_s = settings.connect_timeout_s
-        source_admin, destination_admin = (
+        self.source_admin, self.destination_admin = (
             create_admin_client(settings.source_cluster, settings),
             create_admin_client(settings.destination_cluster, settings),
         )
         sources, self.not_comparable = select_comparable(
-            settings, topics.describe_sources(settings, source_admin, timeout_s)
+            settings, topics.describe_sources(settings, self.source_admin, timeout_s)
         )
         copies, partitions = _look_up_copies(settings, sources)
         self.not_compared = list(not_compared.list_of_topics(sources, partitions))
@@ -69,47 +69,53 @@ class Verification:
         self._next_offsets: dict[TopicPartition, int] = {}
         self._saved_at = runtime.monotonic()
         for route, source in sources.items():
-            copy = copies.get(route)
-            is_compacted = topics.is_compacted(source_admin, settings.source_cluster, source.name)
-            if copy is not None:
-                resume_file.check_topics(source, copy)
-                is_compacted = is_compacted or topics.is_compacted(
-                    destination_admin, settings.destination_cluster, copy.name
-                )
-            left, right = (
-                [side(partition) for partition in range(source.partitions)]
-                for side in (route.get_source, route.get_destination)
+            self._add_pairs(route, source, copies.get(route), ends)
+
+    def _add_pairs(
+        self,
+        route: Route,
+        source: Topic,
+        copy: Topic | None,
+        ends: Mapping[TopicPartition, int] | None,
+    ) -> None:
+        """The partitions of one route; the copy is None where it is a table."""
+        is_compacted = topics.is_compacted(
+            self.source_admin, self.settings.source_cluster, source.name
+        )
+        if copy is not None:
+            self.resume_file.check_topics(source, copy)
+            is_compacted = is_compacted or topics.is_compacted(
+                self.destination_admin, self.settings.destination_cluster, copy.name
             )
-            source_begins, source_ends = (
-                ask(source_admin, left)
-                for ask in (
-                    partition_offsets.list_beginning_offsets,
-                    partition_offsets.list_end_offsets,
+        left, right = (
+            [side(partition) for partition in range(source.partitions)]
+            for side in (route.get_source, route.get_destination)
+        )
+        source_begins = partition_offsets.list_beginning_offsets(self.source_admin, left)
+        source_ends = partition_offsets.list_end_offsets(self.source_admin, left)
+        destination_begins = (
+            partition_offsets.list_beginning_offsets(self.destination_admin, right)
+            if copy is not None
+            else dict.fromkeys(right, 0)
+        )
+        for tp, output in zip(left, right, strict=True):
+            comparison = self.resume_file.start_comparison(
+                tp, source_begins[tp], destination_begins[output]
+            )
+            self._next_offsets[tp] = max(comparison.source_next, source_begins[tp])
+            self.total_offsets += source_ends[tp] - self._next_offsets[tp]
+            begins_later = not self.settings.start.is_from_beginning(tp.partition, added=False)
+            self.pairs.append(
+                PartitionPair(
+                    tp,
+                    output,
+                    comparison,
+                    is_compacted,
+                    source_begins[tp] > 0,
+                    destination_begins[output] > 0 or begins_later,
+                    None if ends is None or is_compacted else ends.get(tp),
                 )
             )
-            destination_begins = (
-                partition_offsets.list_beginning_offsets(destination_admin, right)
-                if copy is not None
-                else dict.fromkeys(right, 0)
-            )
-            for tp, output in zip(left, right, strict=True):
-                comparison = resume_file.start_comparison(
-                    tp, source_begins[tp], destination_begins[output]
-                )
-                self._next_offsets[tp] = max(comparison.source_next, source_begins[tp])
-                self.total_offsets += source_ends[tp] - self._next_offsets[tp]
-                begins_later = not settings.start.is_from_beginning(tp.partition, added=False)
-                self.pairs.append(
-                    PartitionPair(
-                        tp,
-                        output,
-                        comparison,
-                        is_compacted,
-                        source_begins[tp] > 0,
-                        destination_begins[output] > 0 or begins_later,
-                        None if ends is None or is_compacted else ends.get(tp),
-                    )
-                )
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
         """Compare everything; `progress` is called with the number of source offsets read since its

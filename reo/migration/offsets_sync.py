@@ -79,8 +79,8 @@ class OffsetsSync:
         """Why a round has no group, with the name that a mistyped one may mean."""
         names = list_groups(self.settings.source_cluster, self.translator.source_admin)
         return (
-            f"no consumer group of the source that matches {self.pattern.pattern!r} has an offset on"
-            f" the copied topics{suggest(self.pattern.pattern, names)}"
+            f"no consumer group of the source that matches {self.pattern.pattern!r} has an offset"
+            f" on the copied topics{suggest(self.pattern.pattern, names)}"
         )
 
     def sync(self) -> list[SyncedGroup]:

@@ -198,7 +198,7 @@ def test_a_killed_process_does_nothing_more_and_a_frozen_one_goes_on() -> None:
 def test_a_schedule_that_fails_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not matter is left out: of a promise that nobody keeps, hardly anything is left."""
     monkeypatch.setattr(run, "COMPLETE_WITHIN_S", -1000.0)
-    result = run.run_plan(plan.draw_plan(42))
+    result = run.run_plan(plan.draw_plan(1))
     assert result.violation
     small = run.shrink(result)
     assert small.violation
