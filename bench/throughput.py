@@ -34,7 +34,7 @@ class Copy:
     """Both brokers, per record."""
 
     def to_row(self) -> dict[str, Any]:
-        """For JSON, with the sums over the contender's processes."""
+        """As a JSON object, with the sums over the contender's processes."""
         return asdict(self) | {
             "cpu_us_all": sum(self.cpu_us.values()),
             "rss_mb_all": sum(self.rss_mb.values()),

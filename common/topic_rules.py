@@ -3,7 +3,7 @@ topics that there are. Pure.
 
     orders                a topic, to one of the same name
     orders=copy           to another one
-    orders=copy:3         all of it to partition 3; behind the colon stands a mapping
+    orders=copy:3         all of it to partition 3; after the colon stands a mapping
                           (`common.partition_mapping`); also orders=:key
     ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`);
                           names that begin with __ are Kafka's own

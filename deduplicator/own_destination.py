@@ -2,7 +2,7 @@
 together, atomically.
 
 `Store` is the interface of such a class. For exactly once it must do two things: it commits the
-records of a round and the positions behind them in one step, and it refuses that step to a worker
+records of a round and the positions after them in one step, and it refuses that step to a worker
 when another worker has taken one of its partitions over.
 `deduplicator.frontiers.own_frontier_store` and `deduplicator.own_destination_writer` do the rest,
 as for PostgreSQL: the position contains the frontier, is compared with the group's commit at every

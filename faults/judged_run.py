@@ -52,7 +52,7 @@ class Result:
         return not self.verdict.startswith("FAILED")
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """As a JSON object."""
         return asdict(self)
 
 

@@ -53,7 +53,7 @@ class Outcome:
     aborted: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """As a JSON object."""
         return asdict(self)
 
 

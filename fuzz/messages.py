@@ -83,7 +83,7 @@ def frame(partition: int, layout: int, value: bytes) -> bytes:
 
 
 def _headers(layout: int, value: bytes) -> Headers | None:
-    """0: the origin alone. 1: behind a user's header and one that only has its name. 2: not the
+    """0: the origin alone. 1: after a user's header and one that only has its name. 2: not the
     last one. 3: no headers at all, or one without a value.
     """
     if layout == 0:

@@ -60,7 +60,7 @@ BATCHES = (
             frame(0, 0, origin(0, 11, attempt=8, sequence=1)),
         )
     ),
-    # a hole, and a batch that cannot begin behind it
+    # a hole, and a batch that cannot begin after it
     b"".join(
         (frame(0, 0, origin(0, 15, sequence=9)), frame(0, 0, origin(0, 16, attempt=8, sequence=0)))
     ),

@@ -39,7 +39,7 @@ class RecoveredPartition:
     refusal: CopyDiffers | FrontierLost | None = None
 
     def describe_group(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.commit is None:
             return "no offset"
         if self.frontier is None:
@@ -49,7 +49,7 @@ class RecoveredPartition:
         return f"source offset {self.frontier.rule.frontier}, epoch {self.frontier.rule.epoch}"
 
     def describe_data(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.refusal:
             return f"refused ({type(self.refusal).__name__})"
         if self.last_copied is None:
@@ -60,7 +60,7 @@ class RecoveredPartition:
         )
 
     def describe_commit(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.new_frontier is None:
             return "nothing"
         epoch = (
@@ -71,7 +71,7 @@ class RecoveredPartition:
         return f"source offset {self.new_frontier.rule.frontier}{epoch}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         group = self.commit and {
             "intermediate_offset": self.commit.intermediate_offset,
             "unreadable": self.unreadable or None,
@@ -111,7 +111,7 @@ def decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
 def format_json(
     group: str, route: Route, partitions: Sequence[RecoveredPartition], applied: bool
 ) -> str:
-    """One object."""
+    """As JSON text, one object."""
     return orjson.dumps(
         {
             "group": group,

@@ -13,7 +13,7 @@ there is a loss too. Where `filter.sql` left records out, the frontier says so, 
 checked.
 
 If the record is gone, there is nothing to compare. Retention may have deleted it: then the
-partition begins behind it. In a compacted topic, compaction may have removed it. Anything else is a
+partition begins after it. In a compacted topic, compaction may have removed it. Anything else is a
 loss.
 """
 

@@ -83,7 +83,7 @@ class Completion:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have
         stage two commit that.
 
-        A source that has lost its newest records since ends earlier; the offsets behind that end
+        A source that has lost its newest records since ends earlier; the offsets after that end
         will be those of other records.
         """
         ends, source_partitions = (

@@ -56,7 +56,7 @@ SILENT = frozenset(
     }
 )
 """No answer yet: for a moment, a new topic or a restarted broker has no leaders."""
-TOO_LARGE = frozenset(
+RECORD_REJECTED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.RECORD_LIST_TOO_LARGE,
@@ -92,7 +92,7 @@ def translate(error: KafkaError, doing: str) -> ReoError:
         return AccessRefused(text, "Check the credentials and the permissions of this principal")
     if code in MISSING:
         return TopicMissing(text, "Create the topic, or correct its name in the settings")
-    if code in TOO_LARGE:
+    if code in RECORD_REJECTED:
         return RecordRefused(
             f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and"
             " .after.max.ms, of the topic"

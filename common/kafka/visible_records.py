@@ -24,7 +24,7 @@ from common.routes import TopicPartition
 POLL_S = 5.0
 SILENCE_S = 60.0
 """A read that gets no record for this long fails: a broker does not answer, or the read begins
-behind the last stable offset.
+after the last stable offset.
 """
 FROM_BEGINNING = OFFSET_BEGINNING
 """For `read_visible`: the first offset that the partition has at the time of the read."""

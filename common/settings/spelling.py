@@ -14,7 +14,7 @@ from common.settings.settings_sources import RawSetting
 from common.settings.table import BY_NAME
 
 PLAIN_WORDS = ("application", "instance", "topics")
-"""Names that are words too: a name only where a message begins with it, or behind "use"."""
+"""Names that are words too: a name only where a message begins with it, or after "use"."""
 _OTHERS = "|".join(
     sorted((re.escape(name) for name in BY_NAME if name not in PLAIN_WORDS), key=len, reverse=True)
 )

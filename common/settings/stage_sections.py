@@ -110,5 +110,5 @@ class Deduplicator:
     without_frontier: Literal["refuse", "append"] = declare(
         "refuse",
         "A destination with records but no frontier: `refuse` stops, `append` copies from "
-        "`source.start` behind them.",
+        "`source.start` after them.",
     )

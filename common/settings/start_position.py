@@ -64,7 +64,7 @@ def parse(text: str) -> Start:
     if moment.tzinfo is None:
         raise ValueError(
             f"{text!r} does not say in which time zone: put Z (UTC) or an offset like +01:00"
-            " behind it"
+            " after it"
         )
     if moment < EPOCH:
         raise ValueError(

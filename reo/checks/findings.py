@@ -36,7 +36,7 @@ class Finding:
     error: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         return {
             "level": self.level,
             "about": self.about,
@@ -73,7 +73,7 @@ def count_level(findings: Sequence[Finding], level: Level) -> int:
 
 
 def format_json(findings: Sequence[Finding]) -> str:
-    """One object."""
+    """As JSON text, one object."""
     return orjson.dumps(
         {
             "exit_code": exit_code(findings),

@@ -53,7 +53,7 @@ BEGINS = "there is none yet; the copy would begin at"
 def check_frontier(
     settings: Settings, state: RouteTopics, database: Database | None = None
 ) -> Iterator[Finding]:
-    """The group, each partition's frontier or where it would begin, and the source records behind
+    """The group, each partition's frontier or where it would begin, and the source records after
     it; `settings` has all candidates.
     """
     ready = state.find_ready()

@@ -80,7 +80,7 @@ class PartitionReader:
         return first_offset
 
     def end_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return partition_offsets.list_end_offsets(self.client, [self.tp])[self.tp]
 
     def _find_offset_not_after(self, record: Content) -> int:

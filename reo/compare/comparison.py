@@ -61,7 +61,7 @@ class Comparison:
         self.difference = difference
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         source_begin, destination_begin = self.common_start or (None, None)
         return {
             "topic": self.tp.topic,
@@ -76,7 +76,7 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """For people."""
+        """As text for a person."""
         equal = "keys have the same newest record (compacted)" if self.by_key else "records equal"
         start = ""
         if self.common_start is not None:

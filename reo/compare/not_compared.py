@@ -28,11 +28,11 @@ class NotCompared(NamedTuple):
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         return self._asdict()
 
     def __str__(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.partition is None:
             return f"{self.topic}: {self.text}"
         return f"{TopicPartition(self.topic, self.partition)}: {self.text}"

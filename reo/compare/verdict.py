@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
         return 0 if self.records else NothingCompared.exit_code
 
     def __str__(self) -> str:
-        """For people."""
+        """As text for a person."""
         differing = sum(bool(result.difference) for result in self.results)
         verdict = (
             f"{differing} of {len(self.results)} partitions differ"
@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
         return "\n".join([*map(str, self.results), *listed, summary])
 
     def format_json(self) -> str:
-        """One object."""
+        """As JSON text, one object."""
         verdict = (
             "differs"
             if self.exit_code == CopyDiffers.exit_code

@@ -68,7 +68,7 @@ class AclRow:
     """A DENY that cannot be created: without it no ALLOW of the topic may be created either."""
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON, in Kafka's words."""
+        """As a JSON object, in Kafka's words."""
         return {
             "cluster": self.side,
             "topic": self.acl.name,
@@ -82,7 +82,7 @@ class AclRow:
         }
 
     def format_cells(self) -> tuple[str, ...]:
-        """For people."""
+        """As text for a person."""
         name = (
             self.acl.name
             if self.acl.resource_pattern_type == ResourcePatternType.LITERAL

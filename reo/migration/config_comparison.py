@@ -21,7 +21,7 @@ class Difference:
     why: str
 
     def __str__(self) -> str:
-        """For people."""
+        """As text for a person."""
         change = f"stays {self.now}" if self.then is None else f"{self.now} → {self.then}"
         return f"{self.topic}: {self.what}: {change} ({self.why})"
 

@@ -5,7 +5,7 @@ The steps, and when each is done:
 
     1  producers stop; with `--fence`      the ends stand still for `--quiet` seconds, and no
        an ACL denies them to write         transaction is open
-    2  the copy reaches the source's end   no visible record of the source is behind the frontier
+    2  the copy reaches the source's end   no visible record of the source is after the frontier
     3  the copy is compared                `reo verify`; with `--resume` from where an earlier one
                                            ended
     4  consumers stop at the source        no member of a group has a partition of the topics
@@ -201,7 +201,9 @@ class Cutover:
         def has_stopped() -> bool | None:
             if not self.view.is_copying(snapshot):
                 return True
-            members = ", ".join(sorted(self.view.inspector.group.describe_members().partitions))
+            members = ", ".join(
+                sorted(self.view.snapshot_reader.group.describe_members().partitions)
+            )
             self._wait_for(
                 f"5 waiting for the service to stop ({members}): stop it now, or start it again"
                 " without these topics"

@@ -205,7 +205,7 @@ class Plan:
         ]
 
     def format_json(self) -> str:
-        """One object."""
+        """As JSON text, one object."""
         rows: list[dict[str, Any]] = [
             {
                 "topic": row.source.topic,
@@ -256,7 +256,7 @@ def make_plan(
         now,
         groups,
         left_out,
-        view.inspector.group.describe_members(),
+        view.snapshot_reader.group.describe_members(),
         view.is_copying(now),
         fenced,
         with_fence,

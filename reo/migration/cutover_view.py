@@ -15,7 +15,7 @@ from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
 from reo.migration.foreign_group import ForeignGroup, list_groups
 from reo.migration.write_fence import Fence
-from reo.progress.snapshot import Inspector, Snapshot
+from reo.progress.snapshot import Snapshot, SnapshotReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class MovingGroup:
         return self.readers_at_source == []
 
     def describe_readers(self) -> str:
-        """For people."""
+        """As text for a person."""
         return (
             "rebalancing"
             if self.readers_at_source is None
@@ -53,16 +53,16 @@ class CutoverView:
     def __init__(self, settings: Settings, groups: str) -> None:
         self.settings = settings
         self.pattern = re.compile(groups)
-        self.inspector = Inspector(settings)
+        self.snapshot_reader = SnapshotReader(settings)
         self.source_admin, self.destination_admin = (
-            self.inspector.clients.source_admin,
-            self.inspector.clients.destination_admin,
+            self.snapshot_reader.clients.source_admin,
+            self.snapshot_reader.clients.destination_admin,
         )
         self.fence = Fence(settings.source_cluster, self.source_admin)
 
     def take_snapshot(self) -> Snapshot:
         """The partitions; MoveRefused when there are none."""
-        snapshot = self.inspector.take_snapshot()
+        snapshot = self.snapshot_reader.take_snapshot()
         if not snapshot.sources:
             raise MoveRefused(
                 "no source topic matches what is to be moved. Correct source.topic, topics or"
@@ -130,7 +130,7 @@ class CutoverView:
         """Whether a member of the service's group has, or may get, the intermediate partitions of
         these topics.
         """
-        if not self.inspector.group.describe_members().partitions:
+        if not self.snapshot_reader.group.describe_members().partitions:
             return False
-        assigned = self.inspector.group.list_assigned()
+        assigned = self.snapshot_reader.group.list_assigned()
         return assigned is None or any(row.intermediate in assigned for row in snapshot.partitions)

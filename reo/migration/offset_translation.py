@@ -1,7 +1,7 @@
 """The destination offset that corresponds to a source offset of one partition, and its proof.
 
 No map of offsets is stored. The frontier gives one offset of each side that correspond: source
-offset `f`, and the destination's record `sent` records behind `destination_known`. By invariant 1
+offset `f`, and the destination's record `sent` records after `destination_known`. By invariant 1
 of the design, the destination up to there is the source's visible records in order; so the n-th
 visible record before that offset on one side is the n-th on the other. Per partition:
 
@@ -131,7 +131,7 @@ class PartitionTranslator:
                     left, self.zero_timestamp_ms
                 ) != get_compared_content(right, self.zero_timestamp_ms):
                     raise OffsetUntranslatable(
-                        f"{row.destination}: the records behind offset {destination_offset} are not"
+                        f"{row.destination}: the records after offset {destination_offset} are not"
                         " (any more) those that the group has read at the source since. Translate"
                         " again: it then reads from the group's offset to the end"
                     )
@@ -143,7 +143,7 @@ class PartitionTranslator:
         self, row: TranslatedPartition, frontier: Frontier, unread: int
     ) -> tuple[int, int, int]:
         """A destination offset, how many visible records to skip from it so that `unread` records
-        remain up to the frontier, and the offset behind these.
+        remain up to the frontier, and the offset after these.
         """
         tp = row.destination
         first = partition_offsets.list_beginning_offsets(self.destination_admin, [tp])[tp]
@@ -158,7 +158,7 @@ class PartitionTranslator:
             begin > frontier.destination_known + 1 or len(sent) < frontier.sent
         ) and not self._is_unchanged(row, frontier):
             raise OffsetUntranslatable(
-                f"{tp}: retention or compaction deleted records behind offset"
+                f"{tp}: retention or compaction deleted records after offset"
                 f" {frontier.destination_known} while the service copies: the offset cannot be"
                 " translated now. Translate again when the service is stopped"
             )
@@ -169,7 +169,7 @@ class PartitionTranslator:
         if total < unread:
             raise OffsetUntranslatable(
                 f"{tp} has {total} records up to the frontier, and the group has {unread} to"
-                " read there: retention or compaction deleted the others, or the copy began behind"
+                " read there: retention or compaction deleted the others, or the copy began after"
                 " them. Deleted records cannot be read at the destination"
             )
         return begin, total - unread, destination_end

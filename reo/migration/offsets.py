@@ -1,6 +1,6 @@
 """`reo offsets translate`: where a group continues at the destination; `--apply` commits it.
 
-That is exactly behind the last record that it has committed at the source.
+That is exactly after the last record that it has committed at the source.
 
 Each partition is translated, and proved, by itself (`reo.migration.offset_translation`). When
 one is refused, nothing is committed for any partition.

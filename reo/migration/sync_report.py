@@ -51,7 +51,7 @@ class SyncedGroup:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         return {
             "group": self.name,
             "active_at_destination": self.is_active,
@@ -60,7 +60,7 @@ class SyncedGroup:
         }
 
     def format_rows(self) -> list[tuple[str, ...]]:
-        """For people."""
+        """As text for a person."""
         if self.skipped:
             return [
                 (
@@ -81,7 +81,7 @@ class SyncedGroup:
 
 
 def format_json(groups: Sequence[SyncedGroup]) -> str:
-    """One object."""
+    """As JSON text, one object."""
     return orjson.dumps({"groups": [group.to_dict() for group in groups]}).decode()
 
 
@@ -100,7 +100,7 @@ def format_text(groups: Sequence[SyncedGroup]) -> str:
 
 
 def summarize(groups: Sequence[SyncedGroup]) -> str:
-    """One line."""
+    """As text, one line."""
     moved = sum(row.moves for group in groups for row in group.rows if not group.skipped)
     waiting = sum(
         isinstance(row.refusal, OffsetUntranslatable) for group in groups for row in group.rows

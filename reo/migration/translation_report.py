@@ -36,7 +36,7 @@ class TranslatedPartition:
         )
 
     def describe_commit(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.refusal:
             return f"refused ({type(self.refusal).__name__})"
         if self.destination_offset is None:
@@ -50,7 +50,7 @@ class TranslatedPartition:
         return f"offset {self.destination_offset}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         return {
             "source_topic": self.source.topic,
             "destination_topic": self.destination.topic,
@@ -64,7 +64,7 @@ class TranslatedPartition:
 
 
 def format_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
-    """One object."""
+    """As JSON text, one object."""
     return orjson.dumps(
         {"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}
     ).decode()
@@ -109,5 +109,5 @@ def format_cells(row: TranslatedPartition) -> tuple[str, ...]:
 
 
 def format_offset(offset: int | None) -> str:
-    """For people."""
+    """As text for a person."""
     return "-" if offset is None else str(offset)

@@ -134,7 +134,7 @@ def _format_cells(row: dict[str, Any]) -> tuple[str, ...]:
             str(read_up_to["epoch"]),
             "",
             "",
-            f"nothing to copy behind {read_up_to['follows']}",
+            f"nothing to copy after {read_up_to['follows']}",
             "",
             "",
         )

@@ -19,7 +19,7 @@ from common.routes import TopicPartition
 from common.settings import Settings
 from reo.output import align_columns
 from reo.progress.partition_progress import Lag, PartitionProgress, sum_lag
-from reo.progress.snapshot import Inspector
+from reo.progress.snapshot import SnapshotReader
 
 POLL_S = 0.5
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
@@ -42,11 +42,15 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
     """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
-    inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
+    snapshot_reader, deadline, is_told = (
+        SnapshotReader(settings),
+        runtime.monotonic() + timeout_s,
+        False,
+    )
     ends: dict[TopicPartition, int] = {}
     while True:
         try:
-            partitions = inspector.take_snapshot().partitions
+            partitions = snapshot_reader.take_snapshot().partitions
             ends = ends or {row.source: row.last_stable_offset for row in partitions}
             is_copied = all(
                 row.copy_lag.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
@@ -81,7 +85,7 @@ def format_text(partitions: list[PartitionProgress]) -> str:
 
 
 def format_json(partitions: list[PartitionProgress]) -> str:
-    """One object."""
+    """As JSON text, one object."""
     rows = [
         {
             "topic": row.source.topic,
@@ -96,7 +100,7 @@ def format_json(partitions: list[PartitionProgress]) -> str:
 
 
 def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
-    """For JSON."""
+    """As a JSON object."""
     return {
         name: lag.to_dict()
         for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)
@@ -104,7 +108,7 @@ def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
 
 
 def format_seconds(lag: Lag) -> str:
-    """For people."""
+    """As text for a person."""
     return "?" if lag.seconds is None else f"{lag.seconds:.1f}"
 
 
@@ -133,7 +137,7 @@ def run_command(
     try:
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "lag")
-        partitions = Inspector(settings).take_snapshot().partitions
+        partitions = SnapshotReader(settings).take_snapshot().partitions
         print((format_json if json_output else format_text)(partitions))
         check_limits(sum_lags(partitions)[2], max_records, max_seconds)
     except ReoError as error:

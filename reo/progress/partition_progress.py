@@ -1,9 +1,9 @@
 """How far one partition is, as offsets and as lags, and how that follows from what was read.
 
 Lag in records is counted in offsets: markers and aborted records between visible ones are included;
-what is behind the last visible record is not, unless an open transaction of the source holds it
+what is after the last visible record is not, unless an open transaction of the source holds it
 back. Lag in seconds is how long the first waiting record has been there, by its own timestamp at
-the source, so old records lag by their age; it is unknown when all that waits is behind an open
+the source, so old records lag by their age; it is unknown when all that waits is after an open
 transaction. `filter.sql` leaves no trace of the records that it drops: with it both lags reach back
 to the last record that passed.
 """
@@ -29,7 +29,7 @@ class Lag(NamedTuple):
     seconds: float | None = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As a JSON object."""
         return {
             "records": self.records,
             "seconds": None if self.seconds is None else round(self.seconds, 3),

@@ -57,7 +57,7 @@ class Snapshot:
     """By destination partition with open transactions: the offset at which the first one begins."""
 
 
-class Inspector:
+class SnapshotReader:
     """Has the clients and asks the clusters; `take_snapshot` may be called repeatedly. It changes
     nothing.
     """

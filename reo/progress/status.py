@@ -23,7 +23,7 @@ from common.errors import ReoError
 from common.kafka import permissions
 from common.settings import Settings
 from reo import interrupt
-from reo.progress.snapshot import Inspector, Snapshot
+from reo.progress.snapshot import Snapshot, SnapshotReader
 from reo.progress.status_report import (
     Status,
     convert_status_to_dict,
@@ -41,15 +41,15 @@ class Watcher:
     def __init__(self, settings: Settings) -> None:
         self.settings = source_candidates.select_answering(settings)
         self.failover = settings.failover
-        self.inspector = Inspector(self.settings)
-        self.before = self.inspector.take_snapshot()
+        self.snapshot_reader = SnapshotReader(self.settings)
+        self.before = self.snapshot_reader.take_snapshot()
 
     def take_status(self) -> Status:
         """Take a new snapshot and pair it with the one before."""
-        now = self.inspector.take_snapshot()
+        now = self.snapshot_reader.take_snapshot()
         before, self.before = self.before, now
         return Status(
-            before, now, self.inspector.group.describe_members(), self._find_stop_error(now)
+            before, now, self.snapshot_reader.group.describe_members(), self._find_stop_error(now)
         )
 
     def _find_stop_error(self, now: Snapshot) -> ReoError | None:

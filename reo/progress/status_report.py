@@ -61,7 +61,7 @@ class Status(NamedTuple):
         }
 
     def describe_stage_one(self, now_ms: float) -> str:
-        """For people."""
+        """As text for a person."""
         written_ms = [
             row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None
         ]
@@ -85,7 +85,7 @@ class Status(NamedTuple):
         return f"{last}{run}; whether it runs is {UNKNOWN}"
 
     def describe_stage_two(self) -> str:
-        """For people."""
+        """As text for a person."""
         if self.members.state == "dead":  # what Kafka calls a group that it does not know
             return (
                 "does not run: its consumer group does not exist. Stage two never ran, or the group"
@@ -102,7 +102,7 @@ class Status(NamedTuple):
         return f"the group is rebalancing ({self.members.state}): {members}"
 
     def describe_progress(self) -> str:
-        """For people."""
+        """As text for a person."""
         copy_lag = lag.sum_lags(self.now.partitions)[2]
         rate = sum(stage_two for _, stage_two in self.rates.values())
         if rate:
@@ -119,7 +119,7 @@ class Status(NamedTuple):
         """Transactions that are open in both snapshots; this is normal for a short time."""
         at_source = [
             f"{tp} at the source: a transaction is open from offset {offset} on, in both"
-            " snapshots; records behind it cannot be copied yet"
+            " snapshots; records after it cannot be copied yet"
             for tp, offset in self.now.open_at_source.items()
             if self.before.open_at_source.get(tp) == offset
         ]
@@ -203,7 +203,7 @@ def _format_row(
 
 
 def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
-    """For JSON. `last_error` is always null: the clusters do not know it."""
+    """As a JSON object. `last_error` is always null: the clusters do not know it."""
     rates = status.rates
     return {
         "application": settings.application,

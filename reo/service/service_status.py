@@ -32,7 +32,7 @@ def build_status(
     health: Health,
     last_error: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """For JSON. `last_error` is that of the last process that ended by an error, with the keys of
+    """As a JSON object. `last_error` is that of the last process that ended by an error, with the keys of
     `reo.output.convert_error_to_dict`.
     """
     gauges = _read_gauges(registry)

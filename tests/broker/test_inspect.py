@@ -70,7 +70,7 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
         clusters, topic, "inspect", "--partition", "1", "--from", "8", "--count", "3"
     ).stdout.splitlines()
     assert [line.split()[1] for line in text[1:]] == ["8", "9", "10"]
-    assert "nothing to copy behind 9" in text[-1]
+    assert "nothing to copy after 9" in text[-1]
     (last,) = reo(
         clusters, topic, "inspect", "--partition", "1", "--count", "1"
     ).stdout.splitlines()[1:]

@@ -167,7 +167,7 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
         view.take_snapshot(),
         [],
         [],
-        view.inspector.group.describe_members(),
+        view.snapshot_reader.group.describe_members(),
         False,
         [],
         False,
