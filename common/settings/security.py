@@ -121,7 +121,7 @@ class Security:
         return options
 
     def build_spark_options(self) -> dict[str, str]:
-        """For Kafka's Java client as Spark makes it: its options are Spark's, prefixed with `kafka.`."""
+        """For the Java client that Spark creates: each option has the prefix `kafka.`."""
         return {f"kafka.{name}": value for name, value in self._build_java_options().items()}
 
     def _build_java_options(self) -> dict[str, str]:

@@ -32,8 +32,8 @@ def build_status(
     health: Health,
     last_error: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """As a JSON object. `last_error` is that of the last process that ended by an error, with the keys of
-    `reo.output.convert_error_to_dict`.
+    """As a JSON object. `last_error` is that of the last process that ended by an error, with the
+    keys of `reo.output.convert_error_to_dict`.
     """
     gauges = _read_gauges(registry)
     partitions = [
