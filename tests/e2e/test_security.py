@@ -252,7 +252,7 @@ def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str)
         return {
             finding["about"]: finding["level"]
             for finding in found
-            if finding["seen"].endswith("brokers") or finding["level"] == "warning"
+            if finding["seen"].endswith(" broker") or finding["level"] == "warning"
         }
 
     candidates = [
