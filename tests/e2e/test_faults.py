@@ -70,6 +70,7 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
         )
         took = service.stop()
         assert load.is_alive(), "there was nothing to be in the middle of"
+    assert service.read_log_tail().splitlines()[-1].endswith("the service has stopped")
     assert clusters.destination.wait_until_no_transaction_is_open(topic)
     assert took <= STOP_S
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)

@@ -120,6 +120,22 @@ def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[
     assert "Did you mean 'verify'?" in capsys.readouterr().err
 
 
+def test_a_mistyped_option_is_named_and_not_the_word_after_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The parser would take that word for a stage. What is not mistyped stays: a value that begins
+    with dashes after `=`, and an option that is cut short.
+    """
+    for words in (["run", "--topik", "x"], ["run", "replicator", "--topik=x"]):
+        with pytest.raises(SystemExit):
+            arguments.build_parser().parse_args(words)
+        said = capsys.readouterr().err
+        assert "unrecognized arguments: --topik. Did you mean '--topic'?" in said, words
+    assert arguments.build_parser().parse_args(["run", "--topic=--x", "--setting", "f"]).topic == [
+        "--x"
+    ]
+
+
 def test_exit_codes_in_the_help_are_codes_that_there_are() -> None:
     """Each number behind "exit code" or before an explanation of one."""
     said = {
