@@ -121,11 +121,12 @@ class Judge:
         if frontier is None:
             return
         copy.first_offset, copy.is_first_offset_known = frontier + 1, True
-        end_at_start, now = (
+        end_at_start, log = (
             self.system.ends_at_start.get(source),
-            self.system.source.log(*source).end,
+            self.system.source.log(*source),
         )
-        lowest, highest = (end_at_start, now) if end_at_start is not None else (0, 0)
+        # the first records of a new partition can be deleted before the copy begins
+        lowest, highest = (end_at_start, log.end) if end_at_start is not None else (0, log.begin)
         may_begin_at_0 = bool(self.system.faults.injected_kinds) and any(
             self.system.load_frontier(other) is not None
             for other in self.system.list_source_partitions()
