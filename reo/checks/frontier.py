@@ -183,24 +183,19 @@ def _check_surplus(state: RouteTopics, route: Route, start: StartedPartitions) -
     """
     about = f"{ABOUT} of {route.source_topic}"
     with_surplus = {
-        route.get_source(tp.partition): assigned
+        route.get_source(tp.partition): (assigned.surplus, assigned.frontier.rule.frontier + 1)
         for tp, assigned in start.assigned.items()
         if tp.topic == route.intermediate_topic and assigned.surplus
     }
     if not with_surplus:
         return
-    count = sum(
-        len(assigned.surplus.records) for assigned in with_surplus.values() if assigned.surplus
-    )
+    count = sum(len(surplus.records) for surplus, _ in with_surplus.values())
     is_copied_unchanged = not (
         filters.list_given(state.settings) or state.settings.provenance.header
     )
     try:
-        for source, assigned in with_surplus.items() if is_copied_unchanged else ():
-            assert assigned.surplus is not None
-            assigned.surplus.check_matching(
-                _read_source_records(state.settings, source, assigned.frontier.rule.frontier + 1)
-            )
+        for source, (surplus, begin) in with_surplus.items() if is_copied_unchanged else ():
+            surplus.check_matching(_read_source_records(state.settings, source, begin))
     except ReoError as error:
         yield report_failure(about, error)
         return

@@ -103,8 +103,9 @@ class Plan:
         left_out = [group.name for group in self.left_out]
         readers = [group.name for group in self.groups if not group.has_stopped]
         fence = f"; fenced: {', '.join(self.fenced)}" if self.fenced else ""
-        if to_fence := sorted({row.source.topic for row in self.now.partitions} - {*self.fenced}):
-            fence += f"; would be fenced: {', '.join(to_fence)}" if self.with_fence else ""
+        to_fence = {row.source.topic for row in self.now.partitions} - {*self.fenced}
+        if self.with_fence and to_fence:
+            fence += f"; would be fenced: {', '.join(sorted(to_fence))}"
         open_at = "".join(
             f"; a transaction is open on {tp} from offset {offset} on"
             for tp, offset in self.now.open_at_source.items()
