@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 
 from common.child_processes import set_parent_death_signal
@@ -29,21 +30,8 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     if not settings.filter.sql:
         return
     here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
-    environment = {
-        name: value for name, value in os.environ.items() if not is_ours(name)
-    } | here.build_environment()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "replicator.try_filter"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-            preexec_fn=set_parent_death_signal,
-        )
+        done = _start_spark(here)
     except subprocess.TimeoutExpired:
         yield _report_unknown(f"Spark did not start in {PATIENCE_S} s")
         return
@@ -62,6 +50,23 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield report_ok(SETTING, "Spark takes the condition")
+
+
+def _start_spark(settings: Settings) -> subprocess.CompletedProcess[str]:
+    """What Spark leaves behind when it is killed goes with the folder."""
+    inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
+    with tempfile.TemporaryDirectory(prefix="reo-check-") as folder:
+        return subprocess.run(
+            [sys.executable, "-m", "replicator.try_filter"],
+            env=inherited | settings.build_environment() | {"TMPDIR": folder},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+            preexec_fn=set_parent_death_signal,
+        )
 
 
 def _report_unknown(reason: str) -> Finding:

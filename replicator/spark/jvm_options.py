@@ -4,6 +4,7 @@ thresholds and log layout.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from common.settings import Settings
@@ -119,7 +120,12 @@ def build_options(settings: Settings, partitions: int) -> str:
 def write_log_config(folder: Path, layout: str, stage: str) -> str:
     """Write the log4j2 configuration of `stage` with a layout (`log.format`), and return the JVM
     option that names the file.
+
+    The file's name is new each time: a JVM that starts beside this one, in the same folder, has its
+    own.
     """
-    file = folder / "log4j2.properties"
-    file.write_text(LOG + QUIET[stage] + LAYOUTS[layout].replace("STAGE", stage))
-    return f"-Dlog4j2.configurationFile={file}"
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="log4j2-", suffix=".properties", dir=folder, delete=False
+    ) as config:
+        config.write(LOG + QUIET[stage] + LAYOUTS[layout].replace("STAGE", stage))
+    return f"-Dlog4j2.configurationFile={config.name}"

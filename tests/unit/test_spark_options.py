@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from common.settings import is_ours, load
-from replicator.spark import session, spark_master
+from replicator.spark import jvm_options, session, spark_master
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD
 
@@ -92,6 +92,19 @@ def test_raw_options_win_wherever_tasks_run(master: str) -> None:
         told["spark.speculation"],
     ) == ("10.0.0.7", "3", "false")
     assert told["spark.master"] == (master or "local[8]")
+
+
+def test_each_jvm_has_a_log_configuration_of_its_own() -> None:
+    """Also beside another one in the same folder, which asks for another layout."""
+    options = {
+        layout: session.build_configuration(load(GOOD | {"REO_LOG_FORMAT": layout}), 1)
+        for layout in ("json", "text")
+    }
+    for layout, of_layout in options.items():
+        first, *_ = of_layout["spark.driver.extraJavaOptions"].split()
+        file = Path(first.removeprefix("-Dlog4j2.configurationFile="))
+        assert jvm_options.LAYOUTS[layout].replace("STAGE", jvm_options.DRIVER) in file.read_text()
+        file.unlink()
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 4, 5, 64])
