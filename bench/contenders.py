@@ -11,6 +11,9 @@ from bench.processes import Usage, usage_of
 from bench.testbed import Testbed
 from demo.service import Service
 
+RESTARTED = "; it restarts in "
+"""What the supervisor says of a stage that has ended: such a copy is not measured."""
+
 
 class Contender(ABC):
     """One copy of one topic, to a topic of the same name; it can be stopped and started again."""
@@ -70,12 +73,11 @@ class Reo(Contender):
         return {kind: usage_of(processes) for kind, processes in kinds.items()}
 
     def find_failure(self) -> str:
-        """An exit code and the end of the log."""
-        return (
-            ""
-            if self.service.code is None
-            else f"exit code {self.service.code}: {self.service.log.read_text()[-2000:]}"
-        )
+        """An exit code, or a stage that was restarted, and the end of the log."""
+        log = self.service.log.read_text()
+        if self.service.code is not None:
+            return f"exit code {self.service.code}: {log[-2000:]}"
+        return f"a stage was restarted: {log[-2000:]}" if RESTARTED in log else ""
 
 
 class MirrorMakerContender(Contender):

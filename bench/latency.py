@@ -88,6 +88,8 @@ def _run_steady_load(
         wait_until_copied(contender, lambda: testbed.count_arrived(topic, committed_only=True) > 0)
         reader = Reader(testbed, topic, partitions)
         yield reader
+        if failure := contender.find_failure():
+            raise RuntimeError(f"{contender.name}: {failure}")
     finally:
         stopping.set()
         producer_thread.join()

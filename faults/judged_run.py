@@ -75,6 +75,8 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
             story.inject(run)
         result.verdict = run.expected_stop or _judge(run, result)
         assert run.hits, "no fault happened: the run proves nothing"
+        crashes = [line for one in run.services + run.ended_services for line in one.crashes]
+        assert not crashes, f"a process crashed: {crashes}"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
     finally:

@@ -66,6 +66,7 @@ def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None
         sample_service(service, samples, began)
         time.sleep(SAMPLE_S)  # the interval of the samples
         assert service.process.poll() is None, service.read_log_tail()
+        assert not service.crashes
         if time.monotonic() > fault_at:
             fault_at = time.monotonic() + run.rng.expovariate(1 / FAULT_EVERY_S)
             run.rng.choice(

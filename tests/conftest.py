@@ -212,3 +212,4 @@ def _starting(clusters: Clusters, folder: Callable[[], pathlib.Path]) -> Iterato
             f"--- service {number}: reo run {' '.join(service.arguments)}, exit code"
             f" {service.process.returncode}\n{service.read_log_tail()}"
         )
+    assert [line for service in started for line in service.crashes] == []

@@ -31,6 +31,7 @@ from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
+from deduplicator.transactions.commit_call import CommitCall
 from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
@@ -51,8 +52,6 @@ TIMEOUT_SHARE = 0.9
 coordinator fences the producer, which ends this process; and the next one would begin with as large
 a transaction, since `deduplicator.transactions.transaction_size` starts anew.
 """
-START_S = 0.002
-"""For how long `start_commit` calls the client, which has to take the request over only."""
 
 
 class TransactionalProducer:
@@ -76,6 +75,8 @@ class TransactionalProducer:
         """When the open transaction has to be over."""
         self.state: State = "new"
         self.client: Producer | None = None
+        self.commit_call: CommitCall | None = None
+        """The last one."""
 
     def initialise(self) -> None:
         """Create the client and have the coordinator end a predecessor's transaction; waits while
@@ -152,32 +153,25 @@ class TransactionalProducer:
         self.finish_commit()
 
     def start_commit(self) -> None:
-        """Send EndTxn; `finish_commit` waits for the answer. librdkafka goes on with a commit whose
-        call has timed out; the next call collects the answer.
-        """
+        """Send EndTxn; `finish_commit` waits for the answer."""
         assert self.client is not None
         self.state = get_next_state(self.state, "commit sent")
-        try:
-            self.client.commit_transaction(START_S)
-        except KafkaException as failed:
-            if not is_unfinished(failed.args[0]):
-                raise self.handle_failure(failed, "committing the transaction") from None
-            self.liveness.beat()
-        else:
-            self.state = get_next_state(self.state, "committed")
-            self._on_committed()
+        left_s = min(self.deadline - self.clock(), self.timeout_s)
+        self.commit_call = CommitCall(self.client, max(0.1, left_s))
 
     def finish_commit(self) -> None:
         """Wait until the commit that was started, if any, is known to be done."""
-        if self.state == "committing":
-            self._call(
-                "committed",
-                "committing the transaction",
-                lambda client, seconds: client.commit_transaction(seconds),
-            )
-            self._on_committed()
-
-    def _on_committed(self) -> None:
+        if self.state != "committing":
+            return
+        assert self.commit_call is not None
+        while not self.commit_call.is_over.wait(STEP_S):
+            self.liveness.wait("destination")
+        self.liveness.beat()
+        if isinstance(failed := self.commit_call.failure, KafkaException):
+            raise self.handle_failure(failed, "committing the transaction")
+        if failed:
+            raise failed
+        self.state = get_next_state(self.state, "committed")
         TRANSACTIONS.labels("committed").inc()
         self._discard_if_connection_lost()
 

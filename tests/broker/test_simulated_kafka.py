@@ -4,6 +4,7 @@ flags.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -62,6 +63,7 @@ def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes
             f"name-{seed}",
             schedule.sleep,
             lambda: (START_UNIX_S + schedule.now) * 1000,
+            lambda work: schedule.start(process, work),
         )
         notes.append(context.notes)
         script(context)
@@ -84,6 +86,7 @@ def run_on_real(script: Script, address: str) -> Notes:
         make_topic_name(script.__name__),
         time.sleep,
         lambda: time.time() * 1000,
+        lambda work: threading.Thread(target=work, daemon=True).start(),
     )
     script(context)
     return context.notes

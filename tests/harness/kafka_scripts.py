@@ -27,6 +27,7 @@ class ScriptContext:
         name: str,
         sleep: Callable[[float], object],
         now_ms: Callable[[], float],
+        start_thread: Callable[[Callable[[], object]], object],
     ) -> None:
         self.consumer_class, self.producer_class, self.admin_class = clients
         self.address = address
@@ -34,6 +35,7 @@ class ScriptContext:
         """A unique name for a topic, a group, and a transactional id."""
         self.sleep = sleep
         self.now_ms = now_ms
+        self.start_thread = start_thread
         self.notes: list[tuple[str, Any]] = []
         self.admin = self.admin_class({"bootstrap.servers": address, "log_level": 0})
 

@@ -8,8 +8,6 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from deduplicator.transactions.transaction import START_S
-from deduplicator.transactions.transaction_failures import is_unfinished
 from tests.harness.kafka_scripts import LONG_S, T0, ScriptContext
 
 
@@ -124,9 +122,9 @@ def fencing(context: ScriptContext) -> None:
     context.note("uncommitted", context.read([0], isolation_level="read_uncommitted"))
 
 
-def commits_in_two_calls(context: ScriptContext) -> None:
-    """As `TransactionalProducer.start_commit` and `finish_commit` do it: the answer, good or bad,
-    is that of the call which waits for it.
+def commits_in_a_thread(context: ScriptContext) -> None:
+    """As `TransactionalProducer.start_commit` and `finish_commit` do it: the other producer writes
+    before the answer is waited for.
     """
     context.create()
     producers = [
@@ -134,16 +132,17 @@ def commits_in_two_calls(context: ScriptContext) -> None:
     ]
     for producer in producers:
         producer.init_transactions(LONG_S)
-    finish = None
+    call = None
     for number in range(6):
         producer = producers[number % 2]
         producer.begin_transaction()
         context.write(producer, [str(number)])
         producer.flush(LONG_S)
-        if finish:
-            context.note_call(f"{number}: finish", finish)
-        finish = start_commit(producer)
-    context.note_call("finish", finish)
+        if call:
+            context.note_call(f"{number}: finish", call)
+        call = start_commit(context, producer)
+    assert call
+    context.note_call("finish", call)
     context.wait_until_decided()
     context.note("committed", values(context))
     producers[0].begin_transaction()
@@ -151,7 +150,7 @@ def commits_in_two_calls(context: ScriptContext) -> None:
     producers[0].flush(LONG_S)
     newer = context.transactional(transactional_id=f"{context.name}-a")
     newer.init_transactions(LONG_S)
-    context.note_call("of a fenced producer", start_commit(producers[0]))
+    context.note_call("of a fenced producer", start_commit(context, producers[0]))
     context.wait_until_decided()
     context.note("in the end", values(context))
 
@@ -163,25 +162,27 @@ def values(context: ScriptContext) -> list[object]:
     return [one[2] for one in context.normalize(context.read([0]))[0] if len(one) > 2]
 
 
-def start_commit(producer: Any) -> Callable[[], object]:
-    """Returns what is left to be called: whether the answer comes within the first call is a matter
-    of chance.
+def start_commit(context: ScriptContext, producer: Any) -> Callable[[], None]:
+    """As `deduplicator.transactions.commit_call`; returns the function that waits for the answer
+    and raises what the call has raised.
     """
-    try:
-        producer.commit_transaction(START_S)
-    except KafkaException as failed:
-        refused = failed
-        return lambda: (
+    answers: list[Exception | None] = []
+
+    def commit() -> None:
+        try:
             producer.commit_transaction(LONG_S)
-            if is_unfinished(refused.args[0])
-            else raise_again(refused)
-        )
-    return lambda: None
+        except KafkaException as failed:
+            answers.append(failed)
+        else:
+            answers.append(None)
 
+    def finish() -> None:
+        context.until(lambda: answers, "the commit is answered")
+        if answers[0]:
+            raise answers[0]
 
-def raise_again(failed: KafkaException) -> None:
-    """As the call did."""
-    raise failed
+    context.start_thread(commit)
+    return finish
 
 
 def a_zombie(context: ScriptContext) -> None:
@@ -243,7 +244,7 @@ SCRIPTS = (
     transactions,
     calls_out_of_order,
     fencing,
-    commits_in_two_calls,
+    commits_in_a_thread,
     a_zombie,
     time_out,
 )

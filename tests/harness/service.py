@@ -27,6 +27,7 @@ from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 
+CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
 """Time-out of an end that an error asks for."""
 LIBRARY = """
@@ -127,6 +128,13 @@ class Service:
         return [
             line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)
         ]
+
+    @property
+    def crashes(self) -> list[str]:
+        """The lines about processes that ended by a signal of their own doing, such as a failed
+        assertion in a library. The service restarts them, so the copy is right nevertheless.
+        """
+        return [line for line in self.log.splitlines() if CRASH.search(line)]
 
     def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""

@@ -45,6 +45,7 @@ class Simulation(Network):
                     TOPIC,
                     self.schedule.sleep,
                     lambda: (START_UNIX_S + self.schedule.now) * 1000,
+                    lambda work: self.schedule.start(process, work),
                 )
             )
 
