@@ -40,21 +40,14 @@ SIDE_BY_SIDE: tuple[tuple[str, str, str, str], ...] = (
     ("records/s, 1 kB", "throughput, 1 kB", "records_per_s", "{:,.0f}"),
     ("records/s, JSON with lz4", "throughput, JSON, lz4", "records_per_s", "{:,.0f}"),
     ("CPU µs/record of its processes, 100 B", "throughput, 100 B", "cpu_us_all", "{:.2f}"),
-    ("latency p50 at 450/s, ms", "latency at 450 records/s", "p50_ms", "{:.0f}"),
-    ("latency p99 at 450/s, ms", "latency at 450 records/s", "p99_ms", "{:.0f}"),
-    ("latency p50 at 20,000/s, ms", "latency at 20,000 records/s", "p50_ms", "{:.0f}"),
-    ("latency p99 at 20,000/s, ms", "latency at 20,000 records/s", "p99_ms", "{:.0f}"),
+    ("latency p50 at 450/s, ms", "latency at 450 records/s", "p50_ms", "{:.1f}"),
+    ("latency p99 at 450/s, ms", "latency at 450 records/s", "p99_ms", "{:.1f}"),
+    ("latency p50 at 20,000/s, ms", "latency at 20,000 records/s", "p50_ms", "{:.1f}"),
+    ("latency p99 at 20,000/s, ms", "latency at 20,000 records/s", "p99_ms", "{:.1f}"),
     ("first record after start, s", "throughput, 100 B", "first_record_s", "{:.1f}"),
     ("RSS of its processes, MB", "throughput, 100 B", "rss_mb_all", "{:,.0f}"),
 )
 """Name, section, figure and form."""
-REMARKS = {
-    "b595a13": (
-        "**These figures are from before stage two's compiled path**, which needs less CPU per"
-        " record.\n"
-    ),
-}
-"""By the commit that was measured: what has changed since, said at the top of the page."""
 
 
 class Results:
@@ -193,15 +186,14 @@ def read_rows(files: list[Path]) -> list[Row]:
 
 
 def format_origin(machines: list[Row]) -> list[str]:
-    """The top of the page: what has changed since, how to read it, and where it was measured."""
-    remarks = [REMARKS[row["commit"]] for row in machines if row["commit"] in REMARKS]
+    """The top of the page: how to read it, and where it was measured."""
     machine_lines = [
         f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux"
         f" {row['linux']}, Python {row['python']}; {row['brokers']}. All lengths are"
         f" {row['scale']:g} × the usual ones.\n"
         for row in machines
     ]
-    return [TITLE, *remarks, HEAD, *machine_lines]
+    return [TITLE, HEAD, *machine_lines]
 
 
 def format_single_measurements(results: Results) -> list[str]:
@@ -212,7 +204,7 @@ def format_single_measurements(results: Results) -> list[str]:
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else "",
     }
     quantiles: dict[str, Callable[[Row], str]] = {
-        name: lambda row, name=name: f"{row[name]:.0f}"  # type: ignore[misc]
+        name: lambda row, name=name: f"{row[name]:.1f}"  # type: ignore[misc]
         for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")
     }
     return [
