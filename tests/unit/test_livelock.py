@@ -134,6 +134,7 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
     with pytest.raises(TransactionFailed):
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
+    assert max(client.asked) <= transaction.STEP_S
     producer, _ = opened(client)
     producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
