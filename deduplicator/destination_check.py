@@ -88,20 +88,24 @@ def check_destination(
     beginnings: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     compacted_topics: AbstractSet[str],
+    undecided: AbstractSet[TopicPartition] = frozenset(),
     beat: Callable[[], None] = lambda: None,
 ) -> tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]:
     """Read each destination partition after its known record; returns the state of the output, and
     the records beyond the frontier.
 
     Retention deletes the oldest records, up to `beginnings`; compaction can delete any record of
-    `compacted_topics`, so fewer records than were sent prove nothing there. `beat` is called for
-    each record; ClusterUnreachable when none comes for a while.
+    `compacted_topics`, so fewer records than were sent prove nothing there. But on an `undecided`
+    partition, which has an open transaction, records that are missing may only be invisible yet: it
+    is checked as strictly as any other, and the caller asks again. `beat` is called for each
+    record; ClusterUnreachable when none comes for a while.
     """
     _check_ends(frontiers, ends)
     may_lack_records = {
         tp
         for tp, frontier in frontiers.items()
-        if tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1
+        if tp not in undecided
+        and (tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1)
     }
     at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
     start_offsets = {

@@ -179,23 +179,25 @@ class Intermediate:
     def start_fetching(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Fetch these assigned partitions from their next offset on, also those that are fetched
         already.
+
+        These are assigned again. A seek would do for most of them, but librdkafka refuses it for a
+        partition whose position was gone: it has stopped fetching it (librdkafka #2961).
         """
         offsets = {
             tp: ClientTopicPartition(*tp, state.next_offset)
             for tp, state in self.partitions.assigned.items()
         }
-        new = [tp for tp in topic_partitions if tp not in self.fetched_partitions]
+        fetched_before = [tp for tp in topic_partitions if tp in self.fetched_partitions]
+        self.fetched_partitions.update(topic_partitions)
         # before the assignment, or the first messages would come out of `poll`
         if self.queue is not None:
-            self.queue.forward_partitions({*self.fetched_partitions, *new})
-        for tp in topic_partitions:
-            if tp in self.fetched_partitions:
-                self.consumer.seek(offsets[tp])
-        if new and self.incremental:
-            self.consumer.incremental_assign([offsets[tp] for tp in new])
-        elif new:
+            self.queue.forward_partitions(self.fetched_partitions)
+        if not self.incremental:
             self.consumer.assign(list(offsets.values()))
-        self.fetched_partitions.update(new)
+            return
+        if fetched_before:
+            self.consumer.incremental_unassign([offsets[tp] for tp in fetched_before])
+        self.consumer.incremental_assign([offsets[tp] for tp in topic_partitions])
 
     def get_cached_lag(self, tp: TopicPartition, next_offset: int) -> int | None:
         """The number of offsets up to the end offset of the last fetch response, without a request.

@@ -75,7 +75,9 @@ class Clusters:
     # ---- topics
 
     def _create_source_topic(self, route: Route) -> None:
-        is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
+        is_compacted = self.plan.is_compacted or any(
+            fault.kind == "source compacted" for fault in self.plan.faults
+        )
         for cluster in (self.source, *self.candidates):
             cluster.create_topic(
                 route.source_topic,

@@ -122,10 +122,12 @@ def _truncate_destination(
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         exit_codes.add(SourceRefused.exit_code)
     injector.allowed_exit_codes |= exit_codes
-    # with another fault, other records can take these offsets before the check
-    is_only_fault = len(injector.system.plan.faults) == 1
+    # with another fault, other records can take these offsets before the check; compaction could
+    # have deleted them
+    plan = injector.system.plan
+    is_certain = len(plan.faults) == 1 and not plan.is_compacted
     # a marker can hide the loss of records of an open transaction
-    if is_only_fault and any(
+    if is_certain and any(
         record.kind == DATA and record.offset < stable for record in lost_records
     ):
         injector.required_exit_codes = exit_codes

@@ -113,6 +113,8 @@ class PlanExtras:
     """How many source topics there are at the beginning."""
     has_pattern: bool = False
     """Whether a pattern selects the topics, so that a new one is copied too."""
+    is_compacted: bool = False
+    """Whether cleanup.policy is compact, so that the destination may lack records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,7 @@ def _draw_extras(
     has_pattern = topics is None and candidates == 1 and generator.random() < 1 / 8
     if has_pattern:
         kinds += generator.choice(((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ()))
+    is_compacted = is_plain and generator.random() < 1 / 4
     return PlanExtras(
         candidates=candidates,
         start=start,
@@ -159,6 +162,7 @@ def _draw_extras(
         batch_s=batch_s,
         topics=topic_count,
         has_pattern=has_pattern,
+        is_compacted=is_compacted,
     ), kinds
 
 
@@ -211,9 +215,9 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     One schedule in eight has two or three candidates; in one in eight, an operator deletes the
     frontiers; one in eight starts at the latest offsets; one in four filters records; one in
     sixteen has a slow destination; one in four has short batches; one in four has several topics,
-    and one in eight a pattern. With `candidates`, the plan has that number and none of the others;
-    with `topics`, that number and no pattern. These are drawn with a generator of their own, so
-    that the rest of the plan is the same with and without them.
+    one in eight a pattern; one in five has compacted topics. With `candidates`, the plan has that
+    number and none of the others; with `topics`, that number and no pattern. These are drawn with a
+    generator of their own, so that the rest of the plan is the same with and without them.
     """
     generator = random.Random(seed)  # noqa: S311
     extras = PlanExtras(candidates=candidates or 1)
@@ -243,6 +247,7 @@ SIMPLEST: dict[str, Any] = {
     "workers": 1,
     "topics": 1,
     "has_pattern": False,
+    "is_compacted": False,
     "partitions": 1,
     "clock_offsets_s": (0.0,) * 4,
     "start": "earliest",

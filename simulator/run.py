@@ -22,7 +22,7 @@ COMPLETE_WITHIN_S = 900.0
 """After the last fault has ended, everything must be copied within this virtual time."""
 SETTLE_S = 10.0
 """After the copy is complete, nothing more may be written for this time."""
-MARKERS_S = 5.0
+MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
 STEPS_MAX = 400_000
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -60,8 +60,14 @@ class LossCounter:
     """A client's logger that counts what the client lost: connections, and requests without an
     answer in time.
 
-    librdkafka resends such requests by itself and reports that only in its log, at INFO. It logs
-    the line before it resends the request, so the loss is counted before the call returns.
+    librdkafka resends such requests by itself and reports that only in its log. It logs the line
+    before it resends the request, so the loss is counted before the call returns.
+    """
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"debug": "broker", "log_level": 7}
+    """What a client has to log. At INFO, librdkafka leaves out a connection that an idle broker has
+    closed, and for 30 s each loss with the same text as the one before it
+    (`rd_kafka_broker_set_error`).
     """
 
     def __init__(self, name: str) -> None:
@@ -227,7 +233,7 @@ def create_transactional_producer(
         base
         | {
             "logger": loss_counter,
-            "log_level": 6,  # `LossCounter` needs INFO
+            **LossCounter.OPTIONS,
             "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
             "transaction.timeout.ms": timeout_ms,
             "enable.idempotence": True,

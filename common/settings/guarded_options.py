@@ -233,7 +233,8 @@ _STAGE_TWO_PRODUCER = {
         "the delivered offset is part of the frontier: the check at the next start needs it",
         "false",
     ),
-    "log_level": Guard(_CONNECTION_LOG.reason, "[67]"),
+    "log_level": Guard(_CONNECTION_LOG.reason, "7"),
+    "debug": Guard(_CONNECTION_LOG.reason, "broker|all"),
     "log.connection.close": Guard(_CONNECTION_LOG.reason, "true"),
     "log.queue": Guard(_CONNECTION_LOG.reason, "false"),
 }

@@ -99,7 +99,7 @@ class KafkaFrontierStore:
         return partition_offsets.list_end_offsets(self.consumer_group.admin, outputs)
 
     def check_outputs(self, frontiers: Mapping[TopicPartition, Frontier]) -> CheckedOutputs:
-        """No record is called missing while a transaction is undecided.
+        """No record is called missing, or deleted by compaction, while a transaction is undecided.
 
         A coordinator writes the markers of a transaction one after the other, so right after a
         commit the frontier can be readable while its records are not.
@@ -113,7 +113,7 @@ class KafkaFrontierStore:
         }
         while True:
             self.consumer_group.liveness.beat()
-            decided = True
+            undecided: set[TopicPartition] = set()
             try:
                 beginnings, ends = (
                     list_offsets(client, frontiers)
@@ -122,20 +122,21 @@ class KafkaFrontierStore:
                         partition_offsets.list_end_offsets,
                     )
                 )
-                decided = (
-                    partition_offsets.list_end_offsets(client, frontiers, committed_only=True)
-                    == ends
+                stable_ends = partition_offsets.list_end_offsets(
+                    client, frontiers, committed_only=True
                 )
+                undecided = {tp for tp in frontiers if stable_ends[tp] != ends[tp]}
                 return check_destination(
                     self.consumer_group.reader,
                     reset_uncounted(frontiers, ends),
                     beginnings,
                     ends,
                     compacted,
+                    undecided,
                     self.consumer_group.liveness.beat,
                 )
             except ClusterUnreachable as unreachable:
-                if decided:
+                if not undecided:
                     log.warning(
                         "the destination cannot be compared with the frontier yet: %s", unreachable
                     )
@@ -145,7 +146,7 @@ class KafkaFrontierStore:
                 # a consumer gets no record and no end of partition beyond an open transaction
                 missing = str(unreachable)
             except DestinationTruncated as truncated:
-                if decided:
+                if not undecided:
                     raise
                 missing = str(truncated)
             raise self.consumer_group.on_undecided(

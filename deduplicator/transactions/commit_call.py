@@ -21,13 +21,14 @@ class CommitCall:
         self.client = client
         self.seconds = seconds
         self.is_over = runtime.create_event()
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """What the call has raised."""
         runtime.start_thread(self._call, "commit")
 
     def _call(self) -> None:
         try:
             self.client.commit_transaction(self.seconds)
-        except Exception as failed:  # raised where the answer is waited for
+        except BaseException as failed:  # raised where the answer is waited for
             self.failure = failed
-        self.is_over.set()
+        finally:
+            self.is_over.set()

@@ -37,6 +37,7 @@ from deduplicator.transactions.transaction_failures import (
     classify_fatal,
     classify_undone,
     find_client_failure,
+    is_fatal,
     is_unfinished,
 )
 from deduplicator.transactions.transaction_states import Event, State, get_next_state
@@ -155,9 +156,11 @@ class TransactionalProducer:
     def start_commit(self) -> None:
         """Send EndTxn; `finish_commit` waits for the answer."""
         assert self.client is not None
-        self.state = get_next_state(self.state, "commit sent")
+        next_state = get_next_state(self.state, "commit sent")
         left_s = min(self.deadline - self.clock(), self.timeout_s)
+        # may fail, before anything is sent: then the transaction is open, and can be aborted
         self.commit_call = CommitCall(self.client, max(0.1, left_s))
+        self.state = next_state
 
     def finish_commit(self) -> None:
         """Wait until the commit that was started, if any, is known to be done."""
@@ -230,7 +233,7 @@ class TransactionalProducer:
             error.str(),
             extra={"facts": {"error": error.name(), "fatal": error.fatal()}},
         )
-        if error.fatal():
+        if is_fatal(error, translated):
             self.discard()
             return classify_fatal(translated)
         if not (error.txn_requires_abort() and self.abort()):

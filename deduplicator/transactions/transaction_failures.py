@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
+    Fenced,
     HangingTransaction,
     ReoError,
     StageFailed,
@@ -35,6 +36,14 @@ def find_client_failure(raised: KafkaException | SystemError) -> KafkaException 
         raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
     )
     return failed if isinstance(failed, KafkaException) else None
+
+
+def is_fatal(error: KafkaError, translated: Exception) -> bool:
+    """Whether the client can do nothing more. While records are written, an error that says so has
+    no flag: the call fails because the client has failed before (`_FATAL`), or reports the broker's
+    refusal of a fenced producer as it is.
+    """
+    return error.fatal() or error.code() == KafkaError._FATAL or isinstance(translated, Fenced)
 
 
 def classify_fatal(translated: Exception) -> Exception:

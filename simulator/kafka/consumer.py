@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
 from simulator.kafka.classic_membership import ClassicMembership
 from simulator.kafka.consumer_offsets import ConsumerOffsets
 from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
-from simulator.kafka.errors import create_exception, create_topic_partition
+from simulator.kafka.errors import create_topic_partition
 from simulator.kafka.group_metadata import serialize_metadata
 from simulator.kafka.network import FOREVER_S, Network
 
@@ -152,15 +152,6 @@ class Consumer(ConsumerOffsets):
         """Return records of these partitions again."""
         for partition in partitions:
             self.partition_states[partition.topic, partition.partition].is_paused = False
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Read on from this offset."""
-        key = partition.topic, partition.partition
-        if key not in self.partition_states:
-            raise create_exception(
-                KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition"
-            )
-        self.seek_partition(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The offset after the last record that was returned, for each partition."""

@@ -56,22 +56,6 @@ class Fetcher(FetchAnswers):
             if self.partition_states.get((state.topic, state.partition)) is state
         )
 
-    def seek_partition(
-        self, partition_key: tuple[str, int], offset: int, leader_epoch: int | None
-    ) -> None:
-        """Read on from this offset; drop the partition's fetched messages."""
-        old = self.partition_states[partition_key]
-        self.remove_partitions([partition_key])
-        self.add_partitions([TopicPartition(*partition_key, offset)])
-        new = self.partition_states[partition_key]
-        new.is_paused, new.metadata_epoch, new.begin, new.end = (
-            old.is_paused,
-            old.metadata_epoch,
-            old.begin,
-            old.end,
-        )
-        new.leader_epoch = -1 if leader_epoch is None else leader_epoch
-
     def take_messages(self, count: int) -> list[Message]:
         """Take up to `count` messages from the buffer."""
         messages: list[Message] = []

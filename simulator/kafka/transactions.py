@@ -26,7 +26,11 @@ State = Literal[
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"
 ]
 MARKER_S = (0.0005, 0.02)
-SLOW_MARKER_S = (0.02, 0.3)
+MARKER_DELAYS_S = (MARKER_S, (0.02, 0.3), (0.3, 2.0))
+MARKER_WEIGHTS = (0.89, 0.1, 0.01)
+"""How long a marker takes after the one before it: mostly a request's time, now and then as long as
+a broker that is busy or looks for a new leader.
+"""
 CHECK_S = 10.0
 """How often the coordinator checks for timeouts
 (transaction.abort.timed.out.transaction.cleanup.interval.ms).
@@ -166,9 +170,8 @@ class Coordinator:
         transaction.pending = len(targets)
         delay_s = 0.0
         for target in targets:
-            delay_s += schedule.random.uniform(
-                *(MARKER_S if schedule.random.random() < 0.9 else SLOW_MARKER_S)
-            )
+            (bounds,) = schedule.random.choices(MARKER_DELAYS_S, MARKER_WEIGHTS)
+            delay_s += schedule.random.uniform(*bounds)
             schedule.call_later(
                 delay_s, partial(self._write_marker, transaction, target, transaction.epoch, kind)
             )

@@ -52,7 +52,7 @@ class Story:
 
     def producer(self, letter: str, lost: LossCounter | None = None) -> Producer:
         """A client; its transactions outlive the test, so that no time-out ends one."""
-        told = {"logger": lost, "log_level": 6} if lost else {"log_level": 0}
+        told = {"logger": lost, **LossCounter.OPTIONS} if lost else {"log_level": 0}
         name = f"{self.topic}-{letter}"
         return Producer(
             {
@@ -254,3 +254,19 @@ def test_a_commit_that_the_client_repeats_by_itself_is_in_doubt_too(story: Story
     round_of(story, pair, client, 10, 12)
     assert story.closed() == list(range(12))
     assert story.frontier() == 12
+
+
+def test_every_lost_connection_is_counted(story: Story) -> None:
+    """Several in a row, all with the same text: librdkafka's log at INFO would leave the later ones
+    out for half a minute, and the producer would be used again.
+    """
+    lost = LossCounter("late-c")
+    client = story.producer("c", lost)
+    client.init_transactions(ANSWER_S)
+    for _ in range(4):
+        before = lost.count_losses(client)
+        client.begin_transaction()
+        assert story.write(client, 0, 1) == []
+        assert story.proxy.cut_all() >= 1
+        until(lambda before=before: lost.count_losses(client) > before, "it is counted", ANSWER_S)
+        client.abort_transaction(ANSWER_S)

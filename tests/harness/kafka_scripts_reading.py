@@ -40,7 +40,7 @@ def deleted_records(context: ScriptContext) -> None:
 
 
 def positions(context: ScriptContext) -> None:
-    """Seek, pause, position, and assignments that change."""
+    """Pause, position, and assignments that change: also one that replaces itself."""
     context.create(2)
     producer = context.producer()
     for partition in range(2):
@@ -48,19 +48,22 @@ def positions(context: ScriptContext) -> None:
     producer.flush(LONG_S)
     reader = context.reader(enable_partition_eof=False)
     first, second = (TopicPartition(context.name, partition, 0) for partition in range(2))
-    context.note_call("seek without", reader.seek, first)
     context.note("nothing", reader.poll(0.1))
     reader.assign([first])
     context.note("position", reader.position([first, second]))
     context.note("first", [message.value() for message in reader.consume(3, LONG_S)])
     context.note("position", reader.position([first, second]))
-    context.note_call("seek", reader.seek, TopicPartition(context.name, 0, 1))
+    reader.assign([TopicPartition(context.name, 0, 1)])
     context.note("again", [message.value() for message in reader.consume(2, LONG_S)])
     reader.pause([first])
-    reader.seek(TopicPartition(context.name, 0, 0))
+    context.write(producer, "d", 0)
+    producer.flush(LONG_S)
     context.note("paused", reader.poll(0.5))
     reader.resume([first])
-    context.note("resumed", [message.value() for message in reader.consume(3, LONG_S)])
+    context.note("resumed", [message.value() for message in reader.consume(1, LONG_S)])
+    reader.incremental_unassign([first])
+    reader.incremental_assign([first])
+    context.note("from the start", [message.value() for message in reader.consume(4, LONG_S)])
     reader.incremental_assign([second])
     context.note(
         "more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)]

@@ -39,7 +39,7 @@ MUST_BE_GUARDED = {
     "destination.producer_options": (
         "bootstrap.servers security.protocol transactional.id transaction.timeout.ms"
         " enable.idempotence acks request.required.acks max.in.flight"
-        " max.in.flight.requests.per.connection log_level message.timeout.ms"
+        " max.in.flight.requests.per.connection log_level debug message.timeout.ms"
     ),
     "replicator.spark_options": (
         "spark.master spark.speculation spark.task.cpus spark.default.parallelism"

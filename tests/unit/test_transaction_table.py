@@ -139,6 +139,49 @@ def test_a_commit_that_times_out_throws_the_producer_away() -> None:
     assert (len(made), made[1].calls) == (2, ["init_transactions", "begin_transaction"])
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        KafkaError(KafkaError._FATAL),
+        KafkaError(KafkaError._FENCED),
+        KafkaError(KafkaError.INVALID_PRODUCER_EPOCH),
+        KafkaError(KafkaError.PRODUCER_FENCED),
+    ],
+    ids=lambda error: error.name(),
+)
+def test_a_producer_that_is_fenced_while_it_writes_ends_the_process(refused: KafkaError) -> None:
+    """These come without the flag for a fatal error. A producer that went on would take a new
+    epoch, and fence the instance that has taken over.
+    """
+    one, made = producer()
+    one.begin()
+    failure = one.handle_failure(KafkaException(refused), "writing to t-0")
+    assert isinstance(failure, StageFailed | Fenced)
+    assert (one.client, len(made)) == (None, 1)
+    assert "abort_transaction" not in made[0].calls
+
+
+def test_a_commit_whose_thread_cannot_start_leaves_the_transaction_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing was sent, so it can be aborted; nobody waits for an answer."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    one, made = producer()
+    one.begin()
+    one.send_offsets([], None)
+    with monkeypatch.context() as patched:
+        patched.setattr("common.runtime.start_thread", refuse)
+        with pytest.raises(RuntimeError, match="thread"):
+            one.start_commit()
+    one.finish_commit()
+    assert one.state == "prepared"
+    assert one.abort()
+    assert made[0].calls[-1] == "abort_transaction"
+
+
 def test_an_abort_that_is_answered_keeps_the_producer() -> None:
     """Nothing became visible and that is certain: the producer goes on."""
     one, made = producer(send_offsets_to_transaction=ABORTABLE)
