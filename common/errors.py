@@ -264,7 +264,7 @@ class LagsBehind(Stop):
     default_to_do = "Run `reo status`: it shows which stage waits"
 
 
-def stop_codes() -> frozenset[int]:
+def list_stop_codes() -> frozenset[int]:
     """The exit codes after which a restart is useless."""
     return frozenset(kind.exit_code for kind in Stop.__subclasses__())
 
@@ -287,7 +287,7 @@ class MoveRefused(Stop):
     )
 
 
-def name_of_exit_code(code: int) -> str | None:
+def find_exit_code_name(code: int) -> str | None:
     """The class of the error with which a process ends with this exit code; None for a signal and
     for codes that are not ours.
     """

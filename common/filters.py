@@ -1,4 +1,5 @@
-"""The settings of filters, which say which records are copied, in every topic of the service.
+"""Which filters are set (`filter.sql`, `filter.function`), and loading their functions. A filter
+says which records are copied, in every topic of the service.
 
     filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition,
                       offset and topic; stage one (`replicator.sql_filter`)
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Filter = Callable[[SourceRecord], bool]
 
 
-def list_given(settings: Settings) -> list[str]:
+def list_filter_settings(settings: Settings) -> list[str]:
     """The settings with which the copy does not have exactly the source's records, by name, so far
     as they are set.
     """

@@ -1,13 +1,11 @@
 """The origin header, written by stage one and read by stage two: its layout and its parser.
 
-It is written in Spark by `replicator.wrap`, and parsed here and in `deduplicator/hot_path.c`.
-
 One header, last, named `__origin`. Its value is 54 bytes, integers in network byte order
 (big-endian), signed but for the version:
 
     byte  bytes  field
        0      1  version: 1
-       1      8  identity of the source topic (`identity_of`)
+       1      8  identity of the source topic (`compute_identity`)
        9      8  epoch of the run that wrote the record
       17      4  source partition
       21      1  kind of the timestamp: -1 none, 0 create time, 1 log-append time (Spark's
@@ -18,8 +16,9 @@ One header, last, named `__origin`. Its value is 54 bytes, integers in network b
               timestamp and of the task's name (`replicator.wrap`)
       46      8  sequence in the task attempt: 0, 1, 2 …
 
-Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is parsed here, and
-by the compiled path (`deduplicator/hot_path.c`). A user's header of the same name is not the last
+Stage one builds it inside Spark (`replicator.wrap`), from `encode_fixed_part` and casts. It is
+parsed here, and by the compiled path (`deduplicator/hot_path.c`): whoever changes the layout
+changes these three. A user's header of the same name is not the last
 one, and is copied. Every field is checked: otherwise anybody who can write to the intermediate
 topic could move a frontier.
 """

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
+from common.background_poll import Probe
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -30,7 +31,6 @@ from common.errors import (
     TopicsUnfit,
 )
 from common.liveness import Liveness
-from common.probe import Probe
 from common.settings import Settings
 from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 
@@ -138,7 +138,7 @@ def quote_frontier_table(settings: Settings) -> sql.Identifier:
     return quote_table(settings, FRONTIER_TABLE)
 
 
-def is_there(session: Session, name: sql.Identifier) -> bool:
+def has_relation(session: Session, name: sql.Identifier) -> bool:
     """Whether the table exists."""
     row = session.execute(
         "SELECT to_regclass(%s) IS NOT NULL", [name.as_string(session)]

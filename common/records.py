@@ -1,5 +1,5 @@
-"""A consumed message: its shape for the type checker, its headers, what of it is compared, and the
-checksum of that.
+"""Consumed messages: their type for mypy, their headers, which of their fields are compared, and
+the checksum of these fields.
 
 In confluent-kafka's own stubs every field of a message is optional, because a message can also be
 an error. After a check of `error()`, the message is one of these.

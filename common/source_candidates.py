@@ -58,7 +58,7 @@ def take_snapshot(
     """A snapshot of the only source of these settings, or why it failed. For `known` topics only
     the offsets are asked.
     """
-    timeout_s = request_timeout_s(settings)
+    timeout_s = get_request_timeout_s(settings)
     try:
         client = create_admin_client(settings.source_cluster, settings)  # each thread needs its own
         sources = (
@@ -127,6 +127,6 @@ def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[
     )
 
 
-def request_timeout_s(settings: Settings) -> float:
+def get_request_timeout_s(settings: Settings) -> float:
     """How long to wait for a source: with failover not long, because another one may answer."""
     return settings.source.request_timeout_ms / 1000 if settings.failover else REQUEST_TIMEOUT_S

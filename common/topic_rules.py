@@ -1,5 +1,5 @@
-r"""Rules: what the settings say of the topics to copy. `routes` makes routes of them, with the
-topics that there are. Pure.
+r"""Rules: what the settings say of the topics to copy. `build_routes` makes routes of them, with
+the topics that there are. Pure.
 
     orders                a topic, to one of the same name
     orders=copy           to another one
@@ -120,7 +120,7 @@ def find_errors(rules: Sequence[Rule]) -> list[str]:
     return errors or list(find_conflicts(rules, build_routes(rules, ())))
 
 
-def name_errors(
+def list_name_errors(
     names: Mapping[str, str], set_names: Collection[str], same_address: bool
 ) -> Iterator[str]:
     """The same for the one-topic form; `names` maps its three settings to topic names. A name that

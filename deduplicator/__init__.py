@@ -15,8 +15,9 @@ In the order in which a record passes:
                             of the user's (own_destination.py)
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
-    loop.py                 one line per step; work.py: what a round has decided for a partition;
-                            round_output.py: what a round writes
+    loop.py                 one line per step
+    round_decisions.py      what a round has decided for a partition; round_output.py: what it
+                            writes
     frontiers/              a partition's frontier when it is assigned: read, created, or refused;
                             where frontiers are stored
     tables/                 PostgreSQL as the destination, and the frontiers in it
@@ -25,7 +26,7 @@ In the order in which a record passes:
                             destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
-    call_limit.py           a time-out for each call of a user's function
+    call_timeout.py         a time-out for each call of a user's function
     gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process
 

@@ -54,10 +54,10 @@ nothing.
 
 
 class Destination(Protocol):
-    """One transaction after the other: begin, write, prepare_commit, start_commit, finish_commit;
+    """One transaction after the other: begin, write, send_offsets, start_commit, finish_commit;
     `abort` after a failure of the caller.
 
-    The next one may be begun, written and prepared while a commit is not finished; a commit is
+    The next one may be filled, and its offsets sent, while a commit is not finished; its commit is
     started when the one before it is finished.
     """
 
@@ -74,13 +74,13 @@ class Destination(Protocol):
         one passes their source offsets.
         """
 
-    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:
+    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
         """Put the offsets and their metadata into the transaction, whose records are written;
         `offsets` is called last.
         """
 
     def start_commit(self) -> None:
-        """Commit the prepared transaction; the answer may come later."""
+        """Commit the transaction whose offsets are sent; the answer may come later."""
 
     def finish_commit(self) -> None:
         """Wait until the commit that was started is known to be done; TransactionFailed when it
@@ -211,7 +211,7 @@ class KafkaDestination:
             else:
                 return
 
-    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:
+    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
         """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
         not possible.
         """

@@ -15,9 +15,9 @@ from __future__ import annotations
 from common.routes import TopicPartition
 from deduplicator.fetched_messages import CompiledBatch
 from deduplicator.position_errors import RecordsMissing
+from deduplicator.round_decisions import Work
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, split_by_partition
-from deduplicator.work import Work
 
 
 def check_leader_change(tp: TopicPartition, work: Work, batch: Batch | CompiledBatch) -> None:

@@ -46,12 +46,12 @@ from deduplicator.leader_change import check_leader_change
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone, RecordsMissing
 from deduplicator.record_filter import RecordFilter
+from deduplicator.round_decisions import Work, describe_largest_record
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, split_by_partition
-from deduplicator.work import Work, describe_largest_record
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
@@ -213,7 +213,7 @@ class Loop:
             next_states = {
                 tp: self.round_output.build_next_state(tp, work) for tp, work in self.work.items()
             }
-            self.round_output.prepare_commit(next_states, member)
+            self.round_output.send_offsets(next_states, member)
             self.finish_commit()
             self.destination.start_commit()
             # one transaction at a time until one is committed, so that an error belongs to the

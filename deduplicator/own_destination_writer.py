@@ -52,7 +52,7 @@ class OwnDestination:
         self.outputs[tp].known_offset = source_offsets[-1]
 
     # the store knows who owns a partition
-    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
+    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 

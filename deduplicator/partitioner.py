@@ -15,7 +15,7 @@ from itertools import groupby
 from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Route, TopicPartition
-from deduplicator.call_limit import CallLimit
+from deduplicator.call_timeout import CallLimit
 from deduplicator.unwrap import Record
 
 BY_CLIENT = -1

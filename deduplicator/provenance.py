@@ -18,7 +18,7 @@ from common.kafka import topics
 from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings
-from deduplicator.call_limit import CallLimit
+from deduplicator.call_timeout import CallLimit
 from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
 from deduplicator.unwrap import Record
 

@@ -21,7 +21,7 @@ from common.errors import FilterFailed
 from common.filters import Filter
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.call_limit import CallLimit
+from deduplicator.call_timeout import CallLimit
 from deduplicator.unwrap import Record
 
 TOPIC, PARTITION, OFFSET, ERROR = (

@@ -15,8 +15,8 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common.routes import Route, TopicPartition
 from deduplicator.destination import UNCOUNTED, Destination, Output, build_offsets
 from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.round_decisions import Work
 from deduplicator.unwrap import compute_record_checksum
-from deduplicator.work import Work
 
 
 class RoundOutput:
@@ -93,7 +93,7 @@ class RoundOutput:
             else state.frontier.last_written
         )
 
-    def prepare_commit(
+    def send_offsets(
         self, next_states: Mapping[TopicPartition, AssignedPartition], member: object
     ) -> None:
         """Step 5: the frontier is encoded last, when the number of sent records is known."""
@@ -112,4 +112,4 @@ class RoundOutput:
                 positions[tp] = (state.next_offset, state.frontier.encode())
             return build_offsets(positions)
 
-        self.destination.prepare_commit(encode_frontiers, member)
+        self.destination.send_offsets(encode_frontiers, member)

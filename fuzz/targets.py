@@ -28,8 +28,8 @@ from common.settings.settings_sources import FILE_VARIABLE
 from common.settings.table import BY_NAME
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.round_decisions import Work
 from deduplicator.rule import decide
-from deduplicator.work import Work
 from fuzz import naive_reading
 from fuzz.messages import PARTITIONS, Message, parse_messages
 

@@ -20,7 +20,7 @@ from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_settings, user_code
 from common.settings.clusters import Cluster
 from deduplicator import fetch_queue
-from reo import install
+from reo import setup_command
 from reo.checks import (
     api_versions,
     clusters,
@@ -226,7 +226,7 @@ class Check:
 def check_stage_one() -> list[Finding]:
     """An error when this machine lacks Java or the jars, without which `reo run` ends."""
     try:
-        install.find_java()
+        setup_command.find_java()
         connector_jars.list_jars()
     except SettingsInvalid as reason:
         return [report_failure("stage one", reason)]
@@ -253,4 +253,4 @@ def run_command(settings: Settings, as_json: bool) -> int:
         print(findings.format_json(check.findings))
     else:
         findings.print_findings(check.findings, Console())
-    return findings.exit_code(check.findings)
+    return findings.get_exit_code(check.findings)

@@ -153,10 +153,10 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run_setup(options: argparse.Namespace) -> int:
-    from reo import install
+    from reo import setup_command
 
     try:
-        return install.run_command(options.folder)
+        return setup_command.run_command(options.folder)
     except KeyboardInterrupt:
         return interrupt.report_interrupt("setup")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from common.settings.candidate_settings import CANDIDATES_MAX
+from common.settings.candidate_names import CANDIDATES_MAX
 from common.settings.table import BY_NAME
 from reo.relay_tables import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
 

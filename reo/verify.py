@@ -61,7 +61,7 @@ class Verification:
             settings, topics.describe_sources(settings, self.source_admin, timeout_s)
         )
         copies, partitions = _look_up_copies(settings, sources)
-        self.not_compared = list(not_compared.list_of_topics(sources, partitions))
+        self.not_compared = list(not_compared.list_for_topics(sources, partitions))
         """What no comparison of partitions covers."""
         self.pairs: list[PartitionPair] = []
         self.total_offsets = 0
@@ -212,7 +212,7 @@ def run_command(
         return 130
     all_not_compared = [
         *verification.not_compared,
-        *chain.from_iterable(map(not_compared.list_of_partition, results)),
+        *chain.from_iterable(map(not_compared.list_for_partition, results)),
     ]
     verdict = Verdict(
         results,

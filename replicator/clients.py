@@ -6,7 +6,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from common.kafka.clients import create_admin_client, create_reader
-from common.kafka.consumer_group import commit_reader
+from common.kafka.consumer_group import create_commit_reader
 from common.settings import Settings
 from replicator.read_up_to_writer import ReadUpToWriter
 
@@ -25,7 +25,7 @@ class Clients:
         self.destination_admin: AdminClient = create_admin_client(
             settings.destination_cluster, settings
         )
-        self.frontier_reader: Consumer = commit_reader(
+        self.frontier_reader: Consumer = create_commit_reader(
             settings.destination_cluster, settings, **SINGLE_RECORD_FETCH
         )
         self.read_up_to_writer = ReadUpToWriter(settings)

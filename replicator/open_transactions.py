@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from common.metrics import SOURCE_OPEN
 from common.routes import TopicPartition
-from replicator.sample import Sample
+from replicator.cluster_snapshot import Sample
 
 log = logging.getLogger(__name__)
 OPEN_S = 60.0

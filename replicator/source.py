@@ -42,7 +42,7 @@ def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> d
         "groupIdPrefix": f"{settings.application}-replicator",
         "kafka.fetch.min.bytes": str(settings.source.fetch_min_bytes),
         "kafka.max.poll.records": "1000",
-        "kafka.max.partition.fetch.bytes": str(memory.fetch_bytes(settings, len(starts))),
+        "kafka.max.partition.fetch.bytes": str(memory.compute_fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
         # The sequence numbers need one Spark task per Kafka partition: minPartitions,
         # maxRecordsPerPartition and speculation would split a partition and are not set anywhere.

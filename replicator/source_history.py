@@ -31,7 +31,7 @@ from common.kafka import partition_offsets, topics, visible_records
 from common.records import Consumed, compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import request_timeout_s
+from common.source_candidates import get_request_timeout_s
 
 
 class LastCopied(NamedTuple):
@@ -42,7 +42,7 @@ class LastCopied(NamedTuple):
     """No record was visible after the last record up to this source offset."""
 
 
-def check_history(
+def check_source_history(
     settings: Settings,
     client: AdminClient,
     reader: Consumer,
@@ -65,7 +65,7 @@ def check_history(
         tp for tp, (last, _) in copied.items() if not _is_at(records[tp], last.source_offset)
     }
     begins, ends = (
-        ask(client, missing, timeout_s=request_timeout_s(settings))
+        ask(client, missing, timeout_s=get_request_timeout_s(settings))
         for ask in (partition_offsets.list_beginning_offsets, partition_offsets.list_end_offsets)
     )
     for tp, (last, _) in copied.items():
@@ -119,7 +119,7 @@ def _check_stable(
     transaction's marker, mostly).
     """
     stable = partition_offsets.list_end_offsets(
-        client, silent, committed_only=True, timeout_s=request_timeout_s(settings)
+        client, silent, committed_only=True, timeout_s=get_request_timeout_s(settings)
     )
     for tp, offset in silent.items():
         if stable[tp] <= offset:

@@ -16,12 +16,12 @@ from common import runtime
 from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import request_timeout_s
+from common.source_candidates import get_request_timeout_s
 from replicator import source_history
 from replicator.candidates import tail_comparison
 from replicator.clients import Clients
+from replicator.cluster_snapshot import Sample
 from replicator.run import Plan
-from replicator.sample import Sample
 
 OUTAGE_S = 2.0
 """A sample that ends this long after the previous one may have waited for a broker; no broker
@@ -63,7 +63,7 @@ class SourceLosses:
         # while a transaction is open, the last stable offset may be below a first frontier
         if truncated:
             ends = partition_offsets.list_end_offsets(
-                self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings)
+                self.clients.source_admin, truncated, timeout_s=get_request_timeout_s(self.settings)
             )
             truncated = {
                 source_tp
@@ -101,6 +101,6 @@ class SourceLosses:
         return bool(truncated)
 
     def _check_history(self, copied: dict[TopicPartition, source_history.LastCopied]) -> None:
-        source_history.check_history(
+        source_history.check_source_history(
             self.settings, self.clients.source_admin, self.clients.source_reader, copied
         )

@@ -24,11 +24,11 @@ from common.origin import Origin
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
+from replicator.cluster_snapshot import Sample, describe_sources, take_sample
 from replicator.open_holes import OpenHoles
 from replicator.open_transactions import OpenTransactions
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan
-from replicator.sample import Sample, describe_sources, take_sample
 from replicator.source_losses import SourceLosses
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Watch:
         self._check_identities(describe_sources(self.settings, self.clients, self.plan))
 
     def take_sample(self, commits: dict[TopicPartition, GroupCommit]) -> Sample:
-        """A sample with these commits (`replicator.sample.take_sample`)."""
+        """A sample with these commits (`replicator.cluster_snapshot.take_sample`)."""
         return take_sample(self.settings, self.clients, self.plan, commits)
 
     def find_event(self, sample: Sample) -> Event | None:

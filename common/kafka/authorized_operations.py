@@ -1,4 +1,4 @@
-"""What a cluster reports that the client's principal may do with each topic and group (KIP-430).
+"""Reads which operations the client's principal is authorized for, by topic and group (KIP-430).
 
 A cluster that does not report permissions (before 2.3) is not checked.
 """

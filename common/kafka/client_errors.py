@@ -1,5 +1,5 @@
-"""Translates exceptions of the Kafka clients to `common.errors`, and notes the errors that no
-request reports. Why no broker answers at all is found out in `cluster_requests`.
+"""Translates the errors of the Kafka clients to `common.errors`, and keeps those that no request
+reports. Why no broker answers at all is found out in `cluster_requests`.
 """
 
 from __future__ import annotations

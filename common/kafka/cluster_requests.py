@@ -19,7 +19,7 @@ from common.settings.clusters import Cluster
 Result = TypeVar("Result")
 REQUEST_TIMEOUT_S = 10.0
 _known_addresses: set[str] = set()
-"""Addresses that have answered a client, or for which `speaks_tls` was tried."""
+"""Addresses that have answered a client, or for which `has_tls_listener` was tried."""
 
 
 def ask_cluster(

@@ -1,4 +1,5 @@
-"""The consumer group, seen by the admin client: its commits, its members, and a commit for it.
+"""Requests about stage two's consumer group with the admin client: its commits and members, and a
+commit for it.
 
 The stages read frontiers with a consumer (`partition_offsets.read_commits`). It waits silently for
 offsets of an open transaction and ends with a plain time-out. The admin client answers at once that
@@ -241,10 +242,10 @@ class Group:
         return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
 
 
-def commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
+def create_commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     """A reader for which the group's commits are those before any open transaction. Stage two
-    always has one open under load, and a `reader`, which asks for stable offsets (KIP-447), would
-    wait for it.
+    always has one open under load, and a client of `create_reader`, which asks for stable offsets
+    (KIP-447), would wait for it.
     """
     return create_reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
 

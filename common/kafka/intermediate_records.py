@@ -1,5 +1,5 @@
-"""What stage one wrote with a record of an intermediate topic: its origin, or what it has read up
-to.
+"""Reads records of intermediate topics: the origin that stage one wrote with each, or up to which
+offset it has read the source.
 
 A record without it was written by somebody else, and ends the service.
 """

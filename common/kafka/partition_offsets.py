@@ -1,4 +1,5 @@
-"""Positions in the clusters: the beginnings and ends of partitions, and the frontiers of the group.
+"""Requests for offsets: the beginnings and ends of partitions, and the frontiers that the group has
+committed.
 
 Both stages and the command line ask for them here; this module keeps no state.
 """
@@ -188,8 +189,8 @@ def read_commits(
     topic_partitions: Iterable[TopicPartition],
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[TopicPartition, GroupCommit]:
-    """Read the group's commits; a partition without one is left out. A `reader` waits for offsets
-    of an open transaction (KIP-447), a `commit_reader` does not.
+    """Read the group's commits; a partition without one is left out. A client of `create_reader`
+    waits for offsets of an open transaction (KIP-447), one of `create_commit_reader` does not.
 
     Raises HangingTransaction or another translated error when no answer comes, and
     FrontierUnreadable when a commit was not written by reo.

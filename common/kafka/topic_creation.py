@@ -1,8 +1,8 @@
 """Create or extend the intermediate and the destination topics to match the source topics.
 
 The intermediate topic has exactly the source's partitions, because intermediate partition p holds
-source partition p and nothing else. The destination topic has at least as many. `prepare` is
-idempotent; every process of the service may call it.
+source partition p and nothing else. The destination topic has at least as many. `prepare_topics`
+is idempotent; every process of the service may call it.
 """
 
 from __future__ import annotations

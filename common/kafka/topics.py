@@ -1,5 +1,5 @@
-"""Topics as their clusters describe them: the routes with their source topics, identities,
-partitions and configurations.
+"""Describes topics: their ids, partitions and configurations, as their clusters report them; and
+the routes with their source topics.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
-from common.nearest import suggest
 from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from common.settings.clusters import Cluster
+from common.suggestions import suggest
 
 log = logging.getLogger(__name__)
 

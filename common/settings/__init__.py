@@ -6,7 +6,7 @@ text and converted by the type that `common.settings.schema` declares: dynaconf 
 TOML, where topic `2024` is a number and `1_000` is 1000.
 
 All errors are reported at once, each under the name that the user gave
-(`common.settings.spelling`), and none that only follows from another one.
+(`common.settings.setting_names`), and none that only follows from another one.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every
 unknown name in the file and every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable

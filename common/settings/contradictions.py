@@ -12,10 +12,10 @@ from common.settings import (
     spark_options,
     sync_settings,
 )
-from common.settings.candidate_settings import build_candidate_setting_name
+from common.settings.candidate_names import build_candidate_setting_name
+from common.settings.setting_names import find_names, spell
 from common.settings.settings import Settings
 from common.settings.settings_sources import RawSettings
-from common.settings.spelling import find_names, spell
 from common.settings.table import SETTINGS
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
@@ -110,7 +110,7 @@ def _find_wrong_routes(settings: Settings) -> Iterator[str]:
             strict=True,
         )
     )
-    yield from topic_rules.name_errors(
+    yield from topic_rules.list_name_errors(
         names,
         set_names,
         settings.destination.bootstrap_servers

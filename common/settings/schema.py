@@ -56,8 +56,8 @@ class Provenance:
     header: str = declare(
         "",
         "Every copied record gets a header of this name with the id of the cluster that it was"
-        " copied from; one that came from the destination is not copied back, see [Copies that go"
-        " round](how-to/topics.md#copies-that-go-round).",
+        " copied from; one that came from the destination is not copied back, see [Replication"
+        " cycles](how-to/topics.md#replication-cycles).",
     )
 
 

@@ -11,7 +11,7 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import client_options
 from common.settings import start_position as start_at
-from common.settings.candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.candidate_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.clusters import Cluster, split_clusters
 from common.settings.schema import Schema
 from common.settings.security import Security

@@ -1,5 +1,6 @@
 """The sources of settings: files, the environment, kafka-topic-mirror's variables, the command
-line. Each value keeps the name under which the user set it. `common.settings` converts the values.
+line. Each value keeps the name under which the user set it. `common.settings.conversion` converts
+the values.
 
 An error is a line in `errors`, and its setting is in `invalid`, so that consequences of the error
 are not reported too: when the file of a secret does not exist, nothing says that the secret is
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import failpoints
-from common.nearest import suggest
 from common.settings import client_options, settings_file, topic_mirror_variables
-from common.settings.candidate_settings import CANDIDATE_TABLE
+from common.settings.candidate_names import CANDIDATE_TABLE
 from common.settings.table import BY_ENVIRONMENT, BY_NAME, SECRETS
+from common.suggestions import suggest
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 """Names the settings files, separated by `:`; a later file wins over an earlier one."""

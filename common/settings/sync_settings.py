@@ -35,7 +35,7 @@ def find_errors(settings: Settings) -> Iterator[str]:
         yield from (
             f"{SYNC_GROUPS} and {name}: the copy differs from the source as intended, so offsets"
             " have no exact place there"
-            for name in filters.list_given(settings)
+            for name in filters.list_filter_settings(settings)
         )
         if destination_settings.is_postgresql(settings):
             yield (

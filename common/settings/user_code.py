@@ -14,8 +14,8 @@ from typing import Any
 from common import filters, partition_mapping
 from common.errors import SettingsInvalid
 from common.settings import Settings, destination_settings
+from common.settings.setting_names import spell
 from common.settings.settings_sources import RawSetting
-from common.settings.spelling import spell
 
 
 def check(settings: Settings) -> None:

@@ -65,7 +65,8 @@ class FirstFrontiers:
         in the same first start.
         """
         self.is_recoverable = not (
-            filters.list_given(settings) or destination_settings.is_outside_kafka(settings)
+            filters.list_filter_settings(settings)
+            or destination_settings.is_outside_kafka(settings)
         )
 
     def create(

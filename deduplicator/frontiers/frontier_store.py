@@ -149,7 +149,7 @@ class KafkaFrontierStore:
                 if not undecided:
                     raise
                 missing = str(truncated)
-            raise self.consumer_group.on_undecided(
+            raise self.consumer_group.build_undecided_error(
                 f"a transaction on {', '.join(sorted(names))} is open, and with it: {missing}. If"
                 " it stays open, `reo recover` names the command that aborts it; then start again"
             )

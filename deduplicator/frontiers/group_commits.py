@@ -15,7 +15,7 @@ from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client, create_reader
-from common.kafka.consumer_group import Group, commit_reader
+from common.kafka.consumer_group import Group, create_commit_reader
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
@@ -45,7 +45,7 @@ class ConsumerGroup:
         self.settings = settings
         self.liveness = liveness
         self.reader = create_reader(settings.destination_cluster, settings)
-        self.commit_reader = commit_reader(settings.destination_cluster, settings)
+        self.commit_reader = create_commit_reader(settings.destination_cluster, settings)
         self.admin = create_admin_client(settings.destination_cluster, settings)
         self.group = Group(settings, self.admin)
         self.undecided_since: float | None = None
@@ -101,14 +101,14 @@ class ConsumerGroup:
                     self.undecided_since = None
                     raise
             except HangingTransaction as hanging:
-                raise self.on_undecided(str(hanging)) from None
+                raise self.build_undecided_error(str(hanging)) from None
             except ClusterUnreachable as unreachable:
                 self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
                 self.liveness.wait("destination")
             runtime.sleep(0.2)
 
-    def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
+    def build_undecided_error(self, what: str) -> TransactionUndecided | HangingTransaction:
         """The error to raise: HangingTransaction when that is so for longer than any transaction of
         this service lasts.
         """

@@ -40,7 +40,7 @@ from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, partition_offsets, topic_creation
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.call_limit import CallLimit
+from deduplicator.call_timeout import CallLimit
 from deduplicator.destination import Output
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import FrontierStore

@@ -88,7 +88,7 @@ class WaitingPartitions:
         while start.to_commit:
             member = self.intermediate.get_group_metadata()
             self.destination.begin()
-            self.round_output.prepare_commit(
+            self.round_output.send_offsets(
                 {tp: start.assigned[tp] for tp in start.to_commit}, member
             )
             self.destination.start_commit()

@@ -83,7 +83,7 @@ class PostgresqlDestination:
         self.outputs[tp].known_offset = source_offsets[-1]
 
     # the fence is in the database
-    def prepare_commit(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
+    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
         """Keep the offsets for the commit."""
         self._offsets = offsets()
 

@@ -52,14 +52,14 @@ def create_tables(
         if describe_name_error(route.destination_topic):
             raise TopicsUnfit(describe_name_error(route.destination_topic))
     if not all(
-        postgresql.is_there(session, name) for name in (frontiers, *(name for _, name in names))
+        postgresql.has_relation(session, name) for name in (frontiers, *(name for _, name in names))
     ):
         with session.transaction():
             session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
-            if not postgresql.is_there(session, frontiers):
+            if not postgresql.has_relation(session, frontiers):
                 session.execute(sql.SQL(CREATE_FRONTIERS).format(frontiers))
             for route, name in names:
-                if not postgresql.is_there(session, name):
+                if not postgresql.has_relation(session, name):
                     log.info("creating the table %s", route.destination_topic)
                     session.execute(sql.SQL(CREATE_TABLE).format(name))
                     session.execute(

@@ -115,7 +115,7 @@ class TableFrontierStore:
         """From the database, or from the group's commits for tables that no longer exist."""
 
         def read(session: Session) -> set[str]:
-            if not postgresql.is_there(session, self.frontiers):
+            if not postgresql.has_relation(session, self.frontiers):
                 return set()
             return {
                 row[0]

@@ -18,7 +18,7 @@ from common.metrics import (
     TRANSACTION_SECONDS,
 )
 from common.routes import SAME, Route, TopicPartition
-from deduplicator.work import Work
+from deduplicator.round_decisions import Work
 
 
 class StartedCommit:

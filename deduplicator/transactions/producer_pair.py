@@ -40,7 +40,7 @@ class ProducerPair:
         """Begin the next transaction; the one before it must be committed, aborted or discarded, or
         its commit must have started.
         """
-        if self.current.state in ("open", "prepared"):
+        if self.current.state in ("open", "offsets sent"):
             raise StageFailed("a transaction was begun while another is open: a defect in the loop")
         self.turn = 1 - self.turn
         return self.current.begin()

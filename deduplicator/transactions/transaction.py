@@ -244,7 +244,7 @@ class TransactionalProducer:
         """Abort an open transaction; True when the coordinator has confirmed it, or nothing was
         open.
         """
-        if self.state not in ("open", "prepared", "committing"):
+        if self.state not in ("open", "offsets sent", "committing"):
             return True
         assert self.client is not None
         try:

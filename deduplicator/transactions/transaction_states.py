@@ -9,23 +9,23 @@ from typing import Literal
 
 from common.errors import StageFailed
 
-State = Literal["new", "ready", "open", "prepared", "committing"]
+State = Literal["new", "ready", "open", "offsets sent", "committing"]
 Event = Literal[
     "initialised", "begun", "offsets sent", "commit sent", "committed", "aborted", "in doubt"
 ]
 NEXT: dict[tuple[State, Event], State] = {
     ("new", "initialised"): "ready",
     ("ready", "begun"): "open",
-    ("open", "offsets sent"): "prepared",
-    ("prepared", "commit sent"): "committing",
+    ("open", "offsets sent"): "offsets sent",
+    ("offsets sent", "commit sent"): "committing",
     ("committing", "committed"): "ready",
     ("open", "aborted"): "ready",
-    ("prepared", "aborted"): "ready",
+    ("offsets sent", "aborted"): "ready",
     ("committing", "aborted"): "ready",
     ("new", "in doubt"): "new",
     ("ready", "in doubt"): "new",
     ("open", "in doubt"): "new",
-    ("prepared", "in doubt"): "new",
+    ("offsets sent", "in doubt"): "new",
     ("committing", "in doubt"): "new",
 }
 

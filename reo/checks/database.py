@@ -130,7 +130,7 @@ class Database:
         if name != FRONTIER_TABLE and describe_name_error(name):
             raise TopicsUnfit(describe_name_error(name))
         if not self._query(
-            f"looking up the table {name}", lambda session: postgresql.is_there(session, table)
+            f"looking up the table {name}", lambda session: postgresql.has_relation(session, table)
         ):
             return False
         qualified_name = table.as_string(self.session)
@@ -194,6 +194,6 @@ class ReadOnlyTables(TableFrontierStore):
         """Take nothing over: return the rows as they are."""
         return (
             self.table.read_rows(session, sorted({tp.topic for tp in topic_partitions}))
-            if postgresql.is_there(session, self.frontiers)
+            if postgresql.has_relation(session, self.frontiers)
             else {}
         )

@@ -62,7 +62,7 @@ def report_failure(about: str, error: ReoError) -> Finding:
     return Finding("error", about, str(error), error.to_do, error.exit_code, type(error).__name__)
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def get_exit_code(findings: Sequence[Finding]) -> int:
     """0, or the code of the first error."""
     return next((finding.exit_code for finding in findings if finding.level == "error"), 0)
 
@@ -76,7 +76,7 @@ def format_json(findings: Sequence[Finding]) -> str:
     """As JSON text, one object."""
     return orjson.dumps(
         {
-            "exit_code": exit_code(findings),
+            "exit_code": get_exit_code(findings),
             "errors": count_level(findings, "error"),
             "warnings": count_level(findings, "warning"),
             "findings": [finding.to_dict() for finding in findings],

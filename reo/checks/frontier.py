@@ -191,7 +191,7 @@ def _check_surplus(state: RouteTopics, route: Route, start: StartedPartitions) -
         return
     count = sum(len(surplus.records) for surplus, _ in with_surplus.values())
     is_copied_unchanged = not (
-        filters.list_given(state.settings) or state.settings.provenance.header
+        filters.list_filter_settings(state.settings) or state.settings.provenance.header
     )
     try:
         for source, (surplus, begin) in with_surplus.items() if is_copied_unchanged else ():
@@ -248,7 +248,7 @@ def _check_source(
             if isinstance(candidate, ReoError):
                 raise candidate
             source_checks.check_offsets(candidate, frontiers)
-            same_last = source_checks.check_history(candidate, frontiers)
+            same_last = source_checks.check_copied_history(candidate, frontiers)
             yield report_ok(
                 about,
                 "has the copy's last records"

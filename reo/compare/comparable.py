@@ -24,7 +24,7 @@ def select_comparable(
     """The routes that are one to one and copied whole, and for each other route why it is left
     out.
     """
-    filter_settings = filters.list_given(settings)
+    filter_settings = filters.list_filter_settings(settings)
     if filter_settings:
         why = (
             f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set,"

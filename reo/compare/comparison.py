@@ -143,7 +143,7 @@ def compare_in_step(
         if not left or not right:
             break
         count = min(len(left), len(right))
-        # `content` is inlined: a call for each record takes a large part of the time
+        # `get_compared_content` is inlined: a call for each record takes a large part of the time
         left_contents = [
             (
                 message.key(),

@@ -38,7 +38,7 @@ class NotCompared(NamedTuple):
         return f"{TopicPartition(self.topic, self.partition)}: {self.text}"
 
 
-def list_of_partition(result: Comparison) -> Iterator[NotCompared]:
+def list_for_partition(result: Comparison) -> Iterator[NotCompared]:
     """What the comparison of one partition leaves out."""
     if result.starts_late:
         before = (
@@ -59,7 +59,7 @@ def list_of_partition(result: Comparison) -> Iterator[NotCompared]:
         )
 
 
-def list_of_topics(
+def list_for_topics(
     sources: Mapping[Route, Topic], partitions: Mapping[str, int]
 ) -> Iterator[NotCompared]:
     """Destination partitions to which no source partition is copied; `partitions`: how many each

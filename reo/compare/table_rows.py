@@ -106,7 +106,7 @@ def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, in
     session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
     try:
         for name in names:
-            if not postgresql.is_there(session, postgresql.quote_table(settings, name)):
+            if not postgresql.has_relation(session, postgresql.quote_table(settings, name)):
                 raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
         last = {
             name: (

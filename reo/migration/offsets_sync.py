@@ -32,9 +32,9 @@ from common.errors import (
 )
 from common.kafka import permissions
 from common.metrics import HEARTBEAT
-from common.nearest import suggest
 from common.process import Stopping
 from common.settings import Settings, destination_settings
+from common.suggestions import suggest
 from reo.migration import sync_report
 from reo.migration.foreign_group import list_groups
 from reo.migration.offsets import ProvedOffsets, Translator

@@ -29,12 +29,12 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
 from common.child_processes import set_parent_death_signal
-from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
+from common.errors import ClusterUnreachable, find_exit_code_name, list_stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours, user_code
 from reo.migration import offsets_sync
-from reo.service import events, health, service_status, startup
-from reo.service.drain import Drain
+from reo.service import child_output, health, service_status, startup
+from reo.service.stop_at_end import Drain
 from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def is_end_of_service(code: int, stop_at_end: bool) -> bool:
     """Whether the service ends with this exit code of a child; otherwise the child is started
     again.
     """
-    return (code == 0 and stop_at_end) or (code in stop_codes() and code != OUTAGE_EXIT_CODE)
+    return (code == 0 and stop_at_end) or (code in list_stop_codes() and code != OUTAGE_EXIT_CODE)
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Supervisor:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
     children: list[Child] = field(default_factory=list)
     output_threads: list[threading.Thread] = field(default_factory=list)
-    """They forward the children's output (`reo.service.events`)."""
+    """They forward the children's output (`reo.service.child_output`)."""
     exit_code: int | None = None
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
@@ -181,7 +181,7 @@ class Supervisor:
         if code:
             ended = datetime.fromtimestamp(runtime.time(), UTC).isoformat(timespec="seconds")
             self.last_error = {
-                "error": name_of_exit_code(code),
+                "error": find_exit_code_name(code),
                 "exit_code": code,
                 "message": f"{child.name} ended at {ended} ({how}): its log says why",
             }
@@ -225,7 +225,9 @@ class Supervisor:
             preexec_fn=set_parent_death_signal,
         )
         if child.process.stdout:
-            self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
+            self.output_threads.append(
+                child_output.forward_output(child.process.stdout, child.stage)
+            )
         child.started = runtime.time()
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)

@@ -34,7 +34,7 @@ from common.kafka.partition_offsets import get_offset
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import request_timeout_s
+from common.source_candidates import get_request_timeout_s
 from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Event
 
@@ -81,7 +81,7 @@ class Health:
                 client.list_offsets(
                     specs,
                     isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=request_timeout_s(self.settings),
+                    request_timeout=get_request_timeout_s(self.settings),
                 )
                 for client in self.clients
             ]
@@ -103,7 +103,7 @@ class Health:
     def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
         with contextlib.suppress(KafkaException):  # the next round tries again
             partition_offsets.refresh_metadata(
-                self.clients[number], names, request_timeout_s(self.settings)
+                self.clients[number], names, get_request_timeout_s(self.settings)
             )
 
     def evaluate_round(self, end_sums: Mapping[int, int | None]) -> Event | None:

@@ -68,10 +68,10 @@ def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None
                 f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
                 " copy has records that the source no longer has; copy to a new destination.topic"
             )
-    check_history(snapshot, frontiers)
+    check_copied_history(snapshot, frontiers)
 
 
-def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPartition]:
+def check_copied_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPartition]:
     """The source partitions that have their last copied record; SourceTruncated when this cluster
     has lost one.
     """
@@ -82,7 +82,7 @@ def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPa
         snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH
     )
     try:
-        return source_history.check_history(
+        return source_history.check_source_history(
             snapshot.settings,
             create_admin_client(snapshot.settings.source_cluster, snapshot.settings),
             consumer,
@@ -148,7 +148,7 @@ def check_copyable(
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
         topic_creation.prepare_topics(snapshot.settings)
-    same_last = check_history(snapshot, frontiers)
+    same_last = check_copied_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info(
         "source candidate %s has the copy's last records (%d compared)",

@@ -32,7 +32,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, get_compared_content
 from common.routes import Route, TopicPartition
 from common.settings import destination_settings
-from common.source_candidates import SourceSnapshot, request_timeout_s
+from common.source_candidates import SourceSnapshot, get_request_timeout_s
 from replicator.source_history import LastCopied
 
 TAIL_OFFSETS = 1000
@@ -93,7 +93,7 @@ def compare_tails(
     partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
-    is_whole = not filters.list_given(settings)
+    is_whole = not filters.list_filter_settings(settings)
     rows = [row for row in every_row if is_whole and row[0].is_one_to_one]
     compared, written = Counter[Route](), set()
     for route, tp, frontier in every_row:
@@ -204,7 +204,7 @@ def _read_candidate_tail(
     instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in visible_records.read_visible(
-        consumer, {tp: begin}, request_timeout_s(snapshot.settings)
+        consumer, {tp: begin}, get_request_timeout_s(snapshot.settings)
     ):
         if message.offset() > last:
             break

@@ -25,7 +25,7 @@ CLASSES = Path(__file__).with_name("classes.gz")
 COLLECTOR = "-XX:+UseParallelGC"
 
 
-def archive_file() -> Path:
+def get_archive_path() -> Path:
     """The archive."""
     return get_jars_folder() / "spark.jsa"
 
@@ -35,8 +35,8 @@ def build_options() -> list[str]:
     repair that.
     """
     return (
-        [f"-XX:SharedArchiveFile={archive_file()}", "-Xlog:cds=off"]
-        if archive_file().exists()
+        [f"-XX:SharedArchiveFile={get_archive_path()}", "-Xlog:cds=off"]
+        if get_archive_path().exists()
         else []
     )
 
@@ -57,10 +57,10 @@ def is_current() -> bool:
     path and for these jars.
     """
     return (
-        archive_file().exists()
+        get_archive_path().exists()
         and not _run_java(
             "-Xshare:on",
-            f"-XX:SharedArchiveFile={archive_file()}",
+            f"-XX:SharedArchiveFile={get_archive_path()}",
             "-cp",
             build_class_path(),
             "-version",
@@ -78,7 +78,7 @@ def create_archive() -> None:
     ):
         names.write(gzip.decompress(CLASSES.read_bytes()))
         names.flush()
-        new_file = Path(folder) / archive_file().name
+        new_file = Path(folder) / get_archive_path().name
         result = _run_java(
             "-Xshare:dump",
             f"-XX:SharedClassListFile={names.name}",
@@ -92,7 +92,7 @@ def create_archive() -> None:
                 "the archive of Spark's classes cannot be created:"
                 f" {result.stdout[-2000:]}{result.stderr[-2000:]}"
             )
-        new_file.replace(archive_file())
+        new_file.replace(get_archive_path())
 
 
 def _run_java(*words: str) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,7 @@ def compute_heap_mb(settings: Settings, partitions: int) -> int:
     )
 
 
-def fetch_bytes(settings: Settings, partitions: int) -> int:
+def compute_fetch_bytes(settings: Settings, partitions: int) -> int:
     """max.partition.fetch.bytes of each partition's consumer. A larger batch is returned all the
     same, alone (KIP-74).
     """

@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 
 from common.child_processes import kill_children
 from common.errors import StageFailed
-from common.nearest import suggest
 from common.settings import Settings, client_options
+from common.suggestions import suggest
 from replicator import run, sql_filter
 from replicator.run import Plan, Query
 from replicator.spark import jvm_options, memory, spark_master

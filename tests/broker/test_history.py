@@ -30,7 +30,7 @@ from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.planner import Planner
 from replicator.run import Engine
-from replicator.source_history import LastCopied, check_history
+from replicator.source_history import LastCopied, check_source_history
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
@@ -164,7 +164,7 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
     )
     consumer = create_reader(settings.source_cluster, settings)
     try:
-        check_history(
+        check_source_history(
             settings,
             create_admin_client(settings.source_cluster, settings),
             consumer,
@@ -215,7 +215,7 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
         partition_offsets, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3}
     )
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
-        check_history(
+        check_source_history(
             settings,
             cast(AdminClient, None),
             cast(Consumer, None),

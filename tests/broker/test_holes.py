@@ -16,9 +16,9 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
+from replicator.cluster_snapshot import Sample
 from replicator.open_holes import HOLE_S
 from replicator.run import Plan
-from replicator.sample import Sample
 from replicator.watch import Watch
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_record, make_records, until

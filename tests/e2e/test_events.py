@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from reo.service.events import NOISE, to_event
+from reo.service.child_output import NOISE, to_event
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import Service, send_signal

@@ -54,7 +54,7 @@ def transact(
     destination.begin()
     if records:
         destination.write(tp, records, [first + number for number in range(len(records))])
-    destination.prepare_commit(
+    destination.send_offsets(
         lambda: [ClientTopicPartition(f"{tp.topic}-proxy", 0, 5, frontier)], None
     )
     destination.start_commit()

@@ -14,8 +14,8 @@ from common.origin import Origin
 from common.routes import TopicPartition
 from deduplicator.leader_change import check_leader_change
 from deduplicator.position_errors import RecordsMissing
+from deduplicator.round_decisions import Work
 from deduplicator.unwrap import Batch
-from deduplicator.work import Work
 
 PLACE = TopicPartition("copy-proxy", 0)
 EPOCH, BATCH = 1000, 7

@@ -16,7 +16,7 @@ from common.errors import FilterFailed
 from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.call_limit import CallLimit
+from deduplicator.call_timeout import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter

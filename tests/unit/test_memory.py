@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.settings import load
-from replicator.spark.memory import compute_heap_mb, fetch_bytes
+from replicator.spark.memory import compute_fetch_bytes, compute_heap_mb
 from tests.unit.test_settings import GOOD
 
 
@@ -24,7 +24,7 @@ def test_the_heap_is_shared_out(partitions: int, given: str, heap: int, fetched:
     share it.
     """
     settings = load(GOOD | ({"REO_REPLICATOR_MEMORY_MB": given} if given else {}))
-    assert (compute_heap_mb(settings, partitions), fetch_bytes(settings, partitions)) == (
+    assert (compute_heap_mb(settings, partitions), compute_fetch_bytes(settings, partitions)) == (
         heap,
         fetched,
     )

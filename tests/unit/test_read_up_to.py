@@ -17,8 +17,8 @@ from common.read_up_to import HEADER, ReadUpTo, encode
 from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.frontier_advance import advance_frontier
+from deduplicator.round_decisions import Work
 from deduplicator.unwrap import split_by_partition
-from deduplicator.work import Work
 
 STATE = RuleState(10, 5, Link(10, 7, 3))
 SAID = ReadUpTo(0, 14, 10, 5, "1d1d1d1d1d1d1d1d")

@@ -132,7 +132,7 @@ class Stand:
         """A transaction."""
         self.asked.append(f"begin after {self.client.polls}")
 
-    def prepare_commit(self, offsets: GetOffsets, _: object) -> None:
+    def send_offsets(self, offsets: GetOffsets, _: object) -> None:
         """Of the first frontiers."""
         self.asked.append([tp.partition for tp in offsets()])
         if self.fails:

@@ -46,9 +46,10 @@ with.
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
-    "deduplicator/call_limit.py": {"time", "threading"},  # a signal interrupts the real main thread
+    # a signal interrupts the real main thread
+    "deduplicator/call_timeout.py": {"time", "threading"},
     "replicator/spark/session.py": {"threading"},  # of the real JVM
-    "reo/service/events.py": {"threading"},  # of a pipe from a real process
+    "reo/service/child_output.py": {"threading"},  # of a pipe from a real process
     "reo/service/supervisor.py": {"threading"},  # these are joined
     "reo/service/health.py": {"threading", "time"},  # of a real port
     "reo/service/startup.py": {"multiprocessing"},  # for what can abort

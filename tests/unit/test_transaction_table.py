@@ -177,7 +177,7 @@ def test_a_commit_whose_thread_cannot_start_leaves_the_transaction_open(
         with pytest.raises(RuntimeError, match="thread"):
             one.start_commit()
     one.finish_commit()
-    assert one.state == "prepared"
+    assert one.state == "offsets sent"
     assert one.abort()
     assert made[0].calls[-1] == "abort_transaction"
 

@@ -33,7 +33,7 @@ def run_command(source: str | None) -> int:
             f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
             connector_jars.get_jars_folder(),
         )
-        _report("archive", _prepare_archive(), class_archive.archive_file())
+        _report("archive", _prepare_archive(), class_archive.get_archive_path())
         _report("compiled", describe_compiled_path())
     except ReoError as error:
         print(f"reo setup: {error}", file=sys.stderr)

@@ -14,7 +14,7 @@ from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka import partition_offsets
 from common.kafka.clients import create_admin_client
-from common.kafka.consumer_group import commit_reader
+from common.kafka.consumer_group import create_commit_reader
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -27,7 +27,7 @@ class Drain:
     """
 
     def __init__(self, settings: Settings, topic_partitions: Iterable[TopicPartition]) -> None:
-        self.reader = commit_reader(settings.destination_cluster, settings)
+        self.reader = create_commit_reader(settings.destination_cluster, settings)
         self.ends = partition_offsets.list_end_offsets(
             create_admin_client(settings.destination_cluster, settings), topic_partitions
         )

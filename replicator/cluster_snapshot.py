@@ -12,7 +12,7 @@ from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from common.source_candidates import request_timeout_s
+from common.source_candidates import get_request_timeout_s
 from replicator.clients import Clients
 from replicator.run import Plan
 
@@ -38,7 +38,9 @@ def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[R
     """Every route with its source topic as it is now; TopicMissing when a source topic of this
     run is gone.
     """
-    sources = topics.describe_sources(settings, clients.source_admin, request_timeout_s(settings))
+    sources = topics.describe_sources(
+        settings, clients.source_admin, get_request_timeout_s(settings)
+    )
     topics.check_none_deleted(plan.sources, sources)
     return sources
 
@@ -52,7 +54,7 @@ def take_sample(
     client, at_source, timeout_s = (
         clients.source_admin,
         plan.map_source_partitions().values(),
-        request_timeout_s(settings),
+        get_request_timeout_s(settings),
     )
     sources = describe_sources(settings, clients, plan)
     beginnings = partition_offsets.list_beginning_offsets(clients.destination_admin, plan.starts)
