@@ -22,6 +22,7 @@ In the order in which a schedule is made and judged:
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step
+    frontier_judge.py  what must be true of every committed frontier
     metrics_judge.py   what must be true of the metrics of the service
     logs.py            reads the logs of the clusters directly, without a request
     planted.py         known defects, put into the service to show that the simulator finds them

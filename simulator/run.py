@@ -9,6 +9,7 @@ from common import runtime
 from common.kafka import clients as kafka_clients
 from simulator import kafka
 from simulator.faults import FaultInjector
+from simulator.frontier_judge import FrontierJudge
 from simulator.judge import Judge
 from simulator.metrics_judge import MetricsJudge
 from simulator.plan import Plan, list_smaller_plans
@@ -53,7 +54,7 @@ def run_plan(plan: Plan) -> Result:
     system_runtime = runtime.use(VirtualRuntime(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
-    metrics_judge = MetricsJudge(system, judge)
+    other_judges = (MetricsJudge(system, judge), FrontierJudge(system, judge))
     system.faults = injector = FaultInjector(system, judge, plan.faults)
     real_clients = kafka_clients.use_clients(
         kafka_clients.ClientFactories(
@@ -62,7 +63,7 @@ def run_plan(plan: Plan) -> Result:
     )
     try:
         system.start_all()
-        result.violation = _run_schedule(schedule, system, judge, injector, metrics_judge)
+        result.violation = _run_schedule(schedule, system, judge, injector, other_judges)
         if result.violation:
             result.story += schedule.describe_stacks()
     finally:
@@ -80,14 +81,14 @@ def _run_schedule(
     system: System,
     judge: Judge,
     injector: FaultInjector,
-    metrics_judge: MetricsJudge,
+    other_judges: tuple[MetricsJudge, FrontierJudge],
 ) -> str:
     """The violation, or an empty string."""
 
     def has_violation() -> bool:
         return (
             judge.has_violation()
-            or metrics_judge.has_violation()
+            or any(other.has_violation() for other in other_judges)
             or bool(injector.unexpected_error)
             or schedule.steps > STEPS_MAX
         )
@@ -117,7 +118,9 @@ def _run_schedule(
         )
     if system.service_exit_code == 0:
         schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, has_violation)
-    return metrics_judge.violation or _find_violation(schedule, system, judge, injector)
+    return next(
+        (other.violation for other in other_judges if other.violation), ""
+    ) or _find_violation(schedule, system, judge, injector)
 
 
 def _find_violation(

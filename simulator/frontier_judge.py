@@ -1,0 +1,73 @@
+"""What must be true of each committed frontier, whenever no transaction is open on its partitions:
+the destination partition has exactly `sent` visible records after `destination_known`.
+
+The next start believes that. A frontier that is wrong can be put right by the next delivery, and
+the copy be exact all the same: `simulator.judge` would not see it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common import frontier as frontiers
+from common.routes import TopicPartition
+from simulator import logs
+from simulator.kafka.log import Log
+
+if TYPE_CHECKING:
+    from simulator.judge import Judge
+    from simulator.system import System
+
+
+class FrontierJudge:
+    """Compares the group's commits with the destination's logs, in both of which something has
+    changed since.
+    """
+
+    def __init__(self, system: System, judge: Judge) -> None:
+        self.system = system
+        self.judge = judge
+        self.violation = ""
+        self.seen = (-1, -1, -1)
+        self.compared: dict[TopicPartition, tuple[str, int]] = {}
+        """By intermediate partition: the commit, and the end of the destination partition, that
+        were compared last.
+        """
+
+    def has_violation(self) -> bool:
+        """Called after each step."""
+        group = self.system.destination.groups.get(self.system.settings.application)
+        if group is None or self.violation:
+            return bool(self.violation)
+        changes = (Log.change_count, group.commit_count, len(group.pending))
+        if changes != self.seen and not self.judge.is_history_lost:
+            self.seen = changes
+            pending = {key for offsets in group.pending.values() for key in offsets}
+            for source in self.system.list_source_partitions():
+                intermediate = self.system.find_route(source.topic).get_intermediate(
+                    source.partition
+                )
+                commit = group.offsets.get(intermediate)
+                if commit and intermediate not in pending:
+                    self._compare(source, intermediate, commit[1])
+        return bool(self.violation)
+
+    def _compare(self, source: TopicPartition, intermediate: TopicPartition, metadata: str) -> None:
+        tp = self.system.find_route(source.topic).get_destination(source.partition)
+        cluster = self.system.destination
+        log = cluster.find_log(*tp)
+        if log is None or log.open_transactions or log.last_stable_offset != log.end:
+            return
+        if self.compared.get(intermediate) == (metadata, log.end):
+            return
+        self.compared[intermediate] = metadata, log.end
+        frontier = frontiers.decode(metadata)
+        if frontier.sent < 0 or frontier.destination_topic_id != str(cluster.topics[tp.topic].id):
+            return
+        read_result = logs.read_committed(cluster, tp, frontier.destination_known + 1)
+        visible = len(read_result[0]) if read_result else -1
+        if visible != frontier.sent:
+            self.violation = (
+                f"the frontier of {intermediate} is wrong: {frontier.sent} records were sent to"
+                f" {tp} after offset {frontier.destination_known}, and {visible} are visible"
+            )
