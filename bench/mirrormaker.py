@@ -31,7 +31,7 @@ from demo.broker import free_port
 JARS = Path(__file__).parent.parent / "jars" / "rival"
 MISSING = "MirrorMaker 2 is not installed: `make rival` downloads it"
 STOP_S = 60
-"""Time-out of a clean stop."""
+"""Timeout of a clean stop."""
 
 PROPERTIES = """
 clusters = source, target

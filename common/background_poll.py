@@ -3,7 +3,7 @@ does not wait for it.
 
 A consumer that gets no record cannot tell whether there is none, and an idle session does not
 notice that its server is away. (The admin client's futures are not used: when an answer came after
-the request's time-out, librdkafka 2.16 ended the process with an assertion.)
+the request's timeout, librdkafka 2.16 ended the process with an assertion.)
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ The text of an error is written where it is raised.
         ├── DestinationTruncated   26   records that were committed are gone from the destination
         ├── RecordRefused          27   the destination cannot take a record as it is
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its
-                                   time-out
+                                   timeout
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
         ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a
                                    difference

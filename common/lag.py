@@ -19,7 +19,7 @@ from common.metrics import LAG, LAG_SECONDS
 from common.routes import TopicPartition
 
 
-class Lag:
+class LagReporter:
     """What one process reports of its stage."""
 
     def __init__(self, stage: str, clock: Callable[[], float] = runtime.time) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from common import runtime
-from common.lag import Lag
+from common.lag import LagReporter
 from common.metrics import HEARTBEAT, READY, WAITING
 
 Reason = Literal[
@@ -75,7 +75,7 @@ class Liveness:
         self.clock = clock
         self.heartbeat = HEARTBEAT.labels(*self.labels)
         self.readiness = READY.labels(*self.labels)
-        self.lag = Lag(stage, clock)
+        self.lag = LagReporter(stage, clock)
         self.reason: Reason | None = None
         self.beaten_at = clock() - BEAT_S
         self.wait("start")

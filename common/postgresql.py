@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 PAUSE_S = 0.2
 LOOK_S = 0.1
 ANSWER_S = 5
-"""Time-out of one attempt to connect, and of a lock."""
+"""Timeout of one attempt to connect, and of a lock."""
 REFUSED = re.compile(
     r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission"
     r" denied|not permitted|certificate|"
@@ -57,7 +57,7 @@ SOCKET = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""The kernel detects a server whose machine is gone: statements have no time-out of their own."""
+"""The kernel detects a server whose machine is gone: statements have no timeout of their own."""
 PROBE_S = 5.0
 
 
@@ -163,7 +163,7 @@ def _build_parameters(settings: Settings, role: str) -> dict[str, Any]:
 
 
 def _prepare(session: Session, timeout_ms: int) -> None:
-    """Make an abandoned transaction end by a time-out, as in Kafka, and a committed one be on
+    """Make an abandoned transaction end by a timeout, as in Kafka, and a committed one be on
     disk.
     """
     # an UPDATE that waited for a lock reads the row again

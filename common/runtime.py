@@ -25,7 +25,7 @@ from typing import Protocol, TypeVar
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
-Chance = random.Random
+Random = random.Random
 
 
 class Event(Protocol):
@@ -59,7 +59,7 @@ class Runtime(Protocol):
     def get_random_bits(self, bits: int) -> int:
         """A number of so many bits that nobody can foresee."""
 
-    def create_random(self) -> Chance:
+    def create_random(self) -> Random:
         """A generator for what is no secret."""
 
     def start_thread(self, work: Callable[[], object], name: str) -> None:
@@ -95,7 +95,7 @@ class SystemRuntime:
         """Of the kernel."""
         return secrets.randbits(bits)
 
-    def create_random(self) -> Chance:
+    def create_random(self) -> Random:
         """With a seed of the kernel."""
         return random.Random()  # noqa: S311  (for what is no secret)
 
@@ -146,7 +146,7 @@ def get_random_bits(bits: int) -> int:
     return _in_use.get_random_bits(bits)
 
 
-def create_random() -> Chance:
+def create_random() -> Random:
     """A generator for what is no secret."""
     return _in_use.create_random()
 

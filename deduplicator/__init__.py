@@ -26,7 +26,7 @@ In the order in which a record passes:
                             destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
-    call_timeout.py         a time-out for each call of a user's function
+    call_timeout.py         a timeout for each call of a user's function
     gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process
 

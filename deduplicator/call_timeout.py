@@ -1,4 +1,4 @@
-"""A time-out for each call of a user's function, which may be slow as long as it returns.
+"""A timeout for each call of a user's function, which may be slow as long as it returns.
 
 Each call counts as a heartbeat. After CALL_TIMEOUT_S a signal interrupts a call that has not
 returned: TimeoutError is raised inside the function, as if the function had raised it, so that the
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 class CallLimit:
     """`with limit:` around many calls. Only a main thread can be interrupted; in another thread
-    there is no time-out.
+    there is no timeout.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_settings
 from deduplicator import hot_path
 from deduplicator.fetched_messages import FetchedMessages
-from deduplicator.hot_path import Unavailable, get_rd_kafka_pointer
+from deduplicator.hot_path import CompiledPathUnavailable, get_rd_kafka_pointer
 
 RENEW_INTERVAL_S = 0.2
 
@@ -42,7 +42,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
         return "a route is not one to one"
     try:
         hot_path.load_library()
-    except Unavailable as reason:
+    except CompiledPathUnavailable as reason:
         return str(reason)
     return None
 

@@ -30,7 +30,7 @@ Pointers = ctypes.c_void_p * BATCH_MAX
 OBJECT_HEAD = object.__basicsize__
 
 
-class Unavailable(Exception):
+class CompiledPathUnavailable(Exception):
     """Why the compiled path cannot be used."""
 
 
@@ -140,30 +140,30 @@ class Library:
         _declare_functions(self.rd_kafka, OF_RD_KAFKA)
         missing = self.path.reo_bind(cimpl.__file__.encode())
         if missing is not None:
-            raise Unavailable(
+            raise CompiledPathUnavailable(
                 f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION}"
             )
         if self.path.reo_batch_size() != ctypes.sizeof(RawBatch):
-            raise Unavailable(
+            raise CompiledPathUnavailable(
                 f"{file} was built from another version of hot_path.c: build it again (make setup)"
             )
 
 
 @cache
 def load_library() -> Library:
-    """The library; Unavailable, with the reason, when it cannot be used."""
+    """The library; CompiledPathUnavailable, with the reason, when it cannot be used."""
     if VERSION not in VERSIONS:
-        raise Unavailable(f"it is not tested with confluent-kafka {VERSION}")
+        raise CompiledPathUnavailable(f"it is not tested with confluent-kafka {VERSION}")
     built = sorted(FOLDER.glob("_hot_path*.so"))
     if not built:
-        raise Unavailable(
+        raise CompiledPathUnavailable(
             "it was not built: a C compiler was missing (install gcc, then install reo again; in a"
             " checkout run make setup)"
         )
     try:
         return Library(built[0])
     except (OSError, AttributeError) as reason:
-        raise Unavailable(str(reason)) from None
+        raise CompiledPathUnavailable(str(reason)) from None
 
 
 def get_rd_kafka_pointer(client: Consumer | Producer) -> int:

@@ -26,7 +26,7 @@ from faults.requests import API_NAMES, Request
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10
-"""Time-out of a call into the thread of the proxy."""
+"""Timeout of a call into the thread of the proxy."""
 
 
 class Proxy:

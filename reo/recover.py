@@ -192,7 +192,7 @@ class Recovery:
         )
 
     def _find_frontier_of_copied(
-        self, row: RecoveredPartition, last_copied: alignment.LastCopied
+        self, row: RecoveredPartition, last_copied: alignment.LastCopiedPair
     ) -> int:
         """The last copied record's offset, or a later one up to which the group's frontier says
         that no record follows.

@@ -14,7 +14,7 @@ from common.kafka.consumer_group import Group
 from common.records import compute_message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_settings
-from reo.compare.alignment import AlignmentInput, LastCopied
+from reo.compare.alignment import AlignmentInput, LastCopiedPair
 
 
 class RouteData:
@@ -94,7 +94,9 @@ class RouteData:
             destination_settings.get_zero_timestamp_ms(self.settings) or 0,
         )
 
-    def read_last_record(self, partition: int, last_copied: LastCopied | None) -> LastRecord | None:
+    def read_last_record(
+        self, partition: int, last_copied: LastCopiedPair | None
+    ) -> LastRecord | None:
         """The source's record that was copied last; None when nothing was copied, or the source has
         deleted it.
         """

@@ -17,7 +17,7 @@ from common.errors import CopyDiffers, FrontierLost
 from common.frontier import Frontier
 from common.kafka.consumer_group import Commit
 from common.routes import Route
-from reo.compare.alignment import LastCopied
+from reo.compare.alignment import LastCopiedPair
 from reo.output import align_columns, convert_error_to_dict
 
 
@@ -31,7 +31,7 @@ class RecoveredPartition:
     """In the commit, when reo wrote it."""
     unreadable: str = ""
     """Why the commit has no frontier."""
-    last_copied: LastCopied | None = None
+    last_copied: LastCopiedPair | None = None
     """None when nothing was copied, or when `refusal` says why the data does not tell."""
     source_offset: int | None = None
     """The frontier that follows from the data."""

@@ -68,7 +68,7 @@ def describe_compiled_path() -> str:
     """Whether stage two uses the compiled path; if not, why."""
     try:
         hot_path.load_library()
-    except hot_path.Unavailable as reason:
+    except hot_path.CompiledPathUnavailable as reason:
         return (
             f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
         )

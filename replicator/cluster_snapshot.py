@@ -1,4 +1,4 @@
-"""A sample of a run: what both clusters answered at one moment about its source topics, its
+"""A snapshot of a run: what both clusters answered at one moment about its source topics, its
 intermediate topics and the group's frontiers.
 """
 
@@ -18,7 +18,7 @@ from replicator.run import Plan
 
 
 @dataclass(slots=True)
-class Sample:
+class ClusterSnapshot:
     """What both clusters answered at one moment. The `source_…` fields are by source partition, the
     others by intermediate partition.
     """
@@ -45,9 +45,9 @@ def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[R
     return sources
 
 
-def take_sample(
+def take_snapshot(
     settings: Settings, clients: Clients, plan: Plan, commits: dict[TopicPartition, GroupCommit]
-) -> Sample:
+) -> ClusterSnapshot:
     """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a
     source topic is gone.
     """
@@ -65,7 +65,7 @@ def take_sample(
     )
     # before the stable ends: records written in between are no open transaction
     high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
-    return Sample(
+    return ClusterSnapshot(
         sources,
         partition_offsets.list_beginning_offsets(client, at_source, timeout_s),
         partition_offsets.list_stable_ends(client, at_source, timeout_s),

@@ -11,29 +11,31 @@ from dataclasses import dataclass, field
 
 from common.metrics import SOURCE_OPEN
 from common.routes import TopicPartition
-from replicator.cluster_snapshot import Sample
+from replicator.cluster_snapshot import ClusterSnapshot
 
 log = logging.getLogger(__name__)
 OPEN_S = 60.0
 """After this time an open transaction of the source is logged; it is Kafka's default transaction
-time-out.
+timeout.
 """
 
 
 @dataclass(slots=True)
 class OpenTransactions:
-    """Of the samples of one run; everything is by source partition."""
+    """Of the snapshots of one run; everything is by source partition."""
 
     stable_end_since: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
     """The last stable offset, and since when it has not changed."""
     warned_open: set[TopicPartition] = field(default_factory=set)
 
-    def count_waiting(self, source_tp: TopicPartition, sample: Sample, now: float) -> int:
+    def count_waiting(
+        self, source_tp: TopicPartition, snapshot: ClusterSnapshot, now: float
+    ) -> int:
         """The number of offsets after the last stable offset: stage one cannot read them before an
         open transaction of the source ends.
         """
-        stable = sample.source_ends[source_tp].offset
-        waiting = sample.source_high_watermarks[source_tp] - stable
+        stable = snapshot.source_ends[source_tp].offset
+        waiting = snapshot.source_high_watermarks[source_tp] - stable
         if waiting <= 0 or self.stable_end_since.get(source_tp, (-1, now))[0] != stable:
             self.stable_end_since[source_tp] = (stable, now)
         open_s = now - self.stable_end_since[source_tp][1] if waiting > 0 else 0.0

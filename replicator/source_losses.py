@@ -1,9 +1,9 @@
 """Records that the source has lost while a run lives.
 
 A source that loses records ends before what was read from it. If it has grown again between two
-samples, its offsets show nothing. But records are lost only when the leader changes or while a
+snapshots, its offsets show nothing. But records are lost only when the leader changes or while a
 broker is away. After either, the last copied records are compared with the source
-(`replicator.source_history`), as of the previous sample and as of now, until everything is copied
+(`replicator.source_history`), as of the previous snapshot and as of now, until everything is copied
 that was written before that event.
 """
 
@@ -20,45 +20,47 @@ from common.source_candidates import get_request_timeout_s
 from replicator import source_history
 from replicator.candidates import tail_comparison
 from replicator.clients import Clients
-from replicator.cluster_snapshot import Sample
+from replicator.cluster_snapshot import ClusterSnapshot
 from replicator.run import Plan
 
 OUTAGE_S = 2.0
-"""A sample that ends this long after the previous one may have waited for a broker; no broker
+"""A snapshot that ends this long after the previous one may have waited for a broker; no broker
 restarts faster.
 """
 
 
 @dataclass(slots=True)
 class SourceLosses:
-    """Looks for them in the samples of one run."""
+    """Looks for them in the snapshots of one run."""
 
     settings: Settings
     clients: Clients
     plan: Plan
     copied: dict[TopicPartition, source_history.LastCopied]
-    """By source partition, what was copied last, as of the previous sample."""
+    """By source partition, what was copied last, as of the previous snapshot."""
     unverified_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """After an event that can lose records: the source offset up to which records were written
     before it. Stage two may have copied them since.
     """
     leader_epochs: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """By source partition, as of the previous sample."""
+    """By source partition, as of the previous snapshot."""
     sampled_at: float = field(default_factory=runtime.monotonic)
 
-    def has_lost_records(self, sample: Sample, next_offsets: Mapping[TopicPartition, int]) -> bool:
+    def has_lost_records(
+        self, snapshot: ClusterSnapshot, next_offsets: Mapping[TopicPartition, int]
+    ) -> bool:
         """Whether a partition ends before what was read from it; SourceTruncated when its last
         copied record is gone. `next_offsets`: by intermediate partition, the source offset that
         is written next.
         """
         source_partitions = self.plan.map_source_partitions()
         leader_epochs = {
-            source_tp: end.leader_epoch for source_tp, end in sample.source_ends.items()
+            source_tp: end.leader_epoch for source_tp, end in snapshot.source_ends.items()
         }
         truncated = {
             source_tp
             for tp, source_tp in source_partitions.items()
-            if sample.source_ends[source_tp].offset < next_offsets[tp]
+            if snapshot.source_ends[source_tp].offset < next_offsets[tp]
         }
         # while a transaction is open, the last stable offset may be below a first frontier
         if truncated:
@@ -70,7 +72,7 @@ class SourceLosses:
                 for tp, source_tp in source_partitions.items()
                 if source_tp in truncated and ends[source_tp] < next_offsets[tp]
             }
-        frontiers = {tp: commit.frontier for tp, commit in sample.commits.items()}
+        frontiers = {tp: commit.frontier for tp, commit in snapshot.commits.items()}
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
         if (
             truncated
@@ -80,7 +82,7 @@ class SourceLosses:
             self._check_history(self.copied)
             written = {
                 tp: newest.source_offset + 1
-                for tp, newest in sample.newest.items()
+                for tp, newest in snapshot.newest.items()
                 if newest.epoch == self.plan.epoch
             }
             self.unverified_up_to = {

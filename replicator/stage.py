@@ -31,7 +31,7 @@ from common.metrics import EPOCH, RUNS
 from common.process import Stopping
 from common.settings import Settings
 from replicator import run
-from replicator.candidates.candidate_health import Health
+from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.planner import Planner, wait_unless_stopping
@@ -67,7 +67,7 @@ class Stage:
             settings, runtime.create_random(), self.liveness.beat, state_file
         )
         self.planner = Planner(settings, self.clients, self.selection, self.liveness, stopping)
-        self.health = Health(settings, self.selection)
+        self.health = CandidateHealth(settings, self.selection)
         self.has_filter = bool(settings.filter.sql)
         self.completion = Completion(settings, self.clients, self.planner, self.liveness, stopping)
         self.state: State = "planned"
@@ -164,7 +164,7 @@ class Stage:
                 query.awaitTermination(WATCH_S)
 
     def _check_run(self, watch: Watch) -> Event | None:
-        """Take one sample and evaluate it; None while a cluster does not answer."""
+        """Take one snapshot and evaluate it; None while a cluster does not answer."""
         self.liveness.beat()
         health_event = self.health.poll(watch.source_partitions.values())
         if health_event:
@@ -199,10 +199,10 @@ class Stage:
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
             return watch.find_event(
-                watch.take_sample(self.planner.try_read_commits(watch.plan.starts))
+                watch.take_snapshot(self.planner.try_read_commits(watch.plan.starts))
             )
         except (TopicMissing, SourceTruncated):
-            # names a topic that was deleted or recreated while the sample was taken
+            # names a topic that was deleted or recreated while the snapshot was taken
             watch.check_sources()
             raise
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from common import failpoints, runtime
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
-from common.lag import Lag
+from common.lag import LagReporter
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
-from replicator.cluster_snapshot import Sample, describe_sources, take_sample
+from replicator.cluster_snapshot import ClusterSnapshot, describe_sources, take_snapshot
 from replicator.open_holes import OpenHoles
 from replicator.open_transactions import OpenTransactions
 from replicator.read_up_to_writer import EmptyRange
@@ -52,14 +52,14 @@ class Watch:
     source_partitions: dict[TopicPartition, TopicPartition] = field(init=False)
     """The source partition of each intermediate partition."""
     next_offsets: dict[TopicPartition, int] = field(init=False)
-    """The source offset that is written next, as of the last sample."""
+    """The source offset that is written next, as of the last snapshot."""
     progressed_at: dict[TopicPartition, float] = field(init=False)
     has_filter: bool = field(init=False)
     stall_s: float = field(init=False)
     """How long a partition may have visible records without progress."""
     intermediate_ends: dict[TopicPartition, int] = field(init=False)
-    """The end of the intermediate partition, as of the last sample; before the run writes, its end
-    at the start of the run.
+    """The end of the intermediate partition, as of the last snapshot; before the run writes, its
+    end at the start of the run.
     """
     written_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """The highest source offset that this run is known to have written."""
@@ -75,8 +75,8 @@ class Watch:
     """
     intermediate_leader_epochs: dict[TopicPartition, int | None] = field(init=False)
     written_timestamp_ms: dict[TopicPartition, int] = field(default_factory=dict)
-    """The timestamp of the newest record that stage one has written, as of the last sample."""
-    lag: Lag = field(default_factory=lambda: Lag("replicator"))
+    """The timestamp of the newest record that stage one has written, as of the last snapshot."""
+    lag: LagReporter = field(default_factory=lambda: LagReporter("replicator"))
     initial_ends: dict[TopicPartition, int] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
     holes: OpenHoles = field(init=False)
@@ -128,41 +128,43 @@ class Watch:
         """TopicMissing or SourceRecreated when a source topic was deleted or recreated."""
         self._check_identities(describe_sources(self.settings, self.clients, self.plan))
 
-    def take_sample(self, commits: dict[TopicPartition, GroupCommit]) -> Sample:
-        """A sample with these commits (`replicator.cluster_snapshot.take_sample`)."""
-        return take_sample(self.settings, self.clients, self.plan, commits)
+    def take_snapshot(self, commits: dict[TopicPartition, GroupCommit]) -> ClusterSnapshot:
+        """A snapshot with these commits (`replicator.cluster_snapshot.take_snapshot`)."""
+        return take_snapshot(self.settings, self.clients, self.plan, commits)
 
-    def find_event(self, sample: Sample) -> Event | None:
+    def find_event(self, snapshot: ClusterSnapshot) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source topic was recreated."""
-        self._check_identities(sample.sources)
-        self._check_trust(sample)
-        if self.source_losses.has_lost_records(sample, self.next_offsets):
+        self._check_identities(snapshot.sources)
+        self._check_trust(snapshot)
+        if self.source_losses.has_lost_records(snapshot, self.next_offsets):
             return "truncated"
-        if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
+        if any(
+            commit.frontier.rule.epoch > self.plan.epoch for commit in snapshot.commits.values()
+        ):
             return "superseded"
         now = runtime.monotonic()
         for tp in self.plan.starts:
-            self._update_position(tp, sample, now)
-        for tp, commit in sample.commits.items():
-            end = sample.intermediate_ends[tp].offset
+            self._update_position(tp, snapshot, now)
+        for tp, commit in snapshot.commits.items():
+            end = snapshot.intermediate_ends[tp].offset
             self.holes.note_hole(tp, commit, end, self.written_up_to.get(tp, -1), now)
         if self.holes.has_unfilled(now):
             return "hole"
         # before `_count_lag` looks for visible records
-        unread = {tp for tp in self.plan.starts if self._is_deleted_unread(tp, sample)}
+        unread = {tp for tp in self.plan.starts if self._is_deleted_unread(tp, snapshot)}
         if unread and not self.has_filter:
             return "stalled"
         # before `_count_lag` reads: the beginnings must be asked for after the read
-        self._write_read_up_to(sample)
-        lags = {tp: self._count_lag(tp, sample) for tp in self.plan.starts}
+        self._write_read_up_to(snapshot)
+        lags = {tp: self._count_lag(tp, snapshot) for tp in self.plan.starts}
         for tp, lag in lags.items():
             source_tp = self.source_partitions[tp]
             self.lag.report(
                 source_tp,
-                lag + self.open_transactions.count_waiting(source_tp, sample, now),
+                lag + self.open_transactions.count_waiting(source_tp, snapshot, now),
                 self.written_timestamp_ms.get(tp),
             )
-            SOURCE_END.labels(*map(str, source_tp)).set(sample.source_ends[source_tp].offset)
+            SOURCE_END.labels(*map(str, source_tp)).set(snapshot.source_ends[source_tp].offset)
             if lag == 0 and tp not in unread:
                 self.progressed_at[tp] = now
         if any(now - since > self.stall_s for since in self.progressed_at.values()):
@@ -170,12 +172,12 @@ class Watch:
         grown = any(
             route not in self.plan.sources
             or source.partitions > self.plan.sources[route].partitions
-            for route, source in sample.sources.items()
+            for route, source in snapshot.sources.items()
         )
         return "grown" if grown else None
 
-    def _check_trust(self, sample: Sample) -> None:
-        leader_epochs = {tp: end.leader_epoch for tp, end in sample.intermediate_ends.items()}
+    def _check_trust(self, snapshot: ClusterSnapshot) -> None:
+        leader_epochs = {tp: end.leader_epoch for tp, end in snapshot.intermediate_ends.items()}
         self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs
         if not self.can_trust_spark:
             self.spark_read_up_to = {}
@@ -184,16 +186,16 @@ class Watch:
         for route, source in self.plan.sources.items():
             topics.check_identity(source.identity, now[route])
 
-    def _update_position(self, tp: TopicPartition, sample: Sample, now: float) -> None:
+    def _update_position(self, tp: TopicPartition, snapshot: ClusterSnapshot, now: float) -> None:
         """Update how far this run has written: from the newest record or, when all records are
         purged already, from the frontier.
         """
-        end = sample.intermediate_ends[tp].offset
+        end = snapshot.intermediate_ends[tp].offset
         RECORDS_OUT.labels("replicator", *map(str, tp)).inc(
             max(0, end - self.intermediate_ends[tp])
         )
         self.intermediate_ends[tp] = end
-        newest, commit = sample.newest.get(tp), sample.commits.get(tp)
+        newest, commit = snapshot.newest.get(tp), snapshot.commits.get(tp)
         if isinstance(newest, Origin):
             self.written_timestamp_ms[tp] = newest.timestamp_ms
         if newest and newest.epoch == self.plan.epoch:
@@ -212,35 +214,35 @@ class Watch:
             self.next_offsets[tp] = position
             self.progressed_at[tp] = now
 
-    def _is_deleted_unread(self, tp: TopicPartition, sample: Sample) -> bool:
+    def _is_deleted_unread(self, tp: TopicPartition, snapshot: ClusterSnapshot) -> bool:
         """Whether the source has deleted offsets that this run has neither written nor found empty.
         The next plan tells how many.
 
         Real-Time Mode does not report it: at offset 0 it retries an out-of-range read for ever.
         When no visible record follows, nothing else would report it.
         """
-        return sample.source_beginnings[self.source_partitions[tp]] > max(
+        return snapshot.source_beginnings[self.source_partitions[tp]] > max(
             self.next_offsets[tp], self.empty_up_to.get(tp, 0)
         )
 
-    def _write_read_up_to(self, sample: Sample) -> None:
+    def _write_read_up_to(self, snapshot: ClusterSnapshot) -> None:
         if not self.settings.stop_at_end:  # there the stage does it when everything is copied
             self.clients.read_up_to_writer.write(
-                self.plan.epoch, self.plan.identities, self._find_empty_ranges(sample)
+                self.plan.epoch, self.plan.identities, self._find_empty_ranges(snapshot)
             )
 
-    def _find_empty_ranges(self, sample: Sample) -> dict[TopicPartition, EmptyRange]:
+    def _find_empty_ranges(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, EmptyRange]:
         """The partitions where stage two has committed all that was written, and the source has
         nothing to copy after the frontier, up to an offset.
         """
         ranges = {}
-        for tp, commit in sample.commits.items():
+        for tp, commit in snapshot.commits.items():
             source_tp, frontier = self.source_partitions[tp], commit.frontier.rule.frontier
-            is_read = commit.intermediate_offset >= sample.intermediate_ends[tp].offset
+            is_read = commit.intermediate_offset >= snapshot.intermediate_ends[tp].offset
             is_accepted = self.written_up_to.get(tp, -1) <= frontier
             is_checked = (
                 self.has_filter
-                or sample.source_beginnings[source_tp] <= frontier + 1 == self.next_offsets[tp]
+                or snapshot.source_beginnings[source_tp] <= frontier + 1 == self.next_offsets[tp]
             )
             end = (
                 self.spark_read_up_to.get(source_tp, 0)
@@ -251,22 +253,22 @@ class Watch:
                 is_read
                 and is_accepted
                 and is_checked
-                and end <= sample.source_ends[source_tp].offset
+                and end <= snapshot.source_ends[source_tp].offset
             ):
                 ranges[tp] = EmptyRange(frontier, end)
         return ranges
 
-    def _count_lag(self, tp: TopicPartition, sample: Sample) -> int:
+    def _count_lag(self, tp: TopicPartition, snapshot: ClusterSnapshot) -> int:
         """The number of source offsets still to be written; 0 when only markers and aborted records
         are left.
         """
         source_tp = self.source_partitions[tp]
-        position, end = self.next_offsets[tp], sample.source_ends[source_tp].offset
+        position, end = self.next_offsets[tp], snapshot.source_ends[source_tp].offset
         if end <= max(position, self.empty_up_to.get(tp, 0)):
             return 0
         if runtime.monotonic() - self.progressed_at[tp] < 1:
             return end - position
-        begin = max(position, sample.source_beginnings[source_tp])
+        begin = max(position, snapshot.source_beginnings[source_tp])
         if (
             visible_records.find_first_visible(self.clients.source_reader, source_tp, begin, end)
             is None

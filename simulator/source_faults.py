@@ -156,8 +156,8 @@ def _delete_unread_source_records(
 
 
 SAMPLED_S = 2.0
-"""Stage one compares what was copied as of its previous sample: a loss that is over between two
-samples, and took only what was copied since, it cannot see.
+"""Stage one compares what was copied as of its previous snapshot: a loss that is over between two
+snapshots, and took only what was copied since, it cannot see.
 """
 
 

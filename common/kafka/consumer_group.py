@@ -2,7 +2,7 @@
 commit for it.
 
 The stages read frontiers with a consumer (`partition_offsets.read_commits`). It waits silently for
-offsets of an open transaction and ends with a plain time-out. The admin client answers at once that
+offsets of an open transaction and ends with a plain timeout. The admin client answers at once that
 offsets are unstable, also returns commits that reo did not write, and can commit metadata. Its
 commit is an OffsetCommit without a member. A broker accepts that only for a group without members,
 in both protocols, so it refuses it while stage two runs. (All measured; an offset in a transaction
@@ -92,7 +92,7 @@ class Group:
                     f" undecided ({answer.error.name()}): a transaction that sent them is neither"
                     " committed nor aborted."
                     f" {self.describe_abort(hanging)}. Other groups share that partition: abort"
-                    " only what describe-producers shows to be older than its time-out"
+                    " only what describe-producers shows to be older than its timeout"
                 )
         return {
             TopicPartition(answer.topic, answer.partition): Commit(answer.offset, answer.metadata)
@@ -207,7 +207,7 @@ class Group:
                 )[held_up]
         timeout_ms = self.settings.deduplicator.transaction_timeout_ms
         return (
-            f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for"
+            f"A transaction that is only slow ends by its timeout ({timeout_ms / 1000:.0f} s for"
             " those of this copy, and up to 10 s more). One that is still there after that hangs:"
             f" look at its producer with `{tool} describe-producers {tp}`, end it with `{tool}"
             f" abort {tp} --start-offset {begin}`, then run `reo recover`: it finds the frontier"

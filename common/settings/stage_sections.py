@@ -85,7 +85,7 @@ class Deduplicator:
     group_protocol: Literal["classic", "consumer"] = declare(
         "classic",
         "`classic`, or `consumer` (KIP-848), with which a killed worker's partitions wait for "
-        "the broker's session time-out.",
+        "the broker's session timeout.",
     )
     session_timeout_ms: int = declare(
         10_000,

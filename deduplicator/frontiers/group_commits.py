@@ -23,7 +23,7 @@ from common.settings import Settings
 
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
-"""How long offsets may stay undecided after the transaction time-out: the coordinator looks for
+"""How long offsets may stay undecided after the transaction timeout: the coordinator looks for
 expired transactions every 10 s.
 """
 UNSEEN_S = 15

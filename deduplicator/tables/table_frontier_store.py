@@ -9,7 +9,7 @@ its worker has read (`move_frontiers`). So if two workers believe that they own 
 them moves no row, and is fenced. The fence does for tables what the producer epoch does for topics.
 
 A predecessor that hangs in the middle of its transaction would hold the row lock for ever: its
-kernel keeps the connection open, and a server waits in a COPY without a time-out. So before the
+kernel keeps the connection open, and a server waits in a COPY without a timeout. So before the
 fence is raised, the sessions that hold one of the rows are ended (pg_terminate_backend); as with
 init_transactions, their open transactions are rolled back.
 

@@ -5,7 +5,7 @@ only two cases:
 
 - the client says that the transaction must be aborted, and the abort is answered: none of its
   records became visible;
-- anything else (a time-out, a lost connection, a failed abort): the outcome is **in doubt**. The
+- anything else (a timeout, a lost connection, a failed abort): the outcome is **in doubt**. The
   producer is discarded and created again: `init_transactions` completes or aborts its predecessor's
   transaction and gets a new producer epoch, after which a late EndTxn of the old producer is
   refused. librdkafka uses transactions v1, in which it could otherwise end the *next* transaction
@@ -49,7 +49,7 @@ Between them the process reports that it waits for the destination, and that it 
 the watchdog's limit (`reo.service.health.SILENT_S`).
 """
 TIMEOUT_SHARE = 0.9
-"""The share of the time-out after which a transaction has to be over. After the whole of it the
+"""The share of the timeout after which a transaction has to be over. After the whole of it the
 coordinator fences the producer, which ends this process; and the next one would begin with as large
 a transaction, since `deduplicator.transactions.transaction_size` starts anew.
 """

@@ -1,10 +1,10 @@
 """How many records a transaction may have: fewer while transactions take long.
 
-A transaction has to be over before its time-out, or it is aborted and its records are sent again.
+A transaction has to be over before its timeout, or it is aborted and its records are sent again.
 If the destination accepts them slowly, a full transaction takes too long, and so does the next,
 with the same records: nothing would ever be committed. This happens with a slow network, and with a
 quota of the brokers (`producer_byte_rate`), which delays a producer by as much as its last megabyte
-exceeded the rate. So after a transaction that failed, or took a large part of its time-out, the
+exceeded the rate. So after a transaction that failed, or took a large part of its timeout, the
 next one has half as many records; after several short ones in a row, the size grows again.
 (Several, because a quota acts late: the broker accepts what is too much, and the next request has
 to wait for it.)
@@ -16,7 +16,7 @@ more records after `consume_seconds_max`.
 from __future__ import annotations
 
 LONG, SHORT = 1 / 4, 1 / 16
-"""As shares of the time-out."""
+"""As shares of the timeout."""
 IN_A_ROW = 8
 CONSUME_MAX_S = 5.0
 """Decided records wait for the others of their round: not for long."""

@@ -53,7 +53,7 @@ def cut_connections(run: Run, side: str, times: int = 4) -> None:
 
 
 def make_half_open(run: Run, side: str) -> None:
-    """Connections stay open and carry nothing, for up to several session time-outs."""
+    """Connections stay open and carry nothing, for up to several session timeouts."""
     run.start()
     run.wait_for_progress()
     proxy = get_proxy(run, side)

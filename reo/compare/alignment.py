@@ -48,7 +48,7 @@ the copy ends.
 OpenReader = Callable[[], Generator[Consumed]]
 
 
-class LastCopied(NamedTuple):
+class LastCopiedPair(NamedTuple):
     """The last copied record on both sides, and how many records prove it."""
 
     source_offset: int
@@ -81,7 +81,7 @@ class AlignmentInput:
         return get_compared_content(message, self.zero_timestamp_ms)
 
 
-def find_last_copied(sides: AlignmentInput) -> LastCopied | None:
+def find_last_copied(sides: AlignmentInput) -> LastCopiedPair | None:
     """The last destination record and its source record; None when nothing was copied. CopyDiffers,
     or FrontierLost when the data does not tell.
     """
@@ -99,7 +99,7 @@ def find_last_copied(sides: AlignmentInput) -> LastCopied | None:
 
 def _compare_in_step(
     sides: AlignmentInput, skip_source: int, skip_destination: int
-) -> tuple[LastCopied | None, str]:
+) -> tuple[LastCopiedPair | None, str]:
     """Compare both sides in step up to the destination's end: the last pair, and the first
     difference as text.
     """
@@ -127,13 +127,13 @@ def _compare_in_step(
                 copied.offset(),
             )
     return (
-        LastCopied(last_source, last_destination, compared, compared + skip_destination)
+        LastCopiedPair(last_source, last_destination, compared, compared + skip_destination)
         if compared
         else None
     ), ""
 
 
-def _search(sides: AlignmentInput) -> LastCopied | None:
+def _search(sides: AlignmentInput) -> LastCopiedPair | None:
     tail: deque[int] = deque(maxlen=sides.tail_max)
     records = 0
     with closing(sides.destination()) as destination:
@@ -165,7 +165,7 @@ def _search(sides: AlignmentInput) -> LastCopied | None:
 
 def _select_candidate(
     sides: AlignmentInput, tail: Sequence[int], ends: Sequence[int], records: int
-) -> LastCopied:
+) -> LastCopiedPair:
     """The one candidate for which all records that both sides have are equal."""
     equal, differences = [], []
     for end in ends:

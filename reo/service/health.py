@@ -124,7 +124,7 @@ def set_build_info() -> None:
     try:
         hot_path.load_library()
         compiled = "yes"
-    except hot_path.Unavailable:
+    except hot_path.CompiledPathUnavailable:
         compiled = "no"
     BUILD_INFO.labels(
         VERSION,

@@ -44,7 +44,7 @@ NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
 """What the client itself returns for a partition that, by its metadata, has no leader."""
 
 
-class Health:
+class CandidateHealth:
     """Asks the candidates; does nothing when there is only one source."""
 
     def __init__(self, settings: Settings, selection: SourceSelection) -> None:

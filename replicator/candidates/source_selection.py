@@ -35,7 +35,7 @@ from common.metrics import (
     SOURCE_SWITCHES,
     SOURCE_UNHEALTHY,
 )
-from common.runtime import Chance
+from common.runtime import Random
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot, SourceTopics
 from replicator.candidates.source_checks import (
@@ -60,7 +60,7 @@ class SourceSelection:
     def __init__(
         self,
         settings: Settings,
-        chance: Chance,
+        chance: Random,
         on_progress: Callable[[], None],
         state_file: Path | None = None,
     ) -> None:

@@ -23,7 +23,7 @@ from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
 from demo.broker import Broker
-from replicator.candidates.candidate_health import Health
+from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Engine, Plan
 from replicator.stage import Stage
@@ -191,7 +191,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
         candidates[1].create(topic, 1)
         settings = chosen_from((restless, candidates[1]), clusters, topic)
         health, tp = (
-            Health(settings, SourceSelection(settings, random.Random(1), lambda: None)),
+            CandidateHealth(settings, SourceSelection(settings, random.Random(1), lambda: None)),
             TopicPartition(topic, 0),
         )
         seen: list[dict[int, int | None]] = []

@@ -16,7 +16,7 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
-from replicator.cluster_snapshot import Sample
+from replicator.cluster_snapshot import ClusterSnapshot
 from replicator.open_holes import HOLE_S
 from replicator.run import Plan
 from replicator.watch import Watch
@@ -239,15 +239,15 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     return Watch(cast(Any, settings), cast(Any, NO_CLIENTS), plan), clock
 
 
-def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
-    """A sample under load: the source grows, stage one is at its end, and stage two never has read
-    all that is there.
+def seen(watch: Watch, number: int, rule: RuleState) -> ClusterSnapshot:
+    """A snapshot under load: the source grows, stage one is at its end, and stage two never has
+    read all that is there.
     """
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
     commit = GroupCommit(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
     ends = {AT_SOURCE: partition_offsets.EndOffset(1001 + number, None)}
     intermediate_ends = {PLACE: partition_offsets.EndOffset(1000 + number * 20, None)}
-    return Sample(
+    return ClusterSnapshot(
         watch.plan.sources,
         {AT_SOURCE: 0},
         ends,

@@ -51,7 +51,7 @@ class Story:
         )
 
     def producer(self, letter: str, lost: LossCounter | None = None) -> Producer:
-        """A client; its transactions outlive the test, so that no time-out ends one."""
+        """A client; its transactions outlive the test, so that no timeout ends one."""
         told = {"logger": lost, **LossCounter.OPTIONS} if lost else {"log_level": 0}
         name = f"{self.topic}-{letter}"
         return Producer(

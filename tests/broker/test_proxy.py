@@ -117,7 +117,7 @@ def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
 
 
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
-    """Without retries the client sees a time-out, and the broker has nothing."""
+    """Without retries the client sees a timeout, and the broker has nothing."""
     rule = proxy.add_rule("drop", "Produce", client_id=topic, times=EVERY)
     (error,) = delivered(
         producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic

@@ -16,7 +16,7 @@ BRIEF = {"connect_timeout_s": "2"}
 
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_a_wrong_address_is_named(clusters: Clusters, topic: str, start: Start, side: str) -> None:
-    """A cluster that does not answer ends the start within its time-out, with the side and the
+    """A cluster that does not answer ends the start within its timeout, with the side and the
     address in the error.
     """
     clusters.source.create(topic, 1)
@@ -143,7 +143,7 @@ def test_a_destination_with_records_but_no_frontier_is_refused(
 def test_a_server_that_does_not_answer_is_named(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
-    """Exit code 10 within the time-out, and no password."""
+    """Exit code 10 within the timeout, and no password."""
     clusters.source.create(topic, PARTITIONS)
     port = deaf_address().rpartition(":")[2]
     service = start(

@@ -107,7 +107,7 @@ def _thin(limit: Limit, client: str) -> None:
 def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(
     clusters: Clusters, topic: str, start: Start, thin: object
 ) -> None:
-    """All records that wait would make a transaction of several times its time-out, which would
+    """All records that wait would make a transaction of several times its timeout, which would
     fail again and again. The copy gets on all the same, exact.
     """
     clusters.source.create(topic, 1)

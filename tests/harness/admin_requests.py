@@ -27,7 +27,7 @@ RETRIABLE_ERRORS = (
     KafkaError.REQUEST_TIMED_OUT,
 )
 """Errors of a partition or broker that is not available yet, or again; the request is repeated
-until a time-out.
+until a timeout.
 """
 
 

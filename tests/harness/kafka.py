@@ -32,13 +32,13 @@ OLDER_JARS = ROOT / "jars" / "older"
 Value = TypeVar("Value")
 PAUSE_S = 0.05
 START_S = 60
-"""Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test
+"""Timeout of a condition that needs a start of Spark. Only a failing test waits this long: no test
 sleeps for a fixed time.
 """
 COPY_S = 120
-"""Time-out of a copy of everything that the tests write, on a busy machine."""
+"""Timeout of a copy of everything that the tests write, on a busy machine."""
 MARKERS_S = 5
-"""Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of
+"""Timeout for the markers of a transaction that is committed or aborted; the shortest timeout of
 a transaction in the tests is 12 s.
 """
 UNLIMITED_RETENTION = {"retention.ms": "-1"}

@@ -29,7 +29,7 @@ from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
-"""Time-out of an end that an error asks for."""
+"""Timeout of an end that an error asks for."""
 LIBRARY = """
 import os
 import threading

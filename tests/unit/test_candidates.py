@@ -20,7 +20,7 @@ from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
 from common.source_candidates import SourceSnapshot
-from replicator.candidates.candidate_health import Health, evaluate
+from replicator.candidates.candidate_health import CandidateHealth, evaluate
 from replicator.candidates.source_checks import Behind, check_offsets, inspect_single_source
 from replicator.candidates.source_selection import SourceSelection, find_first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
@@ -192,7 +192,7 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     selection = SourceSelection(settings, random.Random(1), lambda: None)
     selection.current = 0
-    health = Health(settings, selection)
+    health = CandidateHealth(settings, selection)
     assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
     assert health.evaluate_round({0: 0, 1: 5000}) is None
     assert health.evaluate_round({0: None, 1: 5000}) == "lost"

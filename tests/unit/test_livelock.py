@@ -125,7 +125,7 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
-    """Whatever takes the time: beyond its time-out the producer would be fenced, which ends the
+    """Whatever takes the time: beyond its timeout the producer would be fenced, which ends the
     process, and the next one begins with as much again.
     """
     client = Slow()

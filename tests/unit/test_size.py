@@ -38,7 +38,7 @@ def test_short_ones_grow_back_and_others_stay() -> None:
 
 
 def test_at_a_slow_cluster_it_settles() -> None:
-    """Where a record takes a hundredth of a second, transactions end in a quarter of the time-out,
+    """Where a record takes a hundredth of a second, transactions end in a quarter of the timeout,
     and all but a few are committed.
     """
     size, committed = TransactionSize(20_000, TIMEOUT_S), 0

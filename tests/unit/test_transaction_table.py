@@ -273,7 +273,7 @@ def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> Non
 
 
 def test_closing_leaves_no_transaction_open() -> None:
-    """SIGTERM in the middle of a transaction: aborted, not left to the time-out."""
+    """SIGTERM in the middle of a transaction: aborted, not left to the timeout."""
     first, second = producer()[0], producer()[0]
     turns = ProducerPair(first, second)
     turns.begin()
