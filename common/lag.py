@@ -8,6 +8,9 @@ moment. Without the first, a process that has just started would know nothing.
 
 While a server does not answer, what waits is unknown. The lag in records keeps its last value; the
 lag in seconds grows from the last report on (`grow`), because a record may wait since then.
+
+Stage one reports here from `replicator.watch`, stage two from `deduplicator.worker`. `reo lag` and
+`reo status` ask the clusters themselves (`reo.progress.partition_progress`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 r"""Rules: what the settings say of the topics to copy. `build_routes` makes routes of them, with
-the topics that there are. Pure.
+the topics that there are. No I/O.
 
     orders                a topic, to one of the same name
     orders=copy           to another one

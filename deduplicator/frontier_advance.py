@@ -1,5 +1,5 @@
 """Moves the frontier over source offsets that have no record to copy (read-up-to records,
-`common.read_up_to`). Pure, like the rule.
+`common.read_up_to`). No I/O, like the rule.
 
 A read-up-to record is true whenever it is read: between its two offsets the source has nothing to
 copy. So it is enough that the frontier is exactly the offset that it follows; then no record in

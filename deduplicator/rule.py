@@ -1,4 +1,4 @@
-"""The rule: which records of the intermediate topic are new. Pure; the heart of reo.
+"""The rule: which records of the intermediate topic are new. No I/O; the heart of reo.
 
 `hot_path.c` (`reo_scan`) has it a second time, in C: whoever changes one changes both
 (`tests/unit/test_compiled.py` compares them).

@@ -23,7 +23,7 @@ from common.settings.clusters import Cluster
 
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
-REFUSED = frozenset(
+ACCESS_REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -33,7 +33,7 @@ REFUSED = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
-SILENT = frozenset(
+UNREACHABLE = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TRANSPORT,
@@ -64,7 +64,7 @@ RECORD_REJECTED = frozenset(
         KafkaError.INVALID_RECORD,
     }
 )
-REPLACED = frozenset(
+FENCED = frozenset(
     {
         KafkaError._FENCED,
         KafkaError.FENCED_INSTANCE_ID,
@@ -72,7 +72,7 @@ REPLACED = frozenset(
         KafkaError.PRODUCER_FENCED,
     }
 )
-MISSING = frozenset(
+TOPIC_MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
@@ -88,16 +88,16 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     topic.
     """
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
-    if code in REFUSED:
+    if code in ACCESS_REFUSED:
         return AccessRefused(text, "Check the credentials and the permissions of this principal")
-    if code in MISSING:
+    if code in TOPIC_MISSING:
         return TopicMissing(text, "Create the topic, or correct its name in the settings")
     if code in RECORD_REJECTED:
         return RecordRefused(
             f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and"
             " .after.max.ms, of the topic"
         )
-    if code in REPLACED:
+    if code in FENCED:
         return Fenced(
             f"{text}. A newer instance has taken over; if none should run, look for one with the"
             " same application and instance name"
@@ -107,7 +107,7 @@ def translate(error: KafkaError, doing: str) -> ReoError:
             f"{text}. `reo recover` names the command that aborts the transaction, then finds the"
             " frontier from the data"
         )
-    if code in SILENT:
+    if code in UNREACHABLE:
         return ClusterUnreachable(
             text, "Check the address and that the brokers run and can be reached from here"
         )

@@ -1,5 +1,5 @@
 """Settings of one source candidate: `source.2.sasl_username` is `source.sasl_username` for the
-second cluster in `source.bootstrap_servers`. Pure.
+second cluster in `source.bootstrap_servers`. No I/O.
 """
 
 from __future__ import annotations

@@ -68,8 +68,9 @@ def _find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[
     )
     if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
         yield (
-            "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a"
-            " successor would wait for nothing"
+            "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms:"
+            " the partitions of a dead worker would wait after its open transaction has ended. Set"
+            " it to at most deduplicator.transaction_timeout_ms"
         )
 
 

@@ -1,5 +1,5 @@
 """Variables of kafka-reo and kafka-topic-mirror that have no effect here, and why. The start
-reports each one that is set. Pure.
+reports each one that is set. No I/O.
 
 Another program may use the same name, so a variable is reported only when the environment is
 clearly that of kafka-reo or kafka-topic-mirror.

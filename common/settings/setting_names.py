@@ -1,5 +1,5 @@
 """Settings in messages, spelled as the user spells them: as the variable or option that gave the
-value, or as the dotted name where that stands in a settings file. Pure.
+value, or as the dotted name where that stands in a settings file. No I/O.
 
 Checks that compare settings (`common.settings`) name them by their dotted names, whatever gave
 them; here these names are found in a message and replaced.

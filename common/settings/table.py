@@ -1,5 +1,5 @@
 """Every setting in one table, by name and by environment variable. It follows from the declarations
-in `common.settings.schema`. Pure.
+in `common.settings.schema`. No I/O.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Finds the source offset of the last copied record of one destination partition from the data
-alone, or refuses. Pure: its readers are parameters.
+alone, or refuses. No I/O: its readers are parameters.
 
 By invariant 1 of the design, the destination partition of a copy is a contiguous sequence of the
 source partition's visible records. Retention deletes records only from the beginning of either

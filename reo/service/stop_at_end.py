@@ -21,7 +21,7 @@ from common.settings import Settings
 INTERVAL_S = 0.5
 
 
-class Drain:
+class StopAtEnd:
     """The end offsets of the intermediate topics at the start, and whether the group has reached
     them.
     """

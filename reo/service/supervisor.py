@@ -4,8 +4,8 @@ ends the service, and readiness does not ask for it.
 
 It has no state and does not take part in the copy, so it may die too: then the kernel kills its
 children. A child's exit code decides: 0 means done, a code of `common.errors.Stop` ends the service
-with the same code, every other code means a restart after a backoff. A child that sends no
-heartbeats is killed and then restarted in the same way.
+with the same code, every other code means a restart of this child, and no other, after a backoff. A
+child that sends no heartbeats is killed and then restarted in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from common.process import Stopping
 from common.settings import Settings, is_ours, user_code
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
-from reo.service.stop_at_end import Drain
+from reo.service.stop_at_end import StopAtEnd
 from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,9 @@ class Supervisor:
             if places is None:
                 return 0
             is_alone = "replicator" not in self.stages
-            drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
+            end = (
+                StopAtEnd(self.settings, places) if self.settings.stop_at_end and is_alone else None
+            )
             (self.folder / "metrics").mkdir()
             # none of them is ready
             self.children = [
@@ -137,7 +139,7 @@ class Supervisor:
                 if runtime.monotonic() >= watchdog_at:
                     watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
                     self._kill_hanging()
-                if drain and drain.is_complete():
+                if end and end.is_complete():
                     self.exit_code = 0
                 runtime.sleep(TICK_S)
         finally:

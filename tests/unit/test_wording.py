@@ -52,6 +52,17 @@ NOT_OURS = {
     # of the protocol for destinations of a user's own (docs/how-to/own-destination.md)
     "last_source_offset",
 }
+FOREIGN_NAMES = {
+    *("send_offsets_to_transaction", "error_cb", "preexec_fn", "echo", "_STATE"),
+    *("timestampType", "PartitionLeaderEpoch", "producer_byte_rate", "latest"),
+    *("read_committed", "read_uncommitted", "KAFKA_CLUSTERS_SERVICE_HOST", "MAX_PUBLISH"),
+    "batch",  # of hot_path.c
+}
+"""Names of other programs in docstrings; also those with `FOREIGN_PREFIX`: functions in C,
+variables of the environment, metrics and tables.
+"""
+FOREIGN_PREFIX = re.compile("(rd_kafka|REO|reo)_")
+NAME = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
 REFERENCE = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
 FILE = re.compile(r"(?<![\w/.*-])((?:[a-z_]+/)*[a-z_]+\.(?:py|c))\b")
 
@@ -131,6 +142,41 @@ def test_what_a_docstring_names_exists(path: Path) -> None:
         and not name.endswith((".c", ".py"))
         and name not in BY_NAME
         and not exists(name, module)
+    ] == []
+
+
+def list_words_of_code(path: Path) -> set[str]:
+    """Every word of a module's source text outside of its docstrings."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    return set(re.findall(r"\w+", ast.unparse(tree)))
+
+
+@pytest.fixture(scope="module")
+def defined() -> set[str]:
+    """The names of all modules, classes, functions and constants."""
+    names = set(dir(builtins)) | {part for path in MODULES for part in (path.stem, *path.parts)}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_a_name_in_a_docstring_exists(path: Path, defined: set[str]) -> None:
+    """A single name in backticks is a word of this module's code, or is defined in another one."""
+    known = list_words_of_code(path) | defined | FOREIGN_NAMES
+    assert [
+        name
+        for text in docstrings(path)
+        for name in NAME.findall(text)
+        if name not in known and not FOREIGN_PREFIX.match(name)
     ] == []
 
 
