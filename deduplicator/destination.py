@@ -1,11 +1,11 @@
 """The destination: where accepted records go, in the same transaction as the frontier.
 
 `Destination` is the only interface that the loop uses. `KafkaDestination` writes to a topic; it
-also keeps, per partition, what the check at the next start needs (`Output`): the offset of the last
-record whose delivery is known, and how many records were sent after it. It requests a delivery
-report for one record per partition and transaction, the last. A commit waits for the reports
-anyway, so they are checked just before it: a partition that gives a record an offset which it must
-have given before has lost records, and nothing more is committed to it.
+also keeps, per partition, what the check at the next start needs (`DestinationState`): the offset
+of the last record whose delivery is known, and how many records were sent after it. It requests a
+delivery report for one record per partition and transaction, the last. A commit waits for the
+reports anyway, so they are checked just before it: a partition that gives a record an offset which
+it must have given before has lost records, and nothing more is committed to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deduplicator.unwrap import Record
 
 
 @dataclass(slots=True)
-class Output:
+class DestinationState:
     """The state of a destination partition: the visible records after `known_offset` are exactly
     the `sent` ones.
     """
@@ -47,7 +47,7 @@ class Output:
 
 GetOffsets = Callable[[], Sequence[ClientTopicPartition]]
 """Returns the offsets to commit, with their metadata."""
-UNCOUNTED = Output(-1, -1)
+UNCOUNTED = DestinationState(-1, -1)
 """For a route that is not one to one: other routes write to the partition too, so a count proves
 nothing.
 """
@@ -61,7 +61,7 @@ class Destination(Protocol):
     started when the one before it is finished.
     """
 
-    outputs: dict[TopicPartition, Output]
+    outputs: dict[TopicPartition, DestinationState]
     """Of the partitions that one route alone writes."""
 
     def begin(self) -> None:
@@ -129,7 +129,7 @@ class KafkaDestination:
         """Whether the producers' batches are small enough for the destination topics of some
         routes.
         """
-        self.outputs: dict[TopicPartition, Output] = {}
+        self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
 
@@ -221,7 +221,7 @@ class KafkaDestination:
         producer.flush()
         for tp, offset in self._delivered.items():
             check_delivered_offset(tp, self.outputs[tp], offset)
-        self.outputs |= {tp: Output(offset, 0) for tp, offset in self._delivered.items()}
+        self.outputs |= {tp: DestinationState(offset, 0) for tp, offset in self._delivered.items()}
 
     def start_commit(self) -> None:
         """Send EndTxn."""
@@ -273,7 +273,7 @@ class KafkaDestination:
             self._delivered[TopicPartition(message.topic(), message.partition())] = message.offset()
 
 
-def check_delivered_offset(tp: TopicPartition, output: Output, offset: int) -> None:
+def check_delivered_offset(tp: TopicPartition, output: DestinationState, offset: int) -> None:
     """DestinationTruncated when the last record of the open transaction, which `output` counts, was
     given an offset that it cannot have.
 

@@ -33,7 +33,7 @@ from common.kafka.visible_records import read_visible
 from common.metrics import TORN
 from common.records import Consumed, compute_message_checksum, get_headers
 from common.routes import TopicPartition
-from deduplicator.destination import Output
+from deduplicator.destination import DestinationState
 from deduplicator.unwrap import Record
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def check_destination(
     compacted_topics: AbstractSet[str],
     undecided: AbstractSet[TopicPartition] = frozenset(),
     beat: Callable[[], None] = lambda: None,
-) -> tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]:
+) -> tuple[dict[TopicPartition, DestinationState], dict[TopicPartition, Surplus]]:
     """Read each destination partition after its known record; returns the state of the output, and
     the records beyond the frontier.
 
@@ -113,7 +113,9 @@ def check_destination(
         for tp, frontier in frontiers.items()
     }
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}
+    outputs = {
+        tp: DestinationState(frontier.destination_known, 0) for tp, frontier in frontiers.items()
+    }
     surplus: dict[TopicPartition, Surplus] = {}
     for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S):
         beat()

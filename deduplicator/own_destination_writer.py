@@ -13,7 +13,7 @@ from common import failpoints
 from common.errors import Fenced
 from common.metrics import TRANSACTIONS
 from common.routes import Route, TopicPartition
-from deduplicator.destination import GetOffsets, Output
+from deduplicator.destination import DestinationState, GetOffsets
 from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -30,7 +30,7 @@ class OwnDestination:
     ) -> None:
         self.frontier_store = frontier_store
         self.commit_for_group = commit_for_group
-        self.outputs: dict[TopicPartition, Output] = {}
+        self.outputs: dict[TopicPartition, DestinationState] = {}
         """`known_offset` is the source offset of the last record; `sent` is always 0."""
         self._records: list[StoredRecord] = []
         self._offsets: Sequence[ClientTopicPartition] = ()

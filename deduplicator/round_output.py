@@ -13,7 +13,7 @@ from dataclasses import replace
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import Route, TopicPartition
-from deduplicator.destination import UNCOUNTED, Destination, Output, build_offsets
+from deduplicator.destination import UNCOUNTED, Destination, DestinationState, build_offsets
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_decisions import Work
 from deduplicator.unwrap import compute_record_checksum
@@ -50,7 +50,7 @@ class RoundOutput:
                 if len(records) > covered
                 else []
             )
-            self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
+            self.destination.outputs[output] = DestinationState(state.surplus.known_offset, 0)
             if not state.surplus.records:
                 state.surplus = None
         if state.partitioner:

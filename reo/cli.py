@@ -132,11 +132,11 @@ def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
             options.groups,
             options.quiet,
             options.resume,
-            options.what == "run" and options.fence,
+            options.what == "run" and options.deny_writes,
             options.json,
         )
     return cutover_commands.run_command(
-        settings, options.groups, options.quiet, options.resume, options.fence, options.json
+        settings, options.groups, options.quiet, options.resume, options.deny_writes, options.json
     )
 
 

@@ -163,7 +163,7 @@ whatever the state is.
 CUTOVER_RUN = """examples:
   reo cutover run                         wait for producers, copy, consumers and service to be
                                           done, verify, translate all groups
-  reo cutover run --fence                 deny everybody to write to the topics at the source (an
+  reo cutover run --deny-writes           deny everybody to write to the topics at the source (an
                                           ACL), instead of waiting only
   reo cutover run --resume verified.json   compare from where `reo verify --resume verified.json`
                                            stood
@@ -175,8 +175,8 @@ or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be tr
 busy; 130: Ctrl-C.
 """
 CUTOVER_BACK = """examples:
-  reo cutover back                        take the fence of `cutover run --fence` away: producers
-                                          may write at the source again
+  reo cutover back                        remove the DENY of `cutover run --deny-writes`:
+                                          producers may write at the source again
 
 As long as nothing was written or processed at the destination, everything goes on at the source as
 before. Start the service again if it was stopped.

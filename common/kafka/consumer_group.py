@@ -67,19 +67,21 @@ class Group:
         self.name = settings.application
 
     def list_commits(
-        self, topic_partitions: Iterable[TopicPartition], decided: bool = True
+        self, topic_partitions: Iterable[TopicPartition], require_stable: bool = True
     ) -> dict[TopicPartition, Commit]:
         """The committed offsets; a partition without one is left out. HangingTransaction, with the
         commands to run, while offsets are unstable.
 
-        Without `decided`: the offsets before any open transaction, whether it commits or aborts.
+        Without `require_stable`: the offsets before any open transaction, whether it commits or
+        aborts.
         """
         asked = ConsumerGroupTopicPartitions(
             self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
         answers = (
             self._ask(
-                "reading the offsets", lambda: list_group_offsets(self.client, asked, decided)
+                "reading the offsets",
+                lambda: list_group_offsets(self.client, asked, require_stable),
             )
             if asked.topic_partitions
             else []
@@ -108,7 +110,7 @@ class Group:
         """
         return {
             tp: partition_offsets.decode_commit(tp, *commit)
-            for tp, commit in self.list_commits(topic_partitions, decided=False).items()
+            for tp, commit in self.list_commits(topic_partitions, require_stable=False).items()
         }
 
     def list_frontiers(self) -> dict[TopicPartition, Frontier]:
@@ -118,7 +120,7 @@ class Group:
         everything = ConsumerGroupTopicPartitions(self.name)
         answers = self._ask(
             "reading the offsets",
-            lambda: list_group_offsets(self.client, everything, decided=False),
+            lambda: list_group_offsets(self.client, everything, require_stable=False),
         )
         decoded = {}
         for answer in answers:
@@ -251,7 +253,7 @@ def create_commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> C
 
 
 def list_group_offsets(
-    client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool
+    client: AdminClient, asked: ConsumerGroupTopicPartitions, require_stable: bool
 ) -> list[ClientTopicPartition]:
     """A group's offsets; KafkaException when its coordinator does not answer.
 
@@ -269,7 +271,7 @@ def list_group_offsets(
         if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
     committed = client.list_consumer_group_offsets(
-        [asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S
+        [asked], require_stable=require_stable, request_timeout=REQUEST_TIMEOUT_S
     )[asked.group_id].result()
     return list(committed.topic_partitions)
 

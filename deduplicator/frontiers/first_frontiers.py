@@ -21,7 +21,7 @@ from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import SAME, Route, TopicPartition
 from common.settings import Settings, destination_settings
-from deduplicator.destination import UNCOUNTED, Output
+from deduplicator.destination import UNCOUNTED, DestinationState
 from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
@@ -74,13 +74,13 @@ class FirstFrontiers:
         missing: Sequence[TopicPartition],
         commits: Mapping[TopicPartition, GroupCommit],
         destinations: Mapping[str, topics.Topic],
-    ) -> tuple[dict[TopicPartition, AssignedPartition], dict[TopicPartition, Output]]:
+    ) -> tuple[dict[TopicPartition, AssignedPartition], dict[TopicPartition, DestinationState]]:
         """The first frontiers of these intermediate partitions, to be committed, and the outputs
         that they count, by destination partition. FrontierLost when one was there before,
         TopicMissing when a source topic was deleted.
         """
         assigned: dict[TopicPartition, AssignedPartition] = {}
-        outputs: dict[TopicPartition, Output] = {}
+        outputs: dict[TopicPartition, DestinationState] = {}
         if not missing:
             return assigned, outputs
         state = self.read_cluster_state(missing, commits, destinations)
@@ -88,7 +88,9 @@ class FirstFrontiers:
             route = self.routes[tp.topic]
             output = route.get_destination(tp.partition)
             has_records = self.has_records(tp, state)
-            first_output = Output(state.ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            first_output = (
+                DestinationState(state.ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            )
             frontier = self._build_frontier(tp, has_records, first_output, state)
             log.info(
                 "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
@@ -148,7 +150,7 @@ class FirstFrontiers:
         )
 
     def _build_frontier(
-        self, tp: TopicPartition, filled: bool, output: Output, state: ClusterState
+        self, tp: TopicPartition, filled: bool, output: DestinationState, state: ClusterState
     ) -> Frontier:
         source = state.sources[self.routes[tp.topic]]
         destination = state.destinations[tp.topic]

@@ -41,7 +41,7 @@ from common.kafka import intermediate_records, partition_offsets, topic_creation
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.call_timeout import CallLimit
-from deduplicator.destination import Output
+from deduplicator.destination import DestinationState
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
@@ -60,7 +60,7 @@ class StartedPartitions:
     """
 
     assigned: dict[TopicPartition, AssignedPartition] = field(default_factory=dict)
-    outputs: dict[TopicPartition, Output] = field(default_factory=dict)
+    outputs: dict[TopicPartition, DestinationState] = field(default_factory=dict)
     """By destination partition; everything else is by intermediate partition."""
     to_commit: list[TopicPartition] = field(default_factory=list)
     epoch_raised: list[TopicPartition] = field(default_factory=list)

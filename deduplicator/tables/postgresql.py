@@ -29,7 +29,7 @@ from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
 from common.routes import Route, TopicPartition
-from deduplicator.destination import GetOffsets, Output
+from deduplicator.destination import DestinationState, GetOffsets
 from deduplicator.tables.rows import BEGIN, COLUMNS, END, encode_rows
 from deduplicator.tables.table_frontier_store import LATE, TableFrontierStore
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -61,7 +61,7 @@ class PostgresqlDestination:
             frontier_store.settings, f"{frontier_store.role}-probe"
         )
         self.probe.start("database", PROBE_S)
-        self.outputs: dict[TopicPartition, Output] = {}
+        self.outputs: dict[TopicPartition, DestinationState] = {}
         """`known_offset` is the source offset of the last row; `sent` is always 0."""
         self._written: list[tuple[TopicPartition, Sequence[Record], Sequence[int]]] = []
         self._offsets: Sequence[ClientTopicPartition] = ()

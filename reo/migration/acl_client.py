@@ -1,5 +1,5 @@
 """The ACLs of one cluster: describes, creates and deletes them, and waits until the cluster says
-so. For `reo acls` and the fence of `reo cutover`.
+so. For `reo acls` and the DENY of `reo cutover`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Nobody is allowed more at the destination than at the source, at any moment:
     ALLOW of anything else by     only with `--with-write`: a second writer breaks a running copy
     its name
     ALLOW by a prefix or `*`      left out: it covers other topics too
-    the fence of `reo cutover`    left out: it is for the source only
+    the DENY of `reo cutover`     left out: it is for the source only
     DENY that would stop the      left out, and with it every ALLOW of that topic
     service itself
 
@@ -41,7 +41,7 @@ from common.kafka.clients import create_admin_client
 from common.routes import Route
 from common.settings import Settings, destination_settings
 from reo.migration.acl_client import AclClient, on_topic
-from reo.migration.write_fence import build_fence_acl
+from reo.migration.write_denial import build_deny_acl
 from reo.output import align_columns
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
@@ -184,8 +184,8 @@ class AclComparison:
         reason, blocks_allows = "", False
         if new in destination_acls:
             reason = "the destination has it"
-        elif acl == build_fence_acl(route.source_topic):
-            reason = "left out: the fence of `reo cutover run`"
+        elif acl == build_deny_acl(route.source_topic):
+            reason = "left out: the DENY of `reo cutover run`"
         elif route.shared:
             reason = "left out: the destination topic is shared with other sources"
         elif acl.permission_type == AclPermissionType.DENY:

@@ -115,12 +115,12 @@ def add_cutover(commands: Commands) -> None:
     for command in (plan, run):
         _add_cutover_options(command)
     run.add_argument(
-        "--fence",
+        "--deny-writes",
         action="store_true",
         help="deny everybody to write to the topics at the source, by an ACL",
     )
     run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
-    back = words.add_parser("back", help="remove the fence", examples=examples.CUTOVER_BACK)
+    back = words.add_parser("back", help="remove the DENY", examples=examples.CUTOVER_BACK)
     add_result_options(plan)
     add_result_options(run)
     add_settings_options(back)

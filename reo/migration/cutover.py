@@ -3,7 +3,7 @@ record is lost, and none is processed twice.
 
 The steps, and when each is done:
 
-    1  producers stop; with `--fence`      the ends stand still for `--quiet` seconds, and no
+    1  producers stop; with `--deny-writes`  the ends stand still for `--quiet` seconds, and no
        an ACL denies them to write         transaction is open
     2  the copy reaches the source's end   no visible record of the source is after the frontier
     3  the copy is compared                `reo verify`; with `--resume` from where an earlier one
@@ -19,7 +19,7 @@ interrupted, or killed, at any step: the next run finds what is done, and does t
 does not stop the service: it cannot reach its machine, and a supervisor or Kubernetes would start
 it again. It says when to stop it, waits, and checks again at the end; and a service that is started
 later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
-ended nothing has moved: `reo cutover back` removes the fence, and everything goes on at the source.
+ended nothing has moved: `reo cutover back` removes the DENY, and everything goes on at the source.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from reo.compare.comparable import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
 from reo.migration.cutover_view import CutoverView, MovingGroup
-from reo.migration.foreign_group import ForeignGroup
 from reo.migration.offsets import Translator
 from reo.migration.source_ends import Ends, SourceEnds, list_topics
 from reo.migration.translation_report import TranslatedPartition
+from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 
@@ -65,7 +65,7 @@ class Cutover:
         self.compared = 0
         self._reported = ""
 
-    def run(self, with_fence: bool) -> dict[str, list[TranslatedPartition]]:
+    def run(self, deny_writes: bool) -> dict[str, list[TranslatedPartition]]:
         """All steps; returns the committed rows by group."""
         started = self.view.take_snapshot()
         for reason in select_comparable(self.settings, started.sources)[1]:
@@ -74,12 +74,12 @@ class Cutover:
         left_out = self.view.find_left_out(ends, self.view.find_groups(ends))
         if left_out:
             self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
-        if with_fence:
+        if deny_writes:
             names = sorted({row.source.topic for row in started.partitions})
-            self.view.fence.add(names)
+            self.view.write_denial.add(names)
             self.report(
-                f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover"
-                " back` removes the fence)"
+                f"1 writes denied: nobody may write to {', '.join(names)} at the source (`reo"
+                " cutover back` removes the DENY)"
             )
         snapshot = None
         while snapshot is None:
@@ -245,7 +245,7 @@ class Cutover:
             raise MoveRefused(
                 f"records were written to {', '.join(map(str, written))} at the source after its"
                 " producers had stopped. Nothing is lost: they are at the source. Start the"
-                " service if it is stopped, stop the producers (or deny them with --fence), then"
+                " service if it is stopped, stop the producers (or use --deny-writes), then"
                 " run the command again before anything starts at the destination"
             )
 
@@ -257,7 +257,7 @@ class Cutover:
                 for row in rows.get(group.name, ())
                 if row.source_offset is not None
             }
-            current_offsets = ForeignGroup(
+            current_offsets = UserGroup(
                 self.settings.source_cluster, self.view.source_admin, group.name
             ).fetch_offsets(ends)
             if not group.has_stopped or current_offsets != translated:

@@ -17,7 +17,7 @@ from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import Plan, make_plan
 from reo.migration.cutover_view import CutoverView
 from reo.migration.translation_report import format_offset
-from reo.migration.write_fence import Fence
+from reo.migration.write_denial import WriteDenial
 from reo.output import align_columns
 from reo.verify import Verification
 
@@ -30,13 +30,13 @@ def plan_command(
     groups: str,
     quiet_s: float,
     resume: str | None,
-    with_fence: bool,
+    deny_writes: bool,
     as_json: bool,
 ) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
     try:
         settings = _prepare(settings, ("lag", "verify", "offsets translate"))
-        plan = _make_plan(settings, groups, quiet_s, resume, with_fence)
+        plan = _make_plan(settings, groups, quiet_s, resume, deny_writes)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
@@ -45,20 +45,20 @@ def plan_command(
 
 
 def _make_plan(
-    settings: Settings, groups: str, quiet_s: float, resume: str | None, with_fence: bool
+    settings: Settings, groups: str, quiet_s: float, resume: str | None, deny_writes: bool
 ) -> Plan:
     view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
     resume_file.read()
     sources = topics.describe_sources(settings, view.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
-    if with_fence:
-        view.fence.check_is_possible()
+    if deny_writes:
+        view.write_denial.check_is_possible()
     try:
-        fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
-    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+        denied = view.write_denial.find_denied(sorted({route.source_topic for route in sources}))
+    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a DENY
     except ReoError:
-        fenced = []
-    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced, with_fence)
+        denied = []
+    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, denied, deny_writes)
 
 
 def run_command(
@@ -66,7 +66,7 @@ def run_command(
     groups: str,
     quiet_s: float,
     resume: str | None,
-    with_fence: bool,
+    deny_writes: bool,
     as_json: bool,
 ) -> int:
     """`reo cutover run`: progress on standard error, the result on standard output."""
@@ -75,7 +75,7 @@ def run_command(
         cutover = Cutover(
             settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
         )
-        rows = cutover.run(with_fence)
+        rows = cutover.run(deny_writes)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
@@ -122,7 +122,7 @@ def run_command(
 
 
 def run_back(settings: Settings) -> int:
-    """`reo cutover back`: removes the fence."""
+    """`reo cutover back`: removes the DENY."""
     try:
         settings = source_candidates.select_answering(settings)
         client = create_admin_client(settings.source_cluster, settings)
@@ -132,17 +132,17 @@ def run_back(settings: Settings) -> int:
                 for route in topics.list_routes(settings, client, settings.connect_timeout_s)
             }
         )
-        fence = Fence(settings.source_cluster, client)
-        fenced = fence.find_fenced(names)
-        fence.remove(fenced)
+        denial = WriteDenial(settings.source_cluster, client)
+        denied = denial.find_denied(names)
+        denial.remove(denied)
     except ReoError as error:
         print(f"reo cutover: {error}", file=sys.stderr)
         return error.exit_code
     print(
-        f"producers may write to {', '.join(fenced)} at the source again"
-        if fenced
-        else f"nothing is fenced: {', '.join(names)}. Producers may write there: there is nothing"
-        " to take back"
+        f"producers may write to {', '.join(denied)} at the source again"
+        if denied
+        else f"writes are not denied: {', '.join(names)}. Producers may write there:"
+        " there is nothing to remove"
     )
     return 0
 

@@ -47,10 +47,10 @@ class Plan:
     """Groups that read the topics, and do not match `--groups`."""
     members: Members
     is_copying: bool
-    fenced: list[str]
-    """Topics with the fence of `reo cutover run --fence`."""
-    with_fence: bool
-    """Whether the run is to fence the topics."""
+    denied: list[str]
+    """Topics with the DENY of `reo cutover run --deny-writes`."""
+    deny_writes: bool
+    """Whether the run is to deny writes to the topics."""
     source_servers: str
     quiet_s: float
     to_compare: int
@@ -102,10 +102,10 @@ class Plan:
         written = sum(self.growth.values())
         left_out = [group.name for group in self.left_out]
         readers = [group.name for group in self.groups if not group.has_stopped]
-        fence = f"; fenced: {', '.join(self.fenced)}" if self.fenced else ""
-        to_fence = {row.source.topic for row in self.now.partitions} - {*self.fenced}
-        if self.with_fence and to_fence:
-            fence += f"; would be fenced: {', '.join(sorted(to_fence))}"
+        denial = f"; writes denied: {', '.join(self.denied)}" if self.denied else ""
+        to_deny = {row.source.topic for row in self.now.partitions} - {*self.denied}
+        if self.deny_writes and to_deny:
+            denial += f"; writes would be denied: {', '.join(sorted(to_deny))}"
         open_at = "".join(
             f"; a transaction is open on {tp} from offset {offset} on"
             for tp, offset in self.now.open_at_source.items()
@@ -122,7 +122,7 @@ class Plan:
                 else "nothing was written between two measurements"
             )
             + open_at
-            + fence,
+            + denial,
             f"{self.records_left} records are left"
             + (f", {self.copied_per_s:.0f}/s are copied" if self.records_left else ""),
             f"{self.to_compare} offsets are to be compared",
@@ -229,7 +229,7 @@ class Plan:
                 "groups": [asdict(group) for group in self.groups],
                 "groups_left_out": [asdict(group) for group in self.left_out],
                 "service_copies": self.is_copying,
-                "fenced": self.fenced,
+                "writes_denied": self.denied,
                 "to_compare": self.to_compare,
                 "steps": steps,
                 "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1),
@@ -242,8 +242,8 @@ def make_plan(
     interval_s: float,
     quiet_s: float,
     to_compare: int,
-    fenced: list[str],
-    with_fence: bool,
+    denied: list[str],
+    deny_writes: bool,
 ) -> Plan:
     """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
@@ -259,8 +259,8 @@ def make_plan(
         left_out,
         view.snapshot_reader.group.describe_members(),
         view.is_copying(now),
-        fenced,
-        with_fence,
+        denied,
+        deny_writes,
         view.settings.source_cluster.bootstrap_servers,
         quiet_s,
         to_compare,

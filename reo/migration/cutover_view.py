@@ -13,8 +13,8 @@ from common.errors import MoveRefused
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
-from reo.migration.foreign_group import ForeignGroup, list_groups
-from reo.migration.write_fence import Fence
+from reo.migration.user_group import UserGroup, list_groups
+from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import Snapshot, SnapshotReader
 
 
@@ -58,7 +58,7 @@ class CutoverView:
             self.snapshot_reader.clients.source_admin,
             self.snapshot_reader.clients.destination_admin,
         )
-        self.fence = Fence(settings.source_cluster, self.source_admin)
+        self.write_denial = WriteDenial(settings.source_cluster, self.source_admin)
 
     def take_snapshot(self) -> Snapshot:
         """The partitions; MoveRefused when there are none."""
@@ -108,10 +108,10 @@ class CutoverView:
         topics = {tp.topic for tp in ends}
         groups = []
         for name in names:
-            group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
+            group = UserGroup(self.settings.source_cluster, self.source_admin, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
             if offsets or readers:
-                active = ForeignGroup(
+                active = UserGroup(
                     self.settings.destination_cluster, self.destination_admin, name
                 ).has_members()
                 groups.append(

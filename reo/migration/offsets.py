@@ -21,9 +21,9 @@ from common.routes import TopicPartition
 from common.settings import Settings, destination_settings
 from reo.compare.comparable import select_comparable
 from reo.migration import translation_report
-from reo.migration.foreign_group import ForeignGroup
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
+from reo.migration.user_group import UserGroup
 
 ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to
@@ -64,13 +64,13 @@ class Translator:
                     " Start the service"
                 )
 
-    def open_source_group(self, name: str) -> ForeignGroup:
+    def open_source_group(self, name: str) -> UserGroup:
         """The group at the source."""
-        return ForeignGroup(self.settings.source_cluster, self.source_admin, name)
+        return UserGroup(self.settings.source_cluster, self.source_admin, name)
 
-    def open_destination_group(self, name: str) -> ForeignGroup:
+    def open_destination_group(self, name: str) -> UserGroup:
         """The group at the destination."""
-        return ForeignGroup(self.settings.destination_cluster, self.destination_admin, name)
+        return UserGroup(self.settings.destination_cluster, self.destination_admin, name)
 
     def translate(
         self, group: str, proved: ProvedOffsets | None = None

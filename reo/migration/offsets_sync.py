@@ -36,9 +36,9 @@ from common.process import Stopping
 from common.settings import Settings, destination_settings
 from common.suggestions import suggest
 from reo.migration import sync_report
-from reo.migration.foreign_group import list_groups
 from reo.migration.offsets import ProvedOffsets, Translator
 from reo.migration.sync_report import SyncedGroup
+from reo.migration.user_group import list_groups
 
 log = logging.getLogger(__name__)
 STAGE = "offsets"

@@ -1,5 +1,5 @@
 """ACLs on real brokers with an authorizer: `reo acls` never allows more at the destination than at
-the source; the fence of `reo cutover` keeps writers out.
+the source; the DENY of `reo cutover` keeps writers out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from common.errors import AccessRefused
 from common.kafka.clients import create_admin_client
 from reo.migration.acl_client import AclClient, build_topic_acl
 from reo.migration.acls import AclComparison
-from reo.migration.write_fence import Fence, build_fence_acl
+from reo.migration.write_denial import WriteDenial, build_deny_acl
 from tests.harness.authorized import PASSWORD, Authorized
 from tests.harness.commands import as_json, reo
 from tests.harness.kafka import Clusters, until
@@ -93,20 +93,20 @@ def test_who_may_read_goes_over_and_nobody_gets_more(
     stand: Stand, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading by the topic's name, and every DENY, as one of this topic; nothing by prefix or
-    wildcard, no writer, no fence. The DENY is there first.
+    wildcard, no writer, no DENY of ours. The DENY is there first.
     """
     clusters = made(stand, topic)
     source, destination = stand
-    reads, writes, fence = (
+    reads, writes, denial = (
         build_topic_acl(topic, "User:shop", "*", READ, ALLOW),
         build_topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW),
-        build_fence_acl(topic),
+        build_deny_acl(topic),
     )
     by_prefix = matching(topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED)
     denied_by_prefix = matching(
         topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED
     )
-    source.allow([reads, writes, fence, by_prefix, denied_by_prefix])
+    source.allow([reads, writes, denial, by_prefix, denied_by_prefix])
     own = build_topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
     rows = {
@@ -126,7 +126,7 @@ def test_who_may_read_goes_over_and_nobody_gets_more(
             "ALLOW",
         ): "left out: only with --with-write: another writer breaks a running copy",
         ("User:prefix", "READ", "ALLOW"): "left out: it covers other topics too",
-        ("User:*", "WRITE", "DENY"): "left out: the fence of `reo cutover run`",
+        ("User:*", "WRITE", "DENY"): "left out: the DENY of `reo cutover run`",
     }
     assert acls_of(destination, topic) == {own}, "nothing was changed"
 
@@ -187,9 +187,9 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     ]
 
 
-def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic: str) -> None:
-    """A producer that may write is refused behind the fence, and may again after `reo cutover
-    back`; who may not fence is told what is missing.
+def test_the_deny_keeps_writers_out_until_it_is_removed(stand: Stand, topic: str) -> None:
+    """A producer that may write is refused by the DENY, and may again after `reo cutover
+    back`; who may not deny is told what is missing.
     """
     clusters = made(stand, topic)
     source = stand[0]
@@ -217,11 +217,11 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
 
     assert until(lambda: write() is None, "it may write")
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
-    fence = Fence(loaded.source_cluster, create_admin_client(loaded.source_cluster, loaded))
-    fence.add([topic])
-    fence.add([topic])
-    assert fence.find_fenced([topic]) == [topic]
-    assert until(lambda: write() == KafkaError.TOPIC_AUTHORIZATION_FAILED, "it is fenced")
+    denial = WriteDenial(loaded.source_cluster, create_admin_client(loaded.source_cluster, loaded))
+    denial.add([topic])
+    denial.add([topic])
+    assert denial.find_denied([topic]) == [topic]
+    assert until(lambda: write() == KafkaError.TOPIC_AUTHORIZATION_FAILED, "it is denied")
     ends = source.cluster.end_offsets(topic)
     assert write() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert source.cluster.end_offsets(topic) == ends
@@ -231,7 +231,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     )
     assert until(lambda: write() is None, "it may write again")
     assert acls_of(source, topic) == {build_topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
-    assert f"nothing is fenced: {topic}" in reo(clusters, topic, "cutover", "back").stdout
+    assert f"writes are not denied: {topic}" in reo(clusters, topic, "cutover", "back").stdout
     named = reo_settings.load(
         build_environment(
             clusters,
@@ -242,4 +242,6 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     with pytest.raises(
         AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"
     ):
-        Fence(named.source_cluster, create_admin_client(named.source_cluster, named)).add([topic])
+        WriteDenial(named.source_cluster, create_admin_client(named.source_cluster, named)).add(
+            [topic]
+        )

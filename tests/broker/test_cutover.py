@@ -71,7 +71,7 @@ def run(
 
     Cutover(
         reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report
-    ).run(with_fence=False)
+    ).run(deny_writes=False)
     return said
 
 
@@ -234,7 +234,7 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
         (row["partition"], row["source_end"], row["written_per_s"], row["left"])
         for row in plan["partitions"]
     ] == [(partition, end, 0.0, 0) for partition, end in ends.items()]
-    assert (plan["service_copies"], plan["fenced"], plan["to_compare"]) == (
+    assert (plan["service_copies"], plan["writes_denied"], plan["to_compare"]) == (
         False,
         [],
         sum(ends.values()),
@@ -251,12 +251,12 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(
     assert other in left_out
 
 
-def test_without_an_authorizer_there_is_no_fence(clusters: Clusters, copied: str) -> None:
+def test_without_an_authorizer_writes_cannot_be_denied(clusters: Clusters, copied: str) -> None:
     """Exit code 38, and what to do instead; a plan of such a run says it too."""
     for more in ((), ("--dry-run",)):
-        done = reo(clusters, copied, "cutover", "run", "--fence", *more, exit_code=38)
+        done = reo(clusters, copied, "cutover", "run", "--deny-writes", *more, exit_code=38)
         assert "the source cluster has no authorizer" in done.stderr
-        assert "without --fence" in done.stderr
+        assert "without --deny-writes" in done.stderr
 
 
 def test_a_pattern_that_no_group_matches_does_not_move(clusters: Clusters, copied: str) -> None:

@@ -10,7 +10,7 @@ from common.frontier import Frontier, RuleState
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.destination import Output
+from deduplicator.destination import DestinationState
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from tests.harness.kafka import Clusters, until
@@ -42,4 +42,4 @@ def test_records_that_are_not_visible_yet_are_not_missing(
         store.check_outputs({tp: frontier})
     producer.commit_transaction(ANSWER_S)
     until(lambda: cluster.has_no_open_transaction(topic), "its marker is written", ANSWER_S)
-    assert store.check_outputs({tp: frontier}) == ({tp: Output(1, 0)}, {})
+    assert store.check_outputs({tp: frontier}) == ({tp: DestinationState(1, 0)}, {})

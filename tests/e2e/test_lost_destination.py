@@ -21,7 +21,7 @@ from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import destination_watch
-from deduplicator.destination import Output, check_delivered_offset
+from deduplicator.destination import DestinationState, check_delivered_offset
 from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
@@ -95,7 +95,7 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
     """A log with markers, aborted records and deliveries of unknown offset is never called short;
     one that lost its last record, and others, always is.
     """
-    log, output = 0, Output(-1, 0)
+    log, output = 0, DestinationState(-1, 0)
     for aborted, records, reported in before:
         log += aborted + (aborted > 0)
         if records:
@@ -103,13 +103,17 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
             log += records
             check_delivered_offset(PLACE, output, log - 1)
             if reported:
-                output = Output(log - 1, 0)
+                output = DestinationState(log - 1, 0)
             log += 1
-    check_delivered_offset(PLACE, Output(output.known_offset, output.sent + after), log + after - 1)
+    check_delivered_offset(
+        PLACE, DestinationState(output.known_offset, output.sent + after), log + after - 1
+    )
     if output.known_offset >= 0 and not output.sent:
         end = max(0, output.known_offset + 1 - lost)
         with pytest.raises(DestinationTruncated, match="lost records"):
-            check_delivered_offset(PLACE, Output(output.known_offset, after), end + after - 1)
+            check_delivered_offset(
+                PLACE, DestinationState(output.known_offset, after), end + after - 1
+            )
 
 
 class Asked:

@@ -138,7 +138,7 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
     found["offsets"] = {}
     with contextlib.suppress(KafkaException):  # where there never was a group
         answers = list_group_offsets(
-            cluster.admin, ConsumerGroupTopicPartitions(group), decided=False
+            cluster.admin, ConsumerGroupTopicPartitions(group), require_stable=False
         )
         found["offsets"] = {
             (answer.topic, answer.partition): (answer.offset, answer.metadata) for answer in answers

@@ -13,7 +13,7 @@ from common.frontier import Frontier, RuleState
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import Output
+from deduplicator.destination import DestinationState
 from deduplicator.tables.postgresql import PostgresqlDestination
 from deduplicator.tables.table_frontier_store import TableFrontierStore
 from tests.harness.postgresql import Server
@@ -42,7 +42,7 @@ def take_over(database: Server, name: str) -> PostgresqlDestination:
     )
     made = PostgresqlDestination(frontier_store, lambda _: None)
     frontier_store.load_frontiers([TopicPartition(f"{name}-proxy", 0)])
-    made.outputs[TopicPartition(name, 0)] = Output(-1, 0)
+    made.outputs[TopicPartition(name, 0)] = DestinationState(-1, 0)
     return made
 
 
@@ -74,4 +74,4 @@ def again(destination: PostgresqlDestination, known: int) -> None:
     (tp,) = destination.outputs
     destination.resolve_in_doubt()
     destination.frontier_store.load_frontiers([TopicPartition(f"{tp.topic}-proxy", 0)])
-    destination.outputs[tp] = Output(known, 0)
+    destination.outputs[tp] = DestinationState(known, 0)

@@ -23,7 +23,7 @@ from common.origin import Origin, encode
 from common.records import Consumed, Headers
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import KafkaDestination, Output
+from deduplicator.destination import DestinationState, KafkaDestination
 from deduplicator.intermediate import BATCH_RECORDS
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
@@ -169,7 +169,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
             destination,
             Liveness("deduplicator"),
         )
-        destination.outputs = {THERE: Output(-1, 0)}
+        destination.outputs = {THERE: DestinationState(-1, 0)}
 
         def run() -> None:
             loop.run_round()

@@ -14,7 +14,7 @@ from common.frontier import Frontier, RuleState
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import GetOffsets, Output
+from deduplicator.destination import DestinationState, GetOffsets
 from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
@@ -74,7 +74,7 @@ class Stand:
     def __init__(self, incremental: bool) -> None:
         self.client = Client()
         self.partitions = Partitions()
-        self.outputs: dict[TopicPartition, Output] = {}
+        self.outputs: dict[TopicPartition, DestinationState] = {}
         self.asked: list[object] = []
         self.fails = 0
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
@@ -114,7 +114,7 @@ class Stand:
         self.asked.append(sorted(topic_partitions))
         return StartedPartitions(
             {tp: AssignedPartition(7, FRONTIER) for tp in topic_partitions},
-            {TopicPartition("t", tp.partition): Output(-1, 0) for tp in topic_partitions},
+            {TopicPartition("t", tp.partition): DestinationState(-1, 0) for tp in topic_partitions},
             sorted(topic_partitions),
             sorted(topic_partitions),
         )

@@ -1,10 +1,10 @@
-"""The fence of `reo cutover`: an ACL at the source that denies everybody to write to a topic. It
+"""The DENY of `reo cutover`: an ACL at the source that denies everybody to write to a topic. It
 can be taken away again.
 
 A DENY wins over every ALLOW, on the next produce request. What it does not stop: a super user, and
 the end of a transaction that is open (a producer can still commit or abort it). `User:*` from every
-host on the literal topic is used for nothing else here, so the ACL itself tells that it is the
-fence: nothing is stored about it.
+host on the literal topic is used for nothing else here, so the ACL itself tells that it is this
+DENY: nothing is stored about it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from common.settings.clusters import Cluster
 from reo.migration.acl_client import AclClient, build_topic_acl
 
 
-def build_fence_acl(topic: str) -> AclBinding:
-    """The ACL that is the fence of a topic."""
+def build_deny_acl(topic: str) -> AclBinding:
+    """The ACL that denies everybody to write to a topic."""
     return build_topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
 
 
-class Fence:
-    """The fences of topics, on one cluster."""
+class WriteDenial:
+    """Denies writes to topics, on one cluster."""
 
     def __init__(self, cluster: Cluster, client: AdminClient) -> None:
         self.acls = AclClient(cluster, client)
 
-    def find_fenced(self, topics: Iterable[str]) -> list[str]:
-        """Which of these topics are fenced."""
-        return [topic for topic in topics if build_fence_acl(topic) in self.acls.describe(topic)]
+    def find_denied(self, topics: Iterable[str]) -> list[str]:
+        """The topics among these that have the DENY."""
+        return [topic for topic in topics if build_deny_acl(topic) in self.acls.describe(topic)]
 
     def check_is_possible(self) -> None:
         """MoveRefused without an authorizer."""
@@ -39,14 +39,14 @@ class Fence:
             self.acls.check_authorizer()
         except MoveRefused as no_authorizer:
             raise MoveRefused(
-                f"{no_authorizer}. Stop the producers, and run the command without --fence"
+                f"{no_authorizer}. Stop the producers, and run the command without --deny-writes"
             ) from None
 
     def add(self, topics: Iterable[str]) -> None:
-        """Fence these topics. One that is fenced already stays so."""
+        """Deny writes to these topics. One that has the DENY keeps it."""
         self.check_is_possible()
-        self.acls.create([build_fence_acl(topic) for topic in topics])
+        self.acls.create([build_deny_acl(topic) for topic in topics])
 
     def remove(self, topics: Iterable[str]) -> None:
-        """Take the fence of these topics away."""
-        self.acls.delete([build_fence_acl(topic) for topic in topics])
+        """Remove the DENY from these topics."""
+        self.acls.delete([build_deny_acl(topic) for topic in topics])

@@ -27,7 +27,7 @@ from common.settings.clusters import Cluster
 Result = TypeVar("Result")
 
 
-class ForeignGroup:
+class UserGroup:
     """Uses the admin client: nothing joins the group."""
 
     def __init__(self, cluster: Cluster, client: AdminClient, name: str) -> None:
@@ -46,7 +46,7 @@ class ForeignGroup:
         )
 
         def fetch() -> dict[TopicPartition, int]:
-            answers = list_group_offsets(self.client, request, decided=True)
+            answers = list_group_offsets(self.client, request, require_stable=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
