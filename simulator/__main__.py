@@ -64,6 +64,11 @@ def run_seeds(first_seed: int, end: int) -> CampaignResult:
         campaign_result.ends[result.end.split(":")[0]] += 1
         if result.violation:
             campaign_result.violations.append((seed, result.violation, result.story))
+    # a worker of stage two that is killed leaves the collector as it is in `pause_gc`: off, with
+    # all objects frozen
+    gc.unfreeze()
+    gc.enable()
+    gc.collect()
     return campaign_result
 
 

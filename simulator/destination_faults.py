@@ -21,7 +21,7 @@ from common.routes import TopicPartition
 from simulator import logs, operator
 from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
 from simulator.kafka.log_records import DATA
-from simulator.plan import FRONTIERS_DELETED
+from simulator.plan import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
 from simulator.system import Child
 
 if TYPE_CHECKING:
@@ -73,8 +73,53 @@ def _compact_intermediate_topic(
     if tp is None:
         return ""
     injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
-    injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
-    return f"{tp}: {injector.system.destination.compact(*tp)} records are gone"
+    workers = [
+        child.process
+        for child in injector.system.children
+        if child.name.startswith("worker") and child.process and child.process.is_alive
+    ]
+
+    def compact() -> None:
+        injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
+        injector.system.destination.compact(*tp)
+        for process in workers:
+            injector.system.schedule.thaw(process)
+
+    # frozen workers leave records unread, so that compaction can delete some of these
+    for process in workers:
+        injector.system.schedule.freeze(process)
+    frozen_s = generator.uniform(0.0, 60.0)
+    injector.schedule_end(frozen_s, compact)
+    return f"{tp}, after {frozen_s:.1f} s without a worker"
+
+
+def _tear_transaction(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """A broker loses the marker of a group's offsets, as Kafka 4.3.1 was seen to do: the records of
+    the last transaction stay visible, and the frontier is that of the transaction before it.
+    """
+    system = injector.system
+    group = system.destination.groups.get(system.settings.application)
+    # after these, the records after the older frontier can be gone
+    has_other_losses = system.candidates or any(
+        fault.kind in SOURCE_FAULTS | EXCLUSIVE_FAULTS - {TORN} for fault in system.plan.faults
+    )
+    if group is None or group.pending or has_other_losses:
+        return ""
+    torn = [
+        partition_key
+        for partition_key, (_, metadata) in group.previous_offsets.items()
+        if metadata != group.offsets[partition_key][1]
+    ]
+    if not torn:
+        return ""
+    partition_key = generator.choice(torn)
+    group.offsets[partition_key] = group.previous_offsets.pop(partition_key)
+    injector.torn_partitions.add(partition_key)
+    # a process that runs would go on from what it knows
+    for child in system.children:
+        if child.process and child.process.is_alive:
+            system.kill(child)
+    return f"{partition_key[0]}-{partition_key[1]}"
 
 
 FEW_OFFSETS = 4
@@ -150,5 +195,6 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "destination recreated": _recreate_destination,
     "newest destination records lost": _truncate_destination,
     "intermediate topic compacted": _compact_intermediate_topic,
+    TORN: _tear_transaction,
     FRONTIERS_DELETED: _delete_frontiers,
 }

@@ -57,6 +57,8 @@ class FaultInjector:
         """By source partition: its end after it lost records that were not read. Stage one can
         have counted their offsets as read: it asked for the end, and saw that none is visible.
         """
+        self.torn_partitions: set[tuple[str, int]] = set()
+        """The intermediate partitions with a torn transaction."""
         self.unexpected_error = ""
         """An exception that is no error class of the service."""
         self.ends_at = 0.0

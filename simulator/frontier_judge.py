@@ -1,8 +1,12 @@
 """What must be true of each committed frontier, whenever no transaction is open on its partitions:
-the destination partition has exactly `sent` visible records after `destination_known`.
 
-The next start believes that. A frontier that is wrong can be put right by the next delivery, and
-the copy be exact all the same: `simulator.judge` would not see it.
+- the destination partition has exactly `sent` visible records after `destination_known`. The next
+  start believes that;
+- no hole is open when every record was written to the intermediate topic and is still there. Stage
+  one ends its run when a hole stays open.
+
+A frontier that is wrong can be put right by the next delivery, and a hole by the next run, and the
+copy be exact all the same: `simulator.judge` would not see it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,19 @@ from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
+    from simulator.kafka.groups import Group
     from simulator.system import System
+
+FAULTS_THAT_OPEN_HOLES = frozenset(
+    {
+        "producer batch late",
+        "producer batch lost",
+        "task repeated",
+        "newest intermediate records lost",
+        "unread intermediate records deleted",
+        "intermediate topic compacted",
+    }
+)
 
 
 class FrontierJudge:
@@ -28,7 +44,7 @@ class FrontierJudge:
         self.system = system
         self.judge = judge
         self.violation = ""
-        self.seen = (-1, -1, -1)
+        self.change_count = -1
         self.compared: dict[TopicPartition, tuple[str, int]] = {}
         """By intermediate partition: the commit, and the end of the destination partition, that
         were compared last.
@@ -36,21 +52,20 @@ class FrontierJudge:
 
     def has_violation(self) -> bool:
         """Called after each step."""
-        group = self.system.destination.groups.get(self.system.settings.application)
-        if group is None or self.violation:
-            return bool(self.violation)
-        changes = (Log.change_count, group.commit_count, len(group.pending))
-        if changes != self.seen and not self.judge.is_history_lost:
-            self.seen = changes
-            pending = {key for offsets in group.pending.values() for key in offsets}
-            for source in self.system.list_source_partitions():
-                intermediate = self.system.find_route(source.topic).get_intermediate(
-                    source.partition
-                )
-                commit = group.offsets.get(intermediate)
-                if commit and intermediate not in pending:
-                    self._compare(source, intermediate, commit[1])
+        if self.change_count != Log.change_count and not self.violation:
+            self.change_count = Log.change_count
+            group = self.system.destination.groups.get(self.system.settings.application)
+            if group is not None and not self.judge.is_history_lost:
+                self._compare_commits(group)
         return bool(self.violation)
+
+    def _compare_commits(self, group: Group) -> None:
+        pending = {key for offsets in group.pending.values() for key in offsets}
+        for source in self.system.list_source_partitions():
+            intermediate = self.system.find_route(source.topic).get_intermediate(source.partition)
+            commit = group.offsets.get(intermediate)
+            if commit and intermediate not in pending:
+                self._compare(source, intermediate, commit[1])
 
     def _compare(self, source: TopicPartition, intermediate: TopicPartition, metadata: str) -> None:
         tp = self.system.find_route(source.topic).get_destination(source.partition)
@@ -62,8 +77,17 @@ class FrontierJudge:
             return
         self.compared[intermediate] = metadata, log.end
         frontier = frontiers.decode(metadata)
+        if frontier.rule.hole and FAULTS_THAT_OPEN_HOLES.isdisjoint(
+            self.system.faults.injected_kinds
+        ):
+            self.violation = (
+                f"a hole is open in {intermediate}, but no record is missing there: {frontier.rule}"
+            )
+            return
         if frontier.sent < 0 or frontier.destination_topic_id != str(cluster.topics[tp.topic].id):
             return
+        if intermediate in self.system.faults.torn_partitions:
+            return  # the records of the torn transaction are visible too
         read_result = logs.read_committed(cluster, tp, frontier.destination_known + 1)
         visible = len(read_result[0]) if read_result else -1
         if visible != frontier.sent:

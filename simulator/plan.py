@@ -12,9 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 FAULTS_MAX = 6
-FAULT_CALLS_MAX = 2500
+FAULT_CALLS_MAX = 1000
 """Every fault happens within this number of calls of the processes."""
+SWARM_SHARE, SWARM_KINDS_SHARE = 0.5, 0.25
+"""This share of the plans draws from a part of the kinds only, so that these meet more often (swarm
+testing: Groce et al., ISSTA 2012).
+"""
 
+TORN = "torn transaction"
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
     "SIGKILL of the JVM": 2,
@@ -43,6 +48,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "source recreated": 1,
     "newest destination records lost": 1,
     "intermediate topic compacted": 1,
+    TORN: 1,
 }
 """Every kind of fault, with its weight when kinds are drawn."""
 SOURCE_FAULTS = frozenset(
@@ -74,6 +80,7 @@ EXCLUSIVE_FAULTS = frozenset(
         "destination recreated",
         "intermediate topic compacted",
         "candidate recreated",
+        TORN,
         FRONTIERS_DELETED,
     }
 )
@@ -147,7 +154,7 @@ def _draw_extras(
     filters = ("", "", "", "", "", "", "filter.sql", "filter.function")
     filter_setting = generator.choice(filters) if is_plain else ""
     record_delay_s = generator.uniform(2.5, 8.0) if generator.random() < 1 / 16 else 0.0
-    batch_s = generator.choice((5, 30, 30, 30))
+    batch_s = generator.choice((5, 30))
     topic_count = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
     # candidates are refused with a pattern
     has_pattern = topics is None and candidates == 1 and generator.random() < 1 / 8
@@ -174,6 +181,12 @@ def _draw_fault_kinds(
         possible_weights = {
             kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS
         } | CANDIDATE_FAULT_WEIGHTS
+    if generator.random() < SWARM_SHARE:
+        possible_weights = {
+            kind: weight
+            for kind, weight in possible_weights.items()
+            if generator.random() < SWARM_KINDS_SHARE
+        } or possible_weights
     possible_kinds, weights = list(possible_weights), list(possible_weights.values())
     kinds: list[str] = []
     for kind in generator.choices(possible_kinds, weights, k=generator.randint(0, FAULTS_MAX)):
@@ -214,10 +227,11 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
 
     One schedule in eight has two or three candidates; in one in eight, an operator deletes the
     frontiers; one in eight starts at the latest offsets; one in four filters records; one in
-    sixteen has a slow destination; one in four has short batches; one in four has several topics,
-    one in eight a pattern; one in five has compacted topics. With `candidates`, the plan has that
-    number and none of the others; with `topics`, that number and no pattern. These are drawn with a
-    generator of their own, so that the rest of the plan is the same with and without them.
+    sixteen has a slow destination; every second one has short batches; one in four has several
+    topics, one in eight a pattern; one in five has compacted topics. With `candidates`, the plan
+    has that number and none of the others; with `topics`, that number and no pattern. These are
+    drawn with a generator of their own, so that the rest of the plan is the same with and without
+    them.
     """
     generator = random.Random(seed)  # noqa: S311
     extras = PlanExtras(candidates=candidates or 1)

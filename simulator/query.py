@@ -17,7 +17,7 @@ import orjson
 from common.errors import StageFailed
 from common.routes import TopicPartition
 from replicator.run import Plan
-from simulator.query_task import POLL_S, Task
+from simulator.query_task import Task
 from simulator.schedule import Process, Signal
 
 if TYPE_CHECKING:
@@ -88,7 +88,11 @@ class Query:
         self.plan = plan
         self.failure: QueryFailed | None = None
         self.is_over = False
-        self.changed = Signal(self.system.schedule)
+        self.ended = Signal(self.system.schedule)
+        self.progressed = Signal(self.system.schedule)
+        """A task has read its part of the batch, a write is acknowledged, or the query has
+        ended.
+        """
         self.ends: dict[TopicPartition, int] = {}
         """For each source partition, the end offset of the last completed batch."""
         self.system.queries.append(self)
@@ -124,7 +128,7 @@ class Query:
     def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
         """Wait up to this time for the end. Returns whether the query has ended."""
         if not self.is_over:
-            self.system.schedule.wait(self.changed, seconds)
+            self.system.schedule.wait(self.ended, seconds)
         self.engine.check_jvm()
         return self.is_over
 
@@ -138,7 +142,8 @@ class Query:
         if not self.is_over:
             self.is_over = True
             self.failure = QueryFailed(failure) if failure else None
-            self.changed.notify()
+            self.ended.notify()
+            self.progressed.notify()
 
     def _run_batches(self) -> None:
         settings, source_partitions = self.plan.settings, self.plan.map_source_partitions()
@@ -165,7 +170,7 @@ class Query:
             for task in tasks:
                 schedule.start(self.engine.process, task.read, f"task {task.tp}")
             while not self.is_over and not all(task.is_done for task in tasks):
-                schedule.sleep(POLL_S)
+                schedule.wait(self.progressed, FOREVER_S)
             if self.is_over:
                 return
             positions = {task.tp: task.last_attempt.position for task in tasks}

@@ -4,11 +4,14 @@ intermediate topic.
 It reads committed records and gives producer batches to its client, which delivers them in order,
 each after a delay. The faults change this:
 
-- `lose`: the client gives up a producer batch and delivers the next one; the task, and with it the
-  query, fails some time later;
+- `lose`: the client gives up a producer batch and delivers the next one; the attempt fails some
+  time later;
 - `straggle`: a producer batch arrives much later, when the query may have ended long ago;
 - `repeat`: Spark starts a second attempt of a task on another host, from the beginning of its batch
-  and with sequences from 0, while the first attempt goes on writing.
+  and with sequences from 0, while the first attempt goes on writing, slowly.
+
+When an attempt fails, Spark starts another (`spark.task.maxFailures`), or the query fails. When an
+attempt fails that was already replaced, the query goes on.
 """
 
 from __future__ import annotations
@@ -20,15 +23,21 @@ from typing import TYPE_CHECKING, Any
 from common.origin import HEADER, Origin, encode
 from common.routes import TopicPartition
 from simulator import logs
+from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
     from simulator.query import Query
 
 POLL_S = 0.05
+"""A task asks its source again this often: a change is seen up to this time later."""
+IDLE_S = 1.0
+"""A task whose partition does not change asks again this often."""
 RESEND_S = 0.5
 FAIL_DELAY_S = (0.01, 3.0)
-"""A task fails this long after its producer batch was lost."""
+"""An attempt fails this long after its producer batch was lost."""
+REPLACED_DELAY_S = (0.0, 0.5)
+"""How long an attempt that was replaced waits before it reads on."""
 
 
 class Task:
@@ -57,6 +66,7 @@ class Task:
         self.next_attempt: Task | None = None
         """The attempt that replaces this one."""
         self.is_read = False
+        self.source_changed = Signal(self.system.schedule)
 
     @property
     def last_attempt(self) -> Task:
@@ -79,7 +89,7 @@ class Task:
         )
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
-                schedule.sleep(POLL_S)
+                schedule.wait(source.up, IDLE_S)
                 continue
             if self.end is not None and self.position >= self.end:
                 break
@@ -106,10 +116,25 @@ class Task:
             if not records:
                 if self.end is None and schedule.now >= self.ends_at:
                     break
-                schedule.sleep(POLL_S)
+                self._wait_for_records(source)
             else:
                 schedule.sleep(schedule.random.uniform(0.0005, 0.01))
+            if self.next_attempt and schedule.random.random() < 0.5:
+                schedule.sleep(schedule.random.uniform(*REPLACED_DELAY_S))
         self.is_read = True
+        self.query.progressed.notify()
+
+    def _wait_for_records(self, source: Cluster) -> None:
+        """Wait until the partition changes, or until the batch ends, but not longer than IDLE_S. A
+        change is seen some time later, since Spark polls.
+        """
+        schedule, log = self.system.schedule, source.find_log(*self.source_partition)
+        if log:
+            log.watchers[self.source_changed] = None
+        if schedule.wait(self.source_changed, min(IDLE_S, max(0.0, self.ends_at - schedule.now))):
+            schedule.sleep(schedule.random.uniform(0.0, POLL_S))
+        if log:
+            log.watchers.pop(self.source_changed, None)
 
     def _wrap_records(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
         plan = self.query.plan
@@ -147,7 +172,7 @@ class Task:
             self.unacknowledged_batches += 1
             schedule.call_later(
                 schedule.random.uniform(*FAIL_DELAY_S),
-                lambda: self._fail("TimeoutException: expiring 1 record(s)"),
+                lambda: self._fail_attempt("TimeoutException: expiring 1 record(s)"),
             )
             if fault == "straggle":
                 self._deliver_alone(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
@@ -190,6 +215,7 @@ class Task:
 
     def _append(self, batch: list[tuple[Any, ...]]) -> None:
         self.unacknowledged_batches -= 1
+        self.query.progressed.notify()
         destination = self._find_destination()
         if logs.has_partition(destination, self.tp):
             destination.append(self.tp.topic, self.tp.partition, batch)
@@ -210,6 +236,17 @@ class Task:
             self.system.schedule.random.uniform(0.0, 5.0), self._interrupt
         )
         other.read()
+
+    def _fail_attempt(self, reason: str) -> None:
+        if self.next_attempt:
+            self._interrupt()
+        elif self.system.schedule.random.random() < 0.5:
+            self._fail(reason)
+        elif not self.query.is_over and self.query.engine.process.is_alive:
+            self._interrupt()
+            self.system.schedule.start(
+                self.query.engine.process, self._start_next_attempt, f"task {self.tp}, again"
+            )
 
     def _interrupt(self) -> None:
         self.is_interrupted = True

@@ -21,7 +21,7 @@ FAULTS_END_S = 240.0
 """Faults whose call has not come by this time are not injected."""
 COMPLETE_WITHIN_S = 900.0
 """After the last fault has ended, everything must be copied within this virtual time."""
-SETTLE_S = 10.0
+SETTLE_S = 4.0
 """After the copy is complete, nothing more may be written for this time."""
 MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
@@ -54,7 +54,7 @@ def run_plan(plan: Plan) -> Result:
     system_runtime = runtime.use(VirtualRuntime(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
-    other_judges = (MetricsJudge(system, judge), FrontierJudge(system, judge))
+    other_judges = MetricsJudge(system, judge), FrontierJudge(system, judge)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
     real_clients = kafka_clients.use_clients(
         kafka_clients.ClientFactories(
@@ -84,11 +84,13 @@ def _run_schedule(
     other_judges: tuple[MetricsJudge, FrontierJudge],
 ) -> str:
     """The violation, or an empty string."""
+    metrics_judge, frontier_judge = other_judges
 
     def has_violation() -> bool:
         return (
             judge.has_violation()
-            or any(other.has_violation() for other in other_judges)
+            or metrics_judge.has_violation()
+            or frontier_judge.has_violation()
             or bool(injector.unexpected_error)
             or schedule.steps > STEPS_MAX
         )

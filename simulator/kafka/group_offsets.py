@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from simulator.kafka.errors import BrokerError
+from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
@@ -35,6 +36,8 @@ class GroupOffsets(ABC):
         """How many commits there were, pending or not."""
         self.commit_numbers: dict[PartitionKey, int] = {}
         """For each partition, the number of the commit that its offset is from."""
+        self.previous_offsets: dict[PartitionKey, tuple[int, str]] = {}
+        """For each partition, the offset before the committed one."""
         self.pending_commit_numbers: dict[tuple[int, PartitionKey], int] = {}
         """The same for pending offsets."""
 
@@ -62,13 +65,19 @@ class GroupOffsets(ABC):
             for partition_key, (_, metadata) in offsets.items()
         }
         self.commit_count += 1
+        Log.change_count += 1
         for partition_key, offset in offsets.items():
             if not codes[partition_key]:
-                self.offsets[partition_key], self.commit_numbers[partition_key] = (
-                    offset,
-                    self.commit_count,
-                )
+                self._set_offset(partition_key, offset, self.commit_count)
         return codes
+
+    def _set_offset(
+        self, partition_key: PartitionKey, offset: tuple[int, str], commit_number: int
+    ) -> None:
+        if partition_key in self.offsets:
+            self.previous_offsets[partition_key] = self.offsets[partition_key]
+        self.offsets[partition_key] = offset
+        self.commit_numbers[partition_key] = commit_number
 
     def _code(self, partition_key: PartitionKey, metadata: str) -> int:
         if self.cluster.find_log(*partition_key) is None:
@@ -87,6 +96,7 @@ class GroupOffsets(ABC):
             raise BrokerError(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self.pending.setdefault(producer_id, {}).update(offsets)
         self.commit_count += 1
+        Log.change_count += 1
         self.pending_commit_numbers.update(
             {(producer_id, partition_key): self.commit_count for partition_key in offsets}
         )
@@ -95,13 +105,11 @@ class GroupOffsets(ABC):
         """A marker ends a transaction. It can come after the marker of a later one; then it does
         not replace newer offsets (`OffsetMetadataManager`).
         """
+        Log.change_count += 1
         for partition_key, offset in self.pending.pop(producer_id, {}).items():
             commit_number = self.pending_commit_numbers.pop((producer_id, partition_key))
             if commit and self.commit_numbers.get(partition_key, 0) < commit_number:
-                self.offsets[partition_key], self.commit_numbers[partition_key] = (
-                    offset,
-                    commit_number,
-                )
+                self._set_offset(partition_key, offset, commit_number)
 
     def fetch(
         self, partition_keys: Iterable[PartitionKey] | None, require_stable: bool

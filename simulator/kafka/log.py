@@ -48,7 +48,9 @@ class Log:
     )
 
     change_count: ClassVar[int] = 0
-    """How often any log has changed: the judge checks the logs only when one has changed."""
+    """How often any log, or the offsets of a group, have changed: the judges compare only when
+    something has changed.
+    """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
