@@ -46,8 +46,8 @@ REASONS: dict[Reason, str] = {
     "database": "an answer of the database",
     "clusters": "an answer of the source or the destination cluster",
     "transaction": "an open transaction of the destination to be decided",
-    "retry": "a transaction that failed to be done again",
-    "group": "the group to take it in",
+    "retry": "a failed transaction to be repeated",
+    "group": "the consumer group to accept it as a member",
     "stage two": (
         "stage two to make the first frontiers, or to read what is on the intermediate topics"
     ),

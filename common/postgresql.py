@@ -20,7 +20,6 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
-from common.background_poll import Probe
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -31,8 +30,9 @@ from common.errors import (
     TopicsUnfit,
 )
 from common.liveness import Liveness
+from common.probe import Probe
 from common.settings import Settings
-from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
+from common.settings.destination_kind import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -121,7 +121,7 @@ def create_probe(settings: Settings, role: str) -> Probe[None]:
     return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
 
-def check(settings: Settings) -> None:
+def check_connection(settings: Settings) -> None:
     """ClusterUnreachable or AccessRefused when no connection to the database succeeds within
     `connect_timeout_s`.
     """

@@ -50,7 +50,7 @@ class Rule:
         return self.source.startswith("^")
 
     @property
-    def gathers(self) -> bool:
+    def is_many_to_one(self) -> bool:
         """Whether this rule alone leads several sources to one destination."""
         return self.is_pattern and bool(self.destination) and not GROUP.search(self.destination)
 
@@ -82,7 +82,7 @@ class Rule:
                     f"the pattern {self.source!r} cannot be used with {self.destination!r}:"
                     f" {reason}"
                 )
-            if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
+            if self.is_many_to_one and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
         yield from partition_mapping.find_errors(self.mapping)
 
@@ -147,10 +147,12 @@ def build_routes(
     `intermediate` replaces the default name, for a single rule.
     """
     named = [
-        rule.destination or rule.source for rule in rules if not rule.is_pattern or rule.gathers
+        rule.destination or rule.source
+        for rule in rules
+        if not rule.is_pattern or rule.is_many_to_one
     ]
     shared = {name for name, times in Counter(named).items() if times > 1} | {
-        rule.destination for rule in rules if rule.gathers
+        rule.destination for rule in rules if rule.is_many_to_one
     }
     routes_found = []
     for rule in rules:

@@ -3,7 +3,7 @@
 In the order in which a record passes:
 
     intermediate.py         the consumer: batches; partitions.py: the partitions that the group has
-                            assigned; group_membership.py: what a member commits with;
+                            assigned; group_metadata.py: what a member commits with;
                             position_errors.py: records that are gone; leader_change.py: whether a
                             new leader can have lost some; purge.py: deletes the committed ones
     rule.py                 which records are new (pure)
@@ -26,7 +26,7 @@ In the order in which a record passes:
                             destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
-    call_timeout.py         a timeout for each call of a user's function
+    user_call_timeout.py    a timeout for each call of a user's function
     gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process
 

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from common.kafka import topics
 from common.kafka.clients import LossCounter, create_transactional_producer
 from common.routes import Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
@@ -32,8 +32,8 @@ def build_destination(
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for
     the group, where they are not part of the transaction.
     """
-    if destination_settings.is_postgresql(settings):
-        from deduplicator.tables.postgresql import PostgresqlDestination
+    if destination_kind.is_postgresql(settings):
+        from deduplicator.tables.postgresql_destination import PostgresqlDestination
         from deduplicator.tables.table_frontier_store import TableFrontierStore
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer
 
 from common import runtime
 from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from deduplicator import hot_path
 from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.hot_path import CompiledPathUnavailable, get_rd_kafka_pointer
@@ -36,7 +36,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
         return "deduplicator.compiled is no"
     if settings.filter.function or settings.provenance.header:
         return "filter.function and provenance.header are applied in Python"
-    if destination_settings.is_outside_kafka(settings):
+    if destination_kind.is_outside_kafka(settings):
         return "the destination is not a topic"
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"

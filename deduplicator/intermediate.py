@@ -31,7 +31,7 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.fetch_queue import Queue
 from deduplicator.fetched_messages import FetchedMessages
-from deduplicator.group_membership import commit_offsets, get_checked_metadata, parse_group_metadata
+from deduplicator.group_metadata import commit_offsets, get_checked_metadata, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error
 

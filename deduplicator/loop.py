@@ -36,7 +36,7 @@ from common.liveness import Liveness
 from common.metrics import REREADS
 from common.records import Consumed
 from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from deduplicator.destination import Destination
 from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.frontiers.start import PartitionStarter
@@ -97,7 +97,7 @@ class Loop:
         self.transaction_size = TransactionSize(
             settings.deduplicator.transaction_records, transaction_timeout_s
         )
-        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
+        self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
         functions = [
             rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)

@@ -29,7 +29,7 @@ import orjson
 from common.errors import SettingsInvalid
 from common.records import Headers
 from common.routes import TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 
 
 class Unavailable(Exception):
@@ -113,7 +113,7 @@ def load_store(settings: Settings) -> Store:
         raise
     except Exception as failed:  # an import, and a user's class, can raise anything
         raise SettingsInvalid(
-            f"{destination_settings.DESTINATION_CLASS} {module}:{name} cannot be used with its "
-            f"{destination_settings.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}"
+            f"{destination_kind.DESTINATION_CLASS} {module}:{name} cannot be used with its "
+            f"{destination_kind.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}"
         ) from None
     return store

@@ -15,8 +15,8 @@ from itertools import groupby
 from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Route, TopicPartition
-from deduplicator.call_timeout import CallLimit
 from deduplicator.unwrap import Record
+from deduplicator.user_call_timeout import CallLimit
 
 BY_CLIENT = -1
 """RD_KAFKA_PARTITION_UA: the client chooses."""

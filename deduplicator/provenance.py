@@ -18,9 +18,9 @@ from common.kafka import topics
 from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings
-from deduplicator.call_timeout import CallLimit
 from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
 from deduplicator.unwrap import Record
+from deduplicator.user_call_timeout import CallLimit
 
 
 class Provenance:

@@ -21,8 +21,8 @@ from common.errors import FilterFailed
 from common.filters import Filter
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.call_timeout import CallLimit
 from deduplicator.unwrap import Record
+from deduplicator.user_call_timeout import CallLimit
 
 TOPIC, PARTITION, OFFSET, ERROR = (
     f"__parked.{name}" for name in ("topic", "partition", "offset", "error")

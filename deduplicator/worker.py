@@ -10,15 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime, source_candidates
-from common.background_poll import Probe
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
+from common.probe import Probe
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import destination_factory, fetch_queue
-from deduplicator.call_timeout import CallLimit
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
@@ -30,6 +29,7 @@ from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
 from deduplicator.purge import Purge
 from deduplicator.topic_discovery import TopicDiscovery
+from deduplicator.user_call_timeout import CallLimit
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2

@@ -131,7 +131,7 @@ def main() -> int:
             if options.out:
                 with options.out.open("a") as out:
                     out.write(json.dumps(result.to_dict()) + "\n")
-    print(f"{len(runs) - failures} of {len(runs)} came out as they have to")
+    print(f"{len(runs) - failures} of {len(runs)} ended as expected")
     return 1 if failures else 0
 
 

@@ -1,12 +1,22 @@
-"""The runs of a campaign as Markdown: totals, what came out wrong, every story, every run."""
+"""The runs of a campaign as Markdown: totals, failed runs, every story, every run."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import defaultdict
 from statistics import median
 from typing import Any
 
 Row = dict[str, Any]
+PAGE_COLUMNS = 100
+DURATION = re.compile(r" for [\d.]+ s( of at most \d+)?")
+"""How long a fault lasted in one run; "half-open for 21 s, source"."""
+
+
+def wrap_paragraph(text: str) -> str:
+    """One paragraph in lines of the page's width."""
+    return textwrap.fill(text, PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def get_figure(row: Row, name: str) -> int:
@@ -23,7 +33,7 @@ def group_by_story(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def is_good(row: Row) -> bool:
-    """Whether it came out as it has to."""
+    """Whether the run ended as expected."""
     return not row["verdict"].startswith("FAILED")
 
 
@@ -37,20 +47,20 @@ def format_summary(rows: list[Row], how: str) -> list[str]:
         )
         for row in rows
     )
-    stopped = sum("stopped as it has to" in row["verdict"] for row in rows)
+    stopped = sum(row["verdict"].startswith("stopped as ") for row in rows)
     exact = sum(row["verdict"] == "exact" for row in rows)
     outcome = (
-        f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact,"
-        f" {stopped} ended with the named stop that the harm asks for,"
-        f" {len(rows) - exact - stopped} wrong."
+        f"**{len(rows)} runs, {sum(map(is_good, rows))} ended as expected**: {exact} exact,"
+        f" {stopped} stopped with the error that the fault requires,"
+        f" {len(rows) - exact - stopped} failed."
     )
     names = {
         "records": "records compared",
-        "aborted": "aborted at the source",
+        "aborted": "records aborted at the source",
         "duplicates": "duplicates dropped",
-        "holes": "records behind holes dropped",
+        "holes": "records after holes dropped",
         "stale": "stale records dropped",
-        "torn": "torn records healed",
+        "torn": "records of torn transactions, found at the destination and not written again",
     }
     figures = {"faults": hits} | {
         text: sum(get_figure(row, name) for row in rows) for name, text in names.items()
@@ -58,24 +68,25 @@ def format_summary(rows: list[Row], how: str) -> list[str]:
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     replay = (
         f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`."
-        f" Commits: {commits}; what a run found was fixed, and stays in the table as it came out."
+        f" Commits: {commits}. A failed run stays in the tables with its verdict, also when the"
+        " defect was fixed later."
     )
     return [
-        outcome,
+        wrap_paragraph(outcome),
         "",
         *(f"- {name}: {figure:,}" for name, figure in figures.items()),
         "",
-        replay,
+        wrap_paragraph(replay),
         "",
     ]
 
 
 def format_failures(rows: list[Row]) -> list[str]:
-    """Each run that did not come out as it has to, and what the same seed does with later code."""
+    """Each failed run, and the verdict of the same seed with other commits."""
     lines = [
-        "## What came out wrong",
+        "## Failed runs",
         "",
-        "| story | seed | commit | verdict | replayed |",
+        "| story | seed | commit | verdict | other commits |",
         "|---|---:|---|---|---|",
     ]
     for row in rows:
@@ -88,7 +99,7 @@ def format_failures(rows: list[Row]) -> list[str]:
             ]
             lines.append(
                 f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} |"
-                f" {'; '.join(later) or 'no'} |"
+                f" {'; '.join(later) or 'not run'} |"
             )
     return [*lines, ""] if not all(map(is_good, rows)) else []
 
@@ -104,8 +115,8 @@ def format_stories(rows: list[Row]) -> list[str]:
         "## By story",
         "",
         (
-            "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s"
-            " (median / most) |"
+            "| story | runs | as expected | faults | duplicates | holes | stale | torn"
+            " | exact after, s (median / maximum) |"
         ),
         "|---|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
@@ -113,28 +124,19 @@ def format_stories(rows: list[Row]) -> list[str]:
         hits: dict[str, int] = defaultdict(int)
         for row in story_rows:
             for what, count in row["hits"].items():
-                hits[strip_figures(what)] += count
+                hits[DURATION.sub("", what)] += count
         heal_times_s = [row["heal_s"] for row in story_rows if row["verdict"] == "exact"]
         times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
         figures = " | ".join(
             f"{sum(get_figure(row, name) for row in story_rows):,}"
             for name in ("duplicates", "holes", "stale", "torn")
         )
-        harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
+        faults = ", ".join(f"{count} × {what}" for what, count in hits.items())
         lines.append(
-            f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures}"
-            f" | {times} |"
+            f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {faults} |"
+            f" {figures} | {times} |"
         )
     return [*lines, ""]
-
-
-def strip_figures(what: str) -> str:
-    """A hit without the figures of its run."""
-    return (
-        " ".join(word for word in what.split() if not word.replace(".", "").isdigit())
-        .replace("for s,", "")
-        .replace("for s of at most", "")
-    )
 
 
 def format_runs(rows: list[Row]) -> list[str]:
@@ -143,19 +145,19 @@ def format_runs(rows: list[Row]) -> list[str]:
         "## Every run",
         "",
         (
-            "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s |"
-            " verdict |"
+            "| # | commit | story | seed | faults | records | duplicates | holes | stale | torn"
+            " | s | verdict |"
         ),
         "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|",
     ]
     for number, row in enumerate(rows, 1):
-        harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
+        faults = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
         figures = " | ".join(
             f"{get_figure(row, name):,}"
             for name in ("records", "duplicates", "holes", "stale", "torn")
         )
         lines.append(
-            f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} |"
-            f" {row['seconds']:.0f} | {format_verdict(row)} |"
+            f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {faults} |"
+            f" {figures} | {row['seconds']:.0f} | {format_verdict(row)} |"
         )
     return [*lines, ""]

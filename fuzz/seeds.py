@@ -14,7 +14,7 @@ import orjson
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
 from common.settings import client_options, guarded_options, topic_mirror_variables
-from common.settings.table import SETTINGS
+from common.settings.setting_index import SETTINGS
 from fuzz.messages import frame
 from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
 

@@ -24,8 +24,8 @@ from common.frontier import Frontier, Link, RuleState
 from common.kafka import intermediate_records, partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
+from common.settings.setting_index import BY_NAME
 from common.settings.settings_sources import FILE_VARIABLE
-from common.settings.table import BY_NAME
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_decisions import Work

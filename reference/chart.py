@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common.settings.declaration import Setting
-from common.settings.table import SETTINGS
+from common.settings.setting_index import SETTINGS
 from reo.version import VERSION
 
 ROOT = Path(__file__).parent.parent

@@ -17,7 +17,7 @@ from common import source_candidates
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
 from common.kafka import needed_acls, permissions
 from common.kafka.needed_acls import OF_STAGE
-from common.settings import Settings, destination_settings, user_code
+from common.settings import Settings, destination_kind, user_code
 from common.settings.clusters import Cluster
 from deduplicator import fetch_queue
 from reo import setup_command
@@ -65,7 +65,7 @@ class Check:
         destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
         sources = self._check_sources()
         database = (
-            self._connect_database() if destination_settings.is_postgresql(self.settings) else None
+            self._connect_database() if destination_kind.is_postgresql(self.settings) else None
         )
         if destination is None or not any(sources):
             return
@@ -161,9 +161,9 @@ class Check:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not
         tables.
         """
-        if not destination_settings.is_outside_kafka(self.settings):
+        if not destination_kind.is_outside_kafka(self.settings):
             return True
-        if not destination_settings.is_postgresql(self.settings):
+        if not destination_kind.is_postgresql(self.settings):
             self.findings.append(
                 report_warning(
                     "frontier",

@@ -16,10 +16,10 @@ import orjson
 
 from common.errors import SettingsInvalid
 from common.settings import Settings, client_options
-from common.settings.table import SETTINGS
-from reo import relay_import, relay_tables
+from common.settings.setting_index import SETTINGS
+from reo import kaf_relay_import, kaf_relay_tables
+from reo.kaf_relay_tables import ImportedSettings
 from reo.output import align_columns
-from reo.relay_tables import ImportedSettings
 
 SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
 
@@ -105,7 +105,9 @@ def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> in
         except (OSError, ValueError) as error:  # tomllib's and Unicode's errors are ValueErrors
             print(f"reo config import: {file}: {error}", file=sys.stderr)
             return SettingsInvalid.exit_code
-    imported = relay_import.import_settings(relay_tables.merge_tables(trees), with_secrets, mode)
+    imported = kaf_relay_import.import_settings(
+        kaf_relay_tables.merge_tables(trees), with_secrets, mode
+    )
     _add_topics(imported)
     print(format_toml(imported))
     for key, why in imported.notes:

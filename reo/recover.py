@@ -42,9 +42,9 @@ from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.partition_offsets import list_beginning_offsets, list_end_offsets
 from common.routes import Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
+from deduplicator.frontiers.source_start_offsets import find_first_source_offset
 from deduplicator.frontiers.start import raise_epoch
-from deduplicator.frontiers.start_offsets import find_first_source_offset
 from reo import recovery_report
 from reo.compare import alignment
 from reo.compare.comparable import select_comparable
@@ -251,7 +251,7 @@ def _select_copied(
 def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        destination_settings.refuse_command(
+        destination_kind.refuse_command(
             settings,
             "reo recover",
             "the frontiers are in the database, and the group's commits are copies of them: "

@@ -13,7 +13,7 @@ from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
 from common.records import compute_message_checksum
 from common.routes import Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.compare.alignment import AlignmentInput, LastCopiedPair
 
 
@@ -91,7 +91,7 @@ class RouteData:
             source_begin[source] == 0,
             destination_begin[destination] == 0,
             self.settings.start.is_from_beginning(partition, added=partition >= source_partitions),
-            destination_settings.get_zero_timestamp_ms(self.settings) or 0,
+            destination_kind.get_zero_timestamp_ms(self.settings) or 0,
         )
 
     def read_last_record(

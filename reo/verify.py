@@ -27,7 +27,7 @@ from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.compare import not_compared, parallel
 from reo.compare.comparable import select_comparable
 from reo.compare.comparison import Comparison
@@ -146,7 +146,7 @@ def _look_up_copies(
     TopicMissing when one does not exist or lacks partitions.
     """
     names = {route.destination_topic for route in sources}
-    if destination_settings.is_postgresql(settings):
+    if destination_kind.is_postgresql(settings):
         from reo.compare.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
@@ -188,8 +188,8 @@ def run_command(
     """
     started_at, resume_file, ends = runtime.monotonic(), ResumeFile(resume), None
     try:
-        if resume or not destination_settings.is_postgresql(settings):
-            destination_settings.refuse_command(
+        if resume or not destination_kind.is_postgresql(settings):
+            destination_kind.refuse_command(
                 settings,
                 "reo verify --resume" if resume else "reo verify",
                 "a table is read from its beginning",

@@ -12,8 +12,8 @@ In the order in which a record passes:
 What runs these as one query:
 
     run.py                 a run, and the table of its states
-    planner.py             where the next run begins
-    source_history.py      whether the source still has the last records that were copied
+    run_planner.py         where the next run begins
+    last_record_check.py   whether the source still has the last records that were copied
     candidates/            which of several source clusters the next run copies from
     watch.py               positions while a run lives, and the reasons to end it, from what both
                            clusters answer (cluster_snapshot.py): open_holes.py, source_losses.py,

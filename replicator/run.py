@@ -28,7 +28,7 @@ from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator import intermediate, source, wrap
-from replicator.source_history import LastCopied
+from replicator.last_record_check import LastCopied
 from replicator.sql_filter import apply_filter
 
 State = Literal["planned", "running", "drained", "done"]

@@ -3,8 +3,8 @@
 A source that loses records ends before what was read from it. If it has grown again between two
 snapshots, its offsets show nothing. But records are lost only when the leader changes or while a
 broker is away. After either, the last copied records are compared with the source
-(`replicator.source_history`), as of the previous snapshot and as of now, until everything is copied
-that was written before that event.
+(`replicator.last_record_check`), as of the previous snapshot and as of now, until everything is
+copied that was written before that event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import get_request_timeout_s
-from replicator import source_history
+from replicator import last_record_check
 from replicator.candidates import tail_comparison
 from replicator.clients import Clients
 from replicator.cluster_snapshot import ClusterSnapshot
@@ -36,7 +36,7 @@ class SourceLosses:
     settings: Settings
     clients: Clients
     plan: Plan
-    copied: dict[TopicPartition, source_history.LastCopied]
+    copied: dict[TopicPartition, last_record_check.LastCopied]
     """By source partition, what was copied last, as of the previous snapshot."""
     unverified_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """After an event that can lose records: the source offset up to which records were written
@@ -102,7 +102,7 @@ class SourceLosses:
         self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
         return bool(truncated)
 
-    def _check_history(self, copied: dict[TopicPartition, source_history.LastCopied]) -> None:
-        source_history.check_source_history(
+    def _check_history(self, copied: dict[TopicPartition, last_record_check.LastCopied]) -> None:
+        last_record_check.check_source_history(
             self.settings, self.clients.source_admin, self.clients.source_reader, copied
         )

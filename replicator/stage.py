@@ -34,8 +34,8 @@ from replicator import run
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
-from replicator.planner import Planner, wait_unless_stopping
 from replicator.run import Engine, Event, Plan, Query, State
+from replicator.run_planner import Planner, wait_unless_stopping
 from replicator.spark import session, spark_master
 from replicator.stop_at_end import Completion
 from replicator.watch import Watch

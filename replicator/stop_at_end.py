@@ -14,9 +14,9 @@ from common.process import Stopping
 from common.routes import TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
-from replicator.planner import Planner
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Plan
+from replicator.run_planner import Planner
 from replicator.watch import Watch
 
 WRITTEN_DOWN_S = 10.0

@@ -10,8 +10,8 @@ In the order in which a schedule is made and judged:
     system.py          the service's processes and their restarts
     clusters.py        two clusters, their topics, the writers at the source
     candidates.py      several identical source clusters
-    query.py           stage one's Spark query: its JVM and its micro-batches
-    query_task.py      the tasks of the query: producer batches, and their faults
+    spark_query.py     stage one's Spark query: its JVM and its micro-batches
+    spark_task.py      the tasks of the query: producer batches, and their faults
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into processes, requests and producer batches
@@ -25,7 +25,7 @@ In the order in which a schedule is made and judged:
     frontier_judge.py  what must be true of every committed frontier
     metrics_judge.py   what must be true of the metrics of the service
     logs.py            reads the logs of the clusters directly, without a request
-    planted.py         known defects, put into the service to show that the simulator finds them
+    planted_defects.py known defects, put into the service to show that the simulator finds them
 
 These are not simulated, so the simulator finds no defect in them: commands other than `reo
 recover`, mappings, PostgreSQL, `source.start` with offsets or a time, the

@@ -20,7 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulator import planted
+from simulator import planted_defects
 
 CHUNK_SEEDS = 50
 
@@ -78,7 +78,7 @@ def _begin_worker(name: str) -> None:
     # makes it a tenth faster, and changes no decision.
     gc.set_threshold(100_000, 50, 50)
     if name:
-        planted.plant(name)
+        planted_defects.plant(name)
 
 
 def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
@@ -155,7 +155,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     if arguments.planted:
-        return planted.search_planted(
+        return planted_defects.search_planted(
             arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out
         )
     started = time.monotonic()

@@ -51,6 +51,8 @@ class Clusters:
         self.routes = list(ROUTES[: plan.topics])
         self.is_written = False
         """Whether the writer has finished."""
+        self.written_at_s = 0.0
+        """The virtual time of the last write."""
 
     def start_source(self) -> None:
         """Create the source topics and start the writers."""
@@ -136,6 +138,7 @@ class Clusters:
                 generator.randrange(logs.count_partitions(self.source, topic)),
                 generator.randint(1, 4),
             )
+            self.written_at_s = self.schedule.now
             records = [self._create_record(topic, partition) for _ in range(count)]
             if generator.random() < self.plan.transaction_share:
                 number += 1
@@ -156,6 +159,11 @@ class Clusters:
                     partial(SourceCluster.append, topic=topic, partition=partition, records=records)
                 )
         self.is_written = True
+
+    def append_records(self, tp: TopicPartition, count: int) -> None:
+        """Append records to a source partition at once."""
+        self.written_at_s = self.schedule.now
+        self.source.append(*tp, [self._create_record(*tp) for _ in range(count)])
 
     def _create_record(self, topic: str, partition: int) -> tuple[Any, ...]:
         self.records_written += 1

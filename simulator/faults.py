@@ -19,7 +19,7 @@ from simulator.system import Child, System
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
-    from simulator.query_task import Task
+    from simulator.spark_task import Task
 
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 OUTCOMES: dict[str, RequestOutcome] = {
@@ -63,6 +63,8 @@ class FaultInjector:
         """An exception that is no error class of the service."""
         self.ends_at = 0.0
         """When the last fault with a duration ends."""
+        self.disturbed_until_s = 0.0
+        """When the last fault was injected, or the last one with a duration ends."""
         system.network.choose_outcome = self.choose_outcome  # type: ignore[method-assign]
         system.schedule.on_call = self.on_call
 
@@ -109,8 +111,13 @@ class FaultInjector:
 
     def _record_fault(self, kind: str, what: str) -> None:
         self.injected_kinds.append(kind)
+        self.disturbed_until_s = max(self.disturbed_until_s, self.system.schedule.now)
         self.ends_at = max(self.ends_at, self.system.schedule.now)
         self.system.log_event(f"FAULT {kind}: {what}")
+
+    def is_quiet_since(self, time_s: float) -> bool:
+        """Whether no fault was injected, and none was over, after this time."""
+        return self.disturbed_until_s < time_s
 
     @property
     def is_calm(self) -> bool:
@@ -119,6 +126,11 @@ class FaultInjector:
 
     def schedule_end(self, seconds: float, call: Callable[[], object]) -> None:
         """Call a function at the end of a fault that has a duration."""
+        self.disturbed_until_s = max(self.disturbed_until_s, self.system.schedule.now + seconds)
+        self.call_later(seconds, call)
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call a function later; the schedule goes on until then."""
         self.ends_at = max(self.ends_at, self.system.schedule.now + seconds)
         self.system.schedule.call_later(seconds, lambda: (call(), None)[1])
 

@@ -99,12 +99,45 @@ def _choose_source_partition(injector: FaultInjector, generator: random.Random) 
 def _delete_copied_source_records(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
+    """Retention: what is copied is deleted, or later, in a quiet source, everything."""
     source = _choose_source_partition(injector, generator)
+    if generator.random() < 0.5:
+        injector.call_later(RETENTION_S, lambda: _delete_quiet_records(injector, source))
+        return f"{source}: all, if it is quiet in {RETENTION_S:.0f} s"
     offset = injector.judge.find_last_copied_offset(source) + 1
     if offset > injector.system.source.log(*source).end:  # the source lost these records
         return ""
     injector.system.source.delete_records(*source, offset)
     return f"{source} begins at {offset}"
+
+
+RETENTION_S, QUIET_S = 30.0, 10.0
+
+
+def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> None:
+    """When everything is copied and was quiet for QUIET_S, delete the markers and the records of
+    aborted transactions too, and kill stage one: it has written down that nothing is left.
+    """
+    system, judge = injector.system, injector.judge
+    is_quiet = (
+        not system.is_loading
+        and system.schedule.now > system.written_at_s + QUIET_S
+        and injector.is_quiet_since(system.schedule.now - QUIET_S)
+        and any(
+            query.can_read and query.started_at_s < system.schedule.now - QUIET_S
+            for query in system.queries
+        )
+        and not judge.is_history_lost
+        and judge.is_complete()
+        and 0
+        <= judge.find_last_copied_offset(source)
+        == judge.find_last_copied_offset(source, QUIET_S)
+    )
+    if is_quiet and system.service_exit_code is None:
+        system.source.delete_records(*source, system.source.log(*source).last_stable_offset)
+        for child in system.children:
+            if child.name.startswith("stage one") and child.process and child.process.is_alive:
+                system.kill(child)
 
 
 def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
@@ -173,7 +206,10 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     read_to = max(
         injector.system.spark_read_to.get(tp, 0), injector.judge.get_highest_first_offset(tp)
     )
-    truncate_log(injector.system.source, tp, generator)
+    may_grow_again = generator.random() < 0.5
+    # when a log grows again under the same leader epoch, the broker was away
+    truncate_log(injector.system.source, tp, generator, may_keep_epoch=not may_grow_again)
+    end_after = log.end
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         is_certain = log.end <= compared and injector.is_calm
@@ -187,7 +223,12 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     else:
         injector.unread_cuts[tp] = log.end
         injector.judge.reread_source(tp)
-    return f"{tp}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
+    if may_grow_again:
+        injector.system.append_records(tp, generator.randint(1, 6))
+    return (
+        f"{tp}: {end_before - end_after} of {end_before}, read to {read_to}, copied to {copied},"
+        f" grown to {log.end}"
+    )
 
 
 def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:

@@ -22,8 +22,8 @@ from replicator import stage
 from simulator import logs, operator, record_filter
 from simulator.clusters import LOAD_S, Clusters
 from simulator.plan import Plan
-from simulator.query import Engine, Query
 from simulator.schedule import Process, Schedule
+from simulator.spark_query import Engine, Query
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector

@@ -80,7 +80,7 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
             f"{which} cannot be reached: {connection_error}",
             "Check the address and that the brokers run and can be reached from here",
         )
-    if not cluster.security.with_tls and _is_waiting_for_tls(cluster.bootstrap_servers):
+    if not cluster.security.has_tls and _is_waiting_for_tls(cluster.bootstrap_servers):
         return ClusterUnreachable(
             f"{which} does not answer: its listener speaks TLS, and"
             f" {cluster.name}.security_protocol is {cluster.security.security_protocol}",

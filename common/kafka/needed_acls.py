@@ -90,11 +90,11 @@ source Group --group
     the offsets that are translated
 destination Topic destination.topic
   Create: run *, topics --apply
-    only if reo is to make the topic
+    only if reo has to create the topic
   Alter: run *, recover --apply, topics --apply
     only when the source has more partitions: to add them
   AlterConfigs: topics --apply
-    what is to be made alike; includes DescribeConfigs
+    configurations that `reo topics` changes; includes DescribeConfigs
   Describe: run replicator, topics*, status, lag
     that it is there and has the partitions
   DescribeConfigs: run *, verify, recover*, topics
@@ -105,11 +105,11 @@ destination Topic destination.topic
     the copy
 destination Topic intermediate.topic
   Create: run *, recover --apply, topics --apply
-    only if reo is to make the topic
+    only if reo has to create the topic
   Alter: run *, recover --apply, topics --apply
     only when the source has more partitions: to add them
   AlterConfigs: topics --apply
-    what is to be made alike; includes DescribeConfigs
+    configurations that `reo topics` changes; includes DescribeConfigs
   DescribeConfigs: run *, recover --apply, topics
     the largest record
   Read: run *, recover --apply, status, lag, inspect
@@ -122,7 +122,7 @@ destination Topic intermediate.topic
     records whose copy is committed are deleted
 destination Topic parked topic
   Create: run *
-    only if reo is to make the topic
+    only if reo has to create the topic
   Describe: run replicator
     that it is there
   Write: run deduplicator

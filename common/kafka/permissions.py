@@ -21,7 +21,7 @@ from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
 from common.routes import SAME
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 
 REFUSED = "AUTHORIZATION_FAILED"
 TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
@@ -42,7 +42,7 @@ def find_missing(
     )
     rows = [
         NeededPermission(row, name)
-        for row in list_needed(commands, destination_settings.is_outside_kafka(settings))
+        for row in list_needed(commands, destination_kind.is_outside_kafka(settings))
         for name in row.list_names(settings, routes, group)
     ]
     missing: list[NeededPermission] = []

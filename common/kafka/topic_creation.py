@@ -21,7 +21,7 @@ from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.routes import Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _create_route_topics(
     existing_intermediate = existing.get(route.intermediate_topic) or create(
         destination_admin, settings.destination_cluster, intermediate
     )
-    if not destination_settings.is_outside_kafka(settings):
+    if not destination_kind.is_outside_kafka(settings):
         known = topics.describe_config(
             destination_admin, settings.destination_cluster, route.intermediate_topic
         )

@@ -14,7 +14,7 @@ from common.errors import Cycle, TopicsUnfit
 from common.kafka import topic_config, topics
 from common.kafka.topics import Topic
 from common.routes import SAME, Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def check_existing(
     )
     copy = (
         None
-        if destination_settings.is_outside_kafka(settings)
+        if destination_kind.is_outside_kafka(settings)
         else topics.describe_config(client, settings.destination_cluster, route.destination_topic)
     )
     for error in find_unfit_configs(route, source_limit, intermediate, copy):

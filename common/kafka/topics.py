@@ -16,7 +16,7 @@ from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, 
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.origin import compute_identity
 from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 from common.suggestions import suggest
 
@@ -163,7 +163,7 @@ def list_written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]
     """The names of every intermediate topic, and of every destination topic, unless these are
     tables.
     """
-    has_destination_topics = not destination_settings.is_outside_kafka(settings)
+    has_destination_topics = not destination_kind.is_outside_kafka(settings)
     return {
         name
         for route in copied

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.settings import spark_options
-from common.settings.candidate_names import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.guard import Guard
 from common.settings.guarded_options import GUARDED
 

@@ -36,8 +36,8 @@ class Source:
     )
     fetch_min_bytes: int = declare(
         1,
-        "Least bytes of an answer to a fetch from the source. kafka-reo: 1048576, which costs"
-        " latency.",
+        "Minimum bytes of a fetch response from the source (fetch.min.bytes). kafka-reo: 1048576,"
+        " which costs latency.",
         "KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",
         minimum=1,
     )

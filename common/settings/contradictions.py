@@ -8,15 +8,15 @@ from common import filters, topic_rules
 from common.settings import (
     client_options,
     clusters,
-    destination_settings,
+    destination_kind,
     spark_options,
     sync_settings,
 )
-from common.settings.candidate_names import build_candidate_setting_name
-from common.settings.setting_names import find_names, spell
+from common.settings.candidate_setting_names import build_candidate_setting_name
+from common.settings.name_spelling import find_names, spell
+from common.settings.setting_index import SETTINGS
 from common.settings.settings import Settings
 from common.settings.settings_sources import RawSettings
-from common.settings.table import SETTINGS
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
@@ -61,7 +61,7 @@ def _find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[
     if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.find_errors(settings)
-    yield from destination_settings.find_errors(settings)
+    yield from destination_kind.find_errors(settings)
     yield from sync_settings.find_errors(settings)
     yield from spark_options.find_errors(
         settings.replicator.master, settings.replicator.spark_options

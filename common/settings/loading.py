@@ -13,9 +13,9 @@ from common.settings import (
 from common.settings.contradictions import spell_contradictions
 from common.settings.conversion import convert_setting
 from common.settings.ignored_variables import list_ignored
+from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS
 from common.settings.settings import Settings
 from common.settings.settings_sources import FILE_VARIABLE
-from common.settings.table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS
 
 
 def is_ours(variable: str) -> bool:

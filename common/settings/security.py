@@ -68,12 +68,12 @@ class Security:
         return f"Security({self.security_protocol}, {self.sasl_mechanism or 'no SASL'})"
 
     @property
-    def with_sasl(self) -> bool:
+    def has_sasl(self) -> bool:
         """Whether clients authenticate with SASL: a name and a password, or a token."""
         return self.security_protocol.startswith("SASL_")
 
     @property
-    def with_tls(self) -> bool:
+    def has_tls(self) -> bool:
         """Whether the connection is encrypted."""
         return self.security_protocol.endswith("SSL")
 
@@ -88,8 +88,8 @@ class Security:
         unused = {
             name.name
             for name in fields(self)
-            if (name.name.startswith("sasl_") and not merged.with_sasl)
-            or (name.name.startswith("ssl_") and not merged.with_tls)
+            if (name.name.startswith("sasl_") and not merged.has_sasl)
+            or (name.name.startswith("ssl_") and not merged.has_tls)
             or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
             or (name.name in PAIR and not PAIR.isdisjoint(own_values))
         }
@@ -99,14 +99,14 @@ class Security:
     def build_librdkafka_options(self) -> dict[str, str]:
         """For confluent-kafka's clients."""
         options: dict[str, str] = {"security.protocol": self.security_protocol}
-        if self.with_sasl:
+        if self.has_sasl:
             options["sasl.mechanism"] = self.sasl_mechanism
             options |= (
                 self._build_oidc_options()
                 if self.sasl_mechanism == "OAUTHBEARER"
                 else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
             )
-        if self.with_tls:
+        if self.has_tls:
             options |= {
                 "ssl.endpoint.identification.algorithm": "https",
                 "enable.ssl.certificate.verification": "true",
@@ -126,7 +126,7 @@ class Security:
 
     def _build_java_options(self) -> dict[str, str]:
         options: dict[str, str] = {"security.protocol": self.security_protocol}
-        if self.with_sasl:
+        if self.has_sasl:
             options |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.jaas.config": self._build_jaas(),
@@ -136,7 +136,7 @@ class Security:
                     "sasl.login.callback.handler.class": OAUTH_HANDLER,
                     "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
                 }
-        if self.with_tls:
+        if self.has_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
             if self.ssl_ca_file:
                 options |= {
@@ -174,12 +174,12 @@ class Security:
         what their names begin with.
         """
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
-            if self.with_sasl and not getattr(self, need):
+            if self.has_sasl and not getattr(self, need):
                 yield (
                     f"{prefix}{need} is missing: {prefix}security_protocol is"
                     f" {self.security_protocol}"
                 )
-        if self.with_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(
+        if self.has_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(
             self.sasl_oauth_token_url
         ):
             yield (
@@ -193,7 +193,7 @@ class Security:
                 f"{prefix}sasl_oauth_token_url: https://… is expected, not"
                 f" {self.sasl_oauth_token_url!r}"
             )
-        for kind, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
+        for kind, used in (("sasl_", self.has_sasl), ("ssl_", self.has_tls)):
             unused_names = [
                 field.name
                 for field in fields(self)

@@ -11,11 +11,11 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import client_options
 from common.settings import start_position as start_at
-from common.settings.candidate_names import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.clusters import Cluster, split_clusters
 from common.settings.schema import Schema
 from common.settings.security import Security
-from common.settings.table import BY_NAME, SETTINGS, build_sections
+from common.settings.setting_index import BY_NAME, SETTINGS, build_sections
 
 OPTIONS = "source.consumer_options"
 Value = str | int | bool | dict[str, str] | None

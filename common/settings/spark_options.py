@@ -33,7 +33,7 @@ _JAVA = Guard(
     always=True,
 )
 _MEMORY = Guard(
-    "what is fetched at a time and the garbage collector's generations are reckoned from it: use"
+    "the fetch size and the garbage collector's generations are computed from it: use"
     " replicator.memory_mb"
 )
 _SLOTS = Guard(
@@ -65,7 +65,7 @@ GUARDS: Mapping[str, Guard] = {
         "Spark would refuse the sequence number", "false", always=True
     ),
     "spark.sql.ansi.enabled": Guard(
-        "filter.sql would leave out in silence what it cannot decide", "true"
+        "filter.sql would silently leave out what it cannot decide", "true"
     ),
     **dict.fromkeys(("spark.sql.extensions", "spark.plugins"), _EXTENSION),
     "spark.redaction.regex": Guard("secrets would be in the log"),

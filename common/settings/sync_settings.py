@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from common import filters
 from common.kafka import topic_config
-from common.settings import destination_settings
+from common.settings import destination_kind
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -37,9 +37,9 @@ def find_errors(settings: Settings) -> Iterator[str]:
             " have no exact place there"
             for name in filters.list_filter_settings(settings)
         )
-        if destination_settings.is_postgresql(settings):
+        if destination_kind.is_postgresql(settings):
             yield (
-                f"{SYNC_GROUPS} and {destination_settings.POSTGRESQL}: a table has the source's own"
+                f"{SYNC_GROUPS} and {destination_kind.POSTGRESQL}: a table has the source's own"
                 " offsets, and no consumer groups"
             )
     configs = list_synced_configs(settings)
@@ -50,5 +50,5 @@ def find_errors(settings: Settings) -> Iterator[str]:
                 f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes"
                 f" {', '.join(topic_config.SYNCABLE)}"
             )
-    if configs and destination_settings.is_postgresql(settings):
-        yield f"{SYNC_CONFIGS} and {destination_settings.POSTGRESQL}: there is no destination topic"
+    if configs and destination_kind.is_postgresql(settings):
+        yield f"{SYNC_CONFIGS} and {destination_kind.POSTGRESQL}: there is no destination topic"

@@ -13,8 +13,8 @@ from typing import Any
 
 from common import filters, partition_mapping
 from common.errors import SettingsInvalid
-from common.settings import Settings, destination_settings
-from common.settings.setting_names import spell
+from common.settings import Settings, destination_kind
+from common.settings.name_spelling import spell
 from common.settings.settings_sources import RawSetting
 
 
@@ -65,7 +65,7 @@ def _list_errors(settings: Settings) -> Iterator[str]:
     name = settings.destination.class_
     if name:
         yield from (
-            f"{destination_settings.DESTINATION_CLASS} {name} cannot be used: {reason}"
+            f"{destination_kind.DESTINATION_CLASS} {name} cannot be used: {reason}"
             for reason in _list_call_errors(name)
         )
 

@@ -20,11 +20,14 @@ from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import SAME, Route, TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from deduplicator.destination import UNCOUNTED, DestinationState
 from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
-from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
+from deduplicator.frontiers.source_start_offsets import (
+    check_start_offsets,
+    find_first_source_offset,
+)
 from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)
@@ -65,8 +68,7 @@ class FirstFrontiers:
         in the same first start.
         """
         self.is_recoverable = not (
-            filters.list_filter_settings(settings)
-            or destination_settings.is_outside_kafka(settings)
+            filters.list_filter_settings(settings) or destination_kind.is_outside_kafka(settings)
         )
 
     def create(

@@ -40,13 +40,13 @@ from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, partition_offsets, topic_creation
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.call_timeout import CallLimit
 from deduplicator.destination import DestinationState
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
+from deduplicator.user_call_timeout import CallLimit
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from common.errors import TopicsUnfit
 from common.postgresql import Session
 from common.routes import Route
 from common.settings import Settings
-from common.settings.destination_settings import describe_name_error
+from common.settings.destination_kind import describe_name_error
 from deduplicator.tables.rows import COLUMNS, PRIMARY_KEY
 
 log = logging.getLogger(__name__)

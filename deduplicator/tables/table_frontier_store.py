@@ -1,5 +1,5 @@
 """The tables of a copy, the frontiers in one of them, and their owners: one session, shared with
-`deduplicator.tables.postgresql`.
+`deduplicator.tables.postgresql_destination`.
 
 A partition's frontier is a row of `reo_frontier`: the next intermediate offset, the string that is
 otherwise the metadata of the group's commit, and a `fence`. A worker that takes a partition over
@@ -43,7 +43,7 @@ from deduplicator.frontiers.frontier_store import (
 )
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.tables.frontier_rows import FrontierRow, FrontierTable
-from deduplicator.tables.last_rows import check_last_row, select_last_offsets
+from deduplicator.tables.last_row_per_partition import check_last_row, select_last_offsets
 from deduplicator.tables.table_creation import create_tables
 
 log = logging.getLogger(__name__)

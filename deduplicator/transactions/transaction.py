@@ -1,6 +1,6 @@
 """A transactional producer, and what is certain about its transaction after each failure.
 
-Its lifecycle is a table (`deduplicator.transactions.transaction_states`). After a failure there are
+Its lifecycle is a table (`deduplicator.transactions.producer_lifecycle`). After a failure there are
 only two cases:
 
 - the client says that the transaction must be aborted, and the abort is answered: none of its
@@ -31,7 +31,8 @@ from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
-from deduplicator.transactions.commit_call import CommitCall
+from deduplicator.transactions.commit_thread import CommitCall
+from deduplicator.transactions.producer_lifecycle import Event, State, get_next_state
 from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
@@ -40,7 +41,6 @@ from deduplicator.transactions.transaction_failures import (
     is_fatal,
     is_unfinished,
 )
-from deduplicator.transactions.transaction_states import Event, State, get_next_state
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0

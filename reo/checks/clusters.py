@@ -19,7 +19,7 @@ from common.frontier import BYTES_MAX
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 
@@ -70,7 +70,7 @@ def check_transactions(settings: Settings, destination: ClusterDescription) -> I
     """
     about, in_kafka = (
         "destination transactions",
-        not destination_settings.is_outside_kafka(settings),
+        not destination_kind.is_outside_kafka(settings),
     )
     try:
         if in_kafka:
@@ -191,7 +191,7 @@ def _check_timeouts(
     )
     classic = settings.deduplicator.group_protocol == "classic"
     if (
-        not destination_settings.is_outside_kafka(settings)
+        not destination_kind.is_outside_kafka(settings)
         and _get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
     ):
         yield report_failure(

@@ -18,7 +18,7 @@ from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnf
 from common.postgresql import Session
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from common.settings.destination_settings import (
+from common.settings.destination_kind import (
     FRONTIER_TABLE,
     POSTGRESQL,
     POSTGRESQL_SCHEMA,

@@ -31,8 +31,11 @@ from common.settings import Settings
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.source_start_offsets import (
+    check_start_offsets,
+    find_first_source_offset,
+)
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
-from deduplicator.frontiers.start_offsets import check_start_offsets, find_first_source_offset
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics

@@ -18,7 +18,7 @@ from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topic_config import LIMIT, Entries
 from common.routes import Route
-from common.settings import destination_settings
+from common.settings import destination_kind
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
 from reo.migration.config_drift import ConfigDrift
@@ -44,7 +44,7 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
     """All checks, route by route."""
     for route in state.sources:
         yield from _check_sizes(state, route)
-        if not destination_settings.is_outside_kafka(state.settings):
+        if not destination_kind.is_outside_kafka(state.settings):
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
     for name in dict.fromkeys(
@@ -96,7 +96,7 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
         yield report_ok(
             about,
             f"up to {limit} bytes, which"
-            f" {'both' if destination_settings.is_outside_kafka(state.settings) else 'all three'}"
+            f" {'both' if destination_kind.is_outside_kafka(state.settings) else 'all three'}"
             " topics take",
         )
     for table, option in PRODUCERS:

@@ -19,7 +19,7 @@ from common.kafka.clients import create_admin_client
 from common.kafka.topic_config import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.checks.findings import Finding, report_failure, report_ok
 
 
@@ -117,7 +117,7 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         except ReoError as error:
             yield report_failure(f"topic {name}", error)
             continue
-        if not destination_settings.is_outside_kafka(state.settings):
+        if not destination_kind.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
             intermediate = topic_creation.build_intermediate(

@@ -26,7 +26,7 @@ from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.visible_records import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from deduplicator.gc_control import pause_gc
 from reo.compare import compacted, comparison
 from reo.compare.common_start import PartitionReader, find_common_start
@@ -73,11 +73,11 @@ class PairComparer:
         ]
         self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
-        if destination_settings.is_postgresql(settings):
+        if destination_kind.is_postgresql(settings):
             from reo.compare.table_rows import open_tables
 
             self.read_rows = open_tables(settings)
-        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
+        self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings) or 0
 
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""

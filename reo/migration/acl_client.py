@@ -45,7 +45,7 @@ def build_topic_acl(
     )
 
 
-def on_topic(acl: AclBinding, name: str) -> AclBinding:
+def copy_acl_to_topic(acl: AclBinding, name: str) -> AclBinding:
     """The same ACL on exactly this topic."""
     return AclBinding(
         ResourceType.TOPIC,

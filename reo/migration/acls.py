@@ -39,8 +39,8 @@ from common.errors import MoveRefused, ReoError
 from common.kafka import topics
 from common.kafka.clients import create_admin_client
 from common.routes import Route
-from common.settings import Settings, destination_settings
-from reo.migration.acl_client import AclClient, on_topic
+from common.settings import Settings, destination_kind
+from reo.migration.acl_client import AclClient, copy_acl_to_topic
 from reo.migration.write_denial import build_deny_acl
 from reo.output import align_columns
 
@@ -168,7 +168,7 @@ class AclComparison:
                 )
                 for row in rows
             ]
-        copied = {on_topic(acl, route.destination_topic) for acl in source_acls}
+        copied = {copy_acl_to_topic(acl, route.destination_topic) for acl in source_acls}
         return rows + [
             AclRow("destination", acl, None, "here only: stays")
             for acl in covering_acls
@@ -179,7 +179,7 @@ class AclComparison:
         self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]
     ) -> AclRow:
         """Decide what happens to one ACL of the source."""
-        new = on_topic(acl, route.destination_topic)
+        new = copy_acl_to_topic(acl, route.destination_topic)
         own = f"User:{self.settings.destination_cluster.security.sasl_username}"
         reason, blocks_allows = "", False
         if new in destination_acls:
@@ -223,7 +223,7 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
     that can be created exist.
     """
     try:
-        destination_settings.refuse_command(settings, "reo acls", "there is no destination topic")
+        destination_kind.refuse_command(settings, "reo acls", "there is no destination topic")
         settings = source_candidates.select_answering(settings)
         comparison = AclComparison(settings, with_write)
         if apply:

@@ -32,7 +32,7 @@ from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.topic_config import Entries
-from common.settings import Settings, destination_settings, sync_settings
+from common.settings import Settings, destination_kind, sync_settings
 from reo.migration.config_comparison import (
     Difference,
     compare_destination,
@@ -226,7 +226,7 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     is left.
     """
     try:
-        destination_settings.refuse_command(settings, "reo topics", "there is no destination topic")
+        destination_kind.refuse_command(settings, "reo topics", "there is no destination topic")
         permissions.check_permissions(settings, "topics --apply" if apply else "topics")
         drift = ConfigDrift(settings)
         changes = [row for row in drift.differences if row.then is not None]

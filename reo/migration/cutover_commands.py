@@ -11,7 +11,7 @@ from common import source_candidates
 from common.errors import ReoError
 from common.kafka import needed_acls, permissions, topics
 from common.kafka.clients import create_admin_client
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import Plan, make_plan
@@ -148,7 +148,7 @@ def run_back(settings: Settings) -> int:
 
 
 def _prepare(settings: Settings, commands: Sequence[needed_acls.Command]) -> Settings:
-    destination_settings.refuse_command(
+    destination_kind.refuse_command(
         settings, "reo cutover", "consumers of a table are not consumer groups"
     )
     settings = source_candidates.select_answering(settings)

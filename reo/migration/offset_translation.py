@@ -31,7 +31,7 @@ from common.kafka import partition_offsets, visible_records
 from common.kafka.clients import create_reader
 from common.records import Consumed, get_compared_content
 from common.routes import TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.compare.comparison import describe_difference
 from reo.migration.translation_report import TranslatedPartition
 
@@ -58,7 +58,7 @@ class PartitionTranslator:
             create_reader(cluster, settings)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
-        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
+        self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings) or 0
 
     def translate(
         self,

@@ -18,7 +18,7 @@ from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Group
 from common.routes import TopicPartition
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from reo.compare.comparable import select_comparable
 from reo.migration import translation_report
 from reo.migration.offset_translation import PartitionTranslator
@@ -162,7 +162,7 @@ class Translator:
 def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        destination_settings.refuse_command(
+        destination_kind.refuse_command(
             settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
         )
         settings = source_candidates.select_answering(settings)

@@ -33,7 +33,7 @@ from common.errors import (
 from common.kafka import permissions
 from common.metrics import HEARTBEAT
 from common.process import Stopping
-from common.settings import Settings, destination_settings
+from common.settings import Settings, destination_kind
 from common.suggestions import suggest
 from reo.migration import sync_report
 from reo.migration.offsets import ProvedOffsets, Translator
@@ -127,7 +127,7 @@ def run_command(
     error. With an interval it runs until Ctrl-C.
     """
     try:
-        destination_settings.refuse_command(
+        destination_kind.refuse_command(
             settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
         )
         pattern = groups or settings.offsets.sync_groups

@@ -35,7 +35,7 @@ from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.frontiers.start_offsets import find_first_source_offset
+from deduplicator.frontiers.source_start_offsets import find_first_source_offset
 from reo.progress.partition_progress import PartitionProgress, Readings
 from replicator.clients import Clients
 

@@ -22,7 +22,7 @@ from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.process import Stopping
 from common.routes import TopicPartition
-from common.settings import Settings, destination_settings, sync_settings
+from common.settings import Settings, destination_kind, sync_settings
 from reo.migration import config_drift
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,10 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *needed_acls.list_commands(settings, stages))
-    if "deduplicator" in stages and destination_settings.is_postgresql(settings):
+    if "deduplicator" in stages and destination_kind.is_postgresql(settings):
         from common import postgresql
 
-        postgresql.check(settings)
+        postgresql.check_connection(settings)
     copied = topic_creation.prepare_topics(settings)
     if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
         config_drift.sync_configs(settings)

@@ -19,7 +19,7 @@ from common.metrics import SOURCE_HIGH_WATERMARK
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot, SourceTopics
-from replicator import source_history
+from replicator import last_record_check
 from replicator.candidates import tail_comparison
 from replicator.clients import SINGLE_RECORD_FETCH
 
@@ -82,7 +82,7 @@ def check_copied_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[
         snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH
     )
     try:
-        return source_history.check_source_history(
+        return last_record_check.check_source_history(
             snapshot.settings,
             create_admin_client(snapshot.settings.source_cluster, snapshot.settings),
             consumer,

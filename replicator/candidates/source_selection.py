@@ -1,8 +1,8 @@
 """Which cluster the next run copies from.
 
 In single mode there is one source. It must be the topic that the frontiers name, have the last
-copied records (`replicator.source_history`), and have everything that follows them; otherwise the
-service stops.
+copied records (`replicator.last_record_check`), and have everything that follows them; otherwise
+the service stops.
 
 With failover every candidate is checked before every run, including the one that was copied from
 last. It can be copied from when

@@ -31,9 +31,9 @@ from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, get_compared_content
 from common.routes import Route, TopicPartition
-from common.settings import destination_settings
+from common.settings import destination_kind
 from common.source_candidates import SourceSnapshot, get_request_timeout_s
-from replicator.source_history import LastCopied
+from replicator.last_record_check import LastCopied
 
 TAIL_OFFSETS = 1000
 TEXT_MAX = 60
@@ -89,8 +89,8 @@ def compare_tails(
     when a cluster does not answer now.
 
     `same_last`: the source partitions whose last copied record is the candidate's
-    (`replicator.source_history`). Where the destination's partition is not the copy of one source
-    partition, or lacks records as intended, that record alone is the proof.
+    (`replicator.last_record_check`). Where the destination's partition is not the copy of one
+    source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
     is_whole = not filters.list_filter_settings(settings)
@@ -201,7 +201,7 @@ def _read_candidate_tail(
     snapshot: SourceSnapshot, consumer: Consumer, tp: TopicPartition, begin: int, last: int
 ) -> list[TailRecord]:
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
-    instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
+    instead_of_zero = destination_kind.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in visible_records.read_visible(
         consumer, {tp: begin}, get_request_timeout_s(snapshot.settings)

@@ -39,9 +39,9 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
         }
     return _build_executor_options(settings, partitions) | (
-        _on_kubernetes(settings, partitions)
+        _build_kubernetes_configuration(settings, partitions)
         if master.startswith("k8s:")
-        else _on_standalone(partitions)
+        else _build_standalone_configuration(partitions)
     )
 
 
@@ -74,7 +74,7 @@ def _build_executor_options(settings: Settings, partitions: int) -> dict[str, st
     }
 
 
-def _on_standalone(partitions: int) -> dict[str, str]:
+def _build_standalone_configuration(partitions: int) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, connector_jars.list_jars())),
         # without it, an application takes the whole cluster
@@ -82,7 +82,7 @@ def _on_standalone(partitions: int) -> dict[str, str]:
     }
 
 
-def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
+def _build_kubernetes_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     return _build_jar_options() | {
         "spark.executor.instances": str(EXECUTORS),
         "spark.executor.cores": str(count_slots(partitions) // EXECUTORS),

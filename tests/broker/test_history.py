@@ -28,9 +28,9 @@ from common.settings import Settings, load
 from demo.broker import Broker
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
-from replicator.planner import Planner
+from replicator.last_record_check import LastCopied, check_source_history
 from replicator.run import Engine
-from replicator.source_history import LastCopied, check_source_history
+from replicator.run_planner import Planner
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name

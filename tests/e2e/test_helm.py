@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from common.settings import load
-from common.settings.table import SETTINGS
+from common.settings.setting_index import SETTINGS
 from reference import chart
 from reo.version import VERSION
 from tests.harness.helm import ALL, CLUSTERS, HELM, LEAST, pods, rendered, run

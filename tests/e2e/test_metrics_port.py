@@ -13,7 +13,7 @@ from typing import Any
 import prometheus_client.parser
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.settings.destination_settings import FRONTIER_TABLE
+from common.settings.destination_kind import FRONTIER_TABLE
 from reference.interfaces import METRIC_MODULES
 from reo.version import VERSION
 from tests.conftest import Start

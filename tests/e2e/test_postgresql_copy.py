@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common.errors import Fenced, RecordRefused
 from common.routes import TopicPartition
 from deduplicator.tables.frontier_rows import FrontierRow
-from deduplicator.tables.postgresql import PostgresqlDestination
+from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from demo import fair_share
 from tests.conftest import Start

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from deduplicator.group_membership import METADATA_MAGIC, parse_group_metadata
+from deduplicator.group_metadata import METADATA_MAGIC, parse_group_metadata
 from tests.harness.kafka_scripts import LONG_S, ScriptContext
 from tests.harness.kafka_scripts_members import (
     GroupMember,

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from deduplicator.group_membership import parse_group_metadata
+from deduplicator.group_metadata import parse_group_metadata
 from tests.harness.kafka_scripts import LONG_S, ScriptContext
 
 

@@ -14,7 +14,7 @@ from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import DestinationState
-from deduplicator.tables.postgresql import PostgresqlDestination
+from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.tables.table_frontier_store import TableFrontierStore
 from tests.harness.postgresql import Server
 

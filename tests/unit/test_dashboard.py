@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from common.settings import load
-from common.settings.table import BY_NAME
+from common.settings.setting_index import BY_NAME
 from tests.harness.kafka import ROOT
 from tests.harness.promql import asked, at_a_glance, panels, problems, rules
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.table import SETTINGS
+from common.settings.setting_index import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
 from reo.version import VERSION

@@ -16,13 +16,13 @@ from common.errors import FilterFailed
 from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.call_timeout import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter
 from deduplicator.transactions import transaction
 from deduplicator.transactions.transaction import TransactionalProducer
 from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.user_call_timeout import CallLimit
 
 HERE = TopicPartition("orders", 0)
 TIMEOUT_S = 120.0

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from common.errors import StageFailed
-from deduplicator.group_membership import parse_group_metadata
+from deduplicator.group_metadata import parse_group_metadata
 from deduplicator.intermediate import Intermediate
 from deduplicator.partitions import Partitions
 

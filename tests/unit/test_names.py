@@ -10,9 +10,9 @@ import pytest
 
 from common.settings import load
 from common.settings.ignored_variables import IGNORED
-from common.settings.table import BY_ENVIRONMENT, BY_NAME
+from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME
 from common.settings.topic_mirror_variables import NAMES
-from reo.relay_import import import_settings
+from reo.kaf_relay_import import import_settings
 from tests.harness.kafka import ROOT
 from tests.unit.test_topic_mirror_variables import MIRROR
 

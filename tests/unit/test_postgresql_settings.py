@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import SettingsInvalid
 from common.kafka import needed_acls
-from common.settings import destination_settings, load
+from common.settings import destination_kind, load
 from tests.unit.test_settings import GOOD
 
 TO_TABLES = GOOD | {"REO_DESTINATION_POSTGRESQL": "host=db password=s3cret"}
@@ -72,7 +72,7 @@ def test_a_schema_without_a_database_is_refused() -> None:
 
 def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
-    assert destination_settings.is_postgresql(load(TO_TABLES))
+    assert destination_kind.is_postgresql(load(TO_TABLES))
     named = [
         {row.named_by for row in needed_acls.list_needed(needed_acls.STAGES, to_tables)}
         for to_tables in (False, True)

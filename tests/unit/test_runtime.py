@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from common import runtime
-from common.background_poll import Probe
+from common.probe import Probe
 
 
 class Still(runtime.SystemRuntime):

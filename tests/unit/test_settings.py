@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import SettingsInvalid
 from common.settings import is_ours, load
-from common.settings.table import BY_ENVIRONMENT, BY_NAME, SETTINGS
+from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SETTINGS
 
 GOOD = {
     "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",

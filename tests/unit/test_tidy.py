@@ -47,7 +47,7 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
     # a signal interrupts the real main thread
-    "deduplicator/call_timeout.py": {"time", "threading"},
+    "deduplicator/user_call_timeout.py": {"time", "threading"},
     "replicator/spark/session.py": {"threading"},  # of the real JVM
     "reo/service/child_output.py": {"threading"},  # of a pipe from a real process
     "reo/service/supervisor.py": {"threading"},  # these are joined

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.table import BY_NAME
+from common.settings.setting_index import BY_NAME
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "replicator", "deduplicator", "reo")

@@ -3,7 +3,7 @@ class (`destination.class`); and which settings contradict it.
 
 With PostgreSQL, each destination topic is a table of the same name. Everything else stays in the
 destination cluster: the intermediate topic, the group, and in its commits a copy of the frontiers,
-so that the commands read them in one place (`deduplicator.tables.postgresql`). Only
+so that the commands read them in one place (`deduplicator.tables.postgresql_destination`). Only
 `common.postgresql` connects to the database. It is imported only when the settings name a database,
 so that other copies need no driver.
 """
@@ -110,7 +110,7 @@ def find_errors(settings: Settings) -> Iterator[str]:
 
 def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
     """One message for each setting that needs a destination topic."""
-    if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(
+    if any(rule.mapping != SAME or rule.is_many_to_one for rule in settings.rules) or any(
         route.shared for route in build_routes(settings.rules, ())
     ):
         yield (

@@ -27,7 +27,7 @@ from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
-    from simulator.query import Query
+    from simulator.spark_query import Query
 
 POLL_S = 0.05
 """A task asks its source again this often: a change is seen up to this time later."""

@@ -1,7 +1,7 @@
 """The simulated Spark query: what stage one's JVM writes to the intermediate topics, and everything
 that can go wrong there.
 
-A query runs micro-batches, one after the other. A batch has one task per partition (`query_task`),
+A query runs micro-batches, one after the other. A batch has one task per partition (`spark_task`),
 with sequences from 0. Spark starts a batch only when the previous batch is completely written.
 Faults of producer batches change this. The JVM is a process of its own: it can be frozen, and it
 can go on writing after its driver was killed.
@@ -17,8 +17,8 @@ import orjson
 from common.errors import StageFailed
 from common.routes import TopicPartition
 from replicator.run import Plan
-from simulator.query_task import Task
 from simulator.schedule import Process, Signal
+from simulator.spark_task import Task
 
 if TYPE_CHECKING:
     from simulator.system import System
@@ -88,6 +88,7 @@ class Query:
         self.plan = plan
         self.failure: QueryFailed | None = None
         self.is_over = False
+        self.started_at_s = self.system.schedule.now
         self.ended = Signal(self.system.schedule)
         self.progressed = Signal(self.system.schedule)
         """A task has read its part of the batch, a write is acknowledged, or the query has

@@ -9,7 +9,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, get_type_hints
 
-from common.settings.candidate_names import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.cluster_sections import Source
 from common.settings.declaration import Setting, describe
 from common.settings.schema import Schema

@@ -21,12 +21,12 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-DEFECTS = Path(__file__).with_suffix(".toml")
+DEFECTS_FILE = Path(__file__).with_suffix(".toml")
 VIOLATION_CHARS_MAX = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class Defect:
     """A known defect: `text` in `module` becomes `becomes`."""
 
     name: str
@@ -38,15 +38,15 @@ class Wrong:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds one module, and loads it with the changed text."""
 
-    def __init__(self, wrong: Wrong) -> None:
-        self.wrong = wrong
-        self.path = ROOT / (wrong.module.replace(".", "/") + ".py")
+    def __init__(self, defect: Defect) -> None:
+        self.defect = defect
+        self.path = ROOT / (defect.module.replace(".", "/") + ".py")
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         """Find the module with the defect, and no other."""
         return (
             importlib.util.spec_from_loader(name, self, origin=str(self.path))
-            if name == self.wrong.module
+            if name == self.defect.module
             else None
         )
 
@@ -60,20 +60,20 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         defect is out of date.
         """
         text = self.path.read_text()
-        if text.count(self.wrong.text) != 1:
+        if text.count(self.defect.text) != 1:
             raise ValueError(
-                f"{self.wrong.name}: {self.wrong.module} has {self.wrong.text!r}"
-                f" {text.count(self.wrong.text)} times, not once"
+                f"{self.defect.name}: {self.defect.module} has {self.defect.text!r}"
+                f" {text.count(self.defect.text)} times, not once"
             )
-        return text.replace(self.wrong.text, self.wrong.becomes)
+        return text.replace(self.defect.text, self.defect.becomes)
 
 
 def plant(name: str) -> None:
     """Install a defect. Call this before any module of the service is imported."""
-    wrong = next(wrong for wrong in WRONGS if wrong.name == name)
-    if wrong.module in sys.modules:
-        raise RuntimeError(f"{wrong.module} is already imported: plant the defect first")
-    sys.meta_path.insert(0, _Finder(wrong))
+    defect = next(defect for defect in DEFECTS if defect.name == name)
+    if defect.module in sys.modules:
+        raise RuntimeError(f"{defect.module} is already imported: plant the defect first")
+    sys.meta_path.insert(0, _Finder(defect))
 
 
 def search_planted(
@@ -83,9 +83,9 @@ def search_planted(
     Returns the exit code.
     """
     survived = 0
-    for wrong in WRONGS:
-        if name in (wrong.name, "all"):
-            campaign_result = run_campaign(1, runs, processes, wrong.name, True)
+    for defect in DEFECTS:
+        if name in (defect.name, "all"):
+            campaign_result = run_campaign(1, runs, processes, defect.name, True)
             survived += not campaign_result.violations
             seed, violation, _ = min(
                 campaign_result.violations,
@@ -96,7 +96,7 @@ def search_planted(
                     out.write(
                         json.dumps(
                             {
-                                "name": wrong.name,
+                                "name": defect.name,
                                 "seed": seed,
                                 "runs": campaign_result.runs,
                                 "violation": violation,
@@ -105,16 +105,16 @@ def search_planted(
                         + "\n"
                     )
             print(
-                f"{seed or '-':>7}  {wrong.name}:"
+                f"{seed or '-':>7}  {defect.name}:"
                 f" {violation.splitlines()[0][:VIOLATION_CHARS_MAX]}",
                 flush=True,
             )
     return 1 if survived else 0
 
 
-def _read_defects() -> tuple[Wrong, ...]:
-    with DEFECTS.open("rb") as file:
-        return tuple(Wrong(**fields) for fields in tomllib.load(file)["defect"])
+def _read_defects() -> tuple[Defect, ...]:
+    with DEFECTS_FILE.open("rb") as file:
+        return tuple(Defect(**fields) for fields in tomllib.load(file)["defect"])
 
 
-WRONGS = _read_defects()
+DEFECTS = _read_defects()

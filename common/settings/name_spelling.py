@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from common.settings.setting_index import BY_NAME
 from common.settings.settings_sources import RawSetting
-from common.settings.table import BY_NAME
 
 PLAIN_WORDS = ("application", "instance", "topics")
 """Names that are words too: a name only where a message begins with it, or after "use"."""

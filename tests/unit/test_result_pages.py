@@ -1,0 +1,126 @@
+"""The pages of measured results: docs/faults.md and its picture, docs/performance.md."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.report import Results, format_details, format_side_by_side
+from faults import report
+from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
+from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
+from reference import figures
+
+PAGE = report.DOCS / "faults.md"
+
+
+def make_run(verdict: str = "exact", **more: Any) -> dict[str, Any]:
+    """One run of a campaign, as in its file."""
+    names = ("records", "aborted", "duplicates", "holes", "stale", "torn", "seconds", "heal_s")
+    run = dict.fromkeys(names, 0) | {"story": "everything mixed", "seed": 1, "commit": "abc"}
+    return run | {"verdict": verdict, "hits": {}, "timeline": [[0, 0, 0]], "marks": []} | more
+
+
+def test_a_line_is_broken_at_a_gap() -> None:
+    """No line joins two samples that are more than 2 s apart, and no rate is computed over them."""
+    samples = break_at_gaps([(0.0, 0, 0), (1.0, 10, 5), (5.0, 20, 20), (6.0, 25, 25)])
+    assert [seconds for seconds, _, _ in samples] == [0, 1, 3, 5, 6]
+    assert math.isnan(samples[2][1])
+    rates = compute_rates(samples, 1)
+    assert (rates[0], rates[-1]) == (10, 5)
+    assert all(map(math.isnan, rates[1:3]))
+
+
+def test_a_fault_is_as_wide_as_it_was_long() -> None:
+    """A duration in the name of a fault is used; faults whose numbers would overlap share one."""
+    faults = group_faults(
+        [(10.0, "half-open for 7 s, source"), (50.0, "SIGKILL"), (50.5, "SIGKILL")], run_s=100
+    )
+    assert [(fault.start_s, fault.end_s) for fault in faults] == [(10, 17), (50, 51.5)]
+    assert faults[1].label == "at 50 s: 2 × SIGKILL"
+
+
+def test_the_picture_is_of_the_exact_run_that_caught_up_first() -> None:
+    """A failed run has no time, and another story has other faults."""
+    chosen = make_run(heal_s=4.0)
+    others = [
+        make_run(heal_s=9.0),
+        make_run("FAILED: x"),
+        make_run(story="another"),
+        make_run(timeline=[]),
+    ]
+    assert choose_run([*others, chosen]) is chosen
+    assert choose_run(others[1:]) is None
+
+
+def test_a_section_without_new_results_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With new simulated results, every other row of the page stays. Planted defects are a new
+    section; a later report keeps it.
+    """
+    page = tmp_path / PAGE.name
+    page.write_text(PAGE.read_text())
+    planted = tmp_path / "planted.jsonl"
+    planted.write_text(
+        '{"name": "a defect", "seed": 7, "runs": 7, "violation": "a record is lost"}'
+    )
+    simulated = tmp_path / "simulated.jsonl"
+    simulated.write_text(
+        '{"seed": 1, "runs": 9, "faults": {"a fault": 3}, "ends": {"copied": 9}, "compared": 1,'
+        ' "steps": 1, "virtual_s": 1, "seconds": 1, "violations": [], "commit": "abc"}'
+    )
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    for arguments in (["--planted", str(planted)], ["--simulated", str(simulated)]):
+        monkeypatch.setattr(sys, "argv", ["report", *arguments])
+        report.main()
+    new, old = page.read_text(), PAGE.read_text()
+    assert new.startswith(report.HEAD)
+    assert new.count("\n## Planted defects\n") == new.count("| a defect | 7 |") == 1
+    titles = [line for line in old.splitlines() if line.startswith("## ")]
+    assert all(new.count(f"\n{title}\n") == 1 for title in titles)
+    runs = old.partition("\n**")[2].partition("\n## Simulated\n")[0]
+    others = old.partition(f"\n## {report.RIVAL}\n")[2]
+    assert runs in new
+    assert others in new
+
+
+def test_a_run_ends_as_expected_when_it_is_exact_or_stops_as_it_should() -> None:
+    """The totals, and the faults of a story without the durations of single runs."""
+    rows = [
+        make_run(hits={"half-open for 21 s, source": 1}),
+        make_run("stopped as expected: SourceTruncated, exit code 20"),
+        make_run("FAILED: 1 missing", hits={"half-open for 9 s, source": 1}),
+    ]
+    assert format_summary(rows, "make faults")[0] == wrap_paragraph(
+        "**3 runs, 2 ended as expected**: 1 exact, 1 stopped with the error that the fault"
+        " requires, 1 failed."
+    )
+    assert "| 3 | 2 | 2 × half-open, source |" in "\n".join(format_stories(rows))
+
+
+def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
+    """The median of the rounds decides; the figures in docs/explanation.md are the page's."""
+    rows = [
+        {"section": "throughput, 100 B", "who": who, "cpu_us_all": cpu_us, "records_per_s": 1.0}
+        | {"first_record_s": 1.0, "rss_mb_all": 1.0}
+        for who, times_us in (("reo", (3.34, 9.0, 3.0)), ("MirrorMaker 2", (2.74, 2.0, 8.0)))
+        for cpu_us in times_us
+    ]
+    row = "| records/s that one core buys, 100 B | 299,000 | 365,000 | 0.82 | 3 |"
+    assert row in format_side_by_side(Results(rows))
+    names = [line.split(" | ")[0] for line in figures.comparison_table().splitlines()]
+    assert "| records/s that one core buys, 100 B" in names
+
+
+def test_repeated_rounds_are_one_row() -> None:
+    """Limits are medians over the rounds; a figure that is not measured is empty."""
+    rows = [
+        {"section": "limits: bare loop", "who": "loop", "records_per_s": rate, "cpu_us_all": 1.0}
+        for rate in (3000.0, 1000.0, 2000.0)
+    ]
+    assert "| bare loop | loop | 2,000 | 1.00 |  | 3 |" in format_details(Results(rows))
