@@ -79,9 +79,9 @@ faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=
 soak: setup ## a long run with rare faults: are memory, descriptors and threads flat? (MINUTES=, SEED=, OUT=)
 	@$(PY) -m faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
 
-report: setup ## docs/faults.md from RESULTS=, RIVALS=, SOAK=, SIMULATED=, WRONGS=; the other sections stay
+report: setup ## docs/faults.md from RESULTS=, RIVALS=, SOAK=, SIMULATED=, PLANTED=; the other sections stay
 	@$(PICTURES)
-	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(SIMULATED),--simulated $(SIMULATED)) $(if $(WRONGS),--planted $(WRONGS)) $(if $(HOW),--how '$(HOW)')
+	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(SIMULATED),--simulated $(SIMULATED)) $(if $(PLANTED),--planted $(PLANTED)) $(if $(HOW),--how '$(HOW)')
 
 dashboard: setup ## docs/dashboard.png: the dashboard while a copy is harmed (GRAFANA= where it is installed; prometheus and chromium are Debian's packages)
 	@$(PY) -m faults.dashboard $(or $(GRAFANA),/usr/share/grafana)

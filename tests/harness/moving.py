@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from common.child_processes import set_parent_death_signal
 from common.frontier import decode
 from tests.harness.judge import to_record
-from tests.harness.kafka import ROOT, Clusters
-from tests.harness.recovery import read_commits
+from tests.harness.kafka import ROOT, Clusters, until
+from tests.harness.recovery import PARTITIONS, read_commits
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02
@@ -104,8 +104,10 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
     """A stage one of one line that goes on: what the source shows is wrapped and written to the
     intermediate topic, until the end of the block.
 
-    The frontiers have to be there: its epoch is above theirs.
+    Waits for the frontiers, since its epoch is above theirs: a transaction's offsets can be read a
+    moment after its commit is answered.
     """
+    until(lambda: len(read_commits(shared.destination, topic)) == PARTITIONS, "every frontier")
     epoch = 1 + max(
         decode(commit.metadata).rule.epoch
         for commit in read_commits(shared.destination, topic).values()

@@ -121,6 +121,7 @@ def copy_more(
     """
     clusters.source.write(topic, records[max(begin, source_has) :])
     wait_for_frontiers(service, PARTITIONS)
+    until(lambda: len(read_commits(clusters.destination, topic)) == PARTITIONS, "every frontier")
     epoch = 1 + max(
         decode(commit.metadata).rule.epoch
         for commit in read_commits(clusters.destination, topic).values()
