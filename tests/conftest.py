@@ -183,7 +183,7 @@ def start_for_module(
     clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
     """`start` for fixtures that several tests share."""
-    yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
+    yield from _start_services(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
 @pytest.fixture
@@ -191,10 +191,10 @@ def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Starts services; those that still run at the end of the test are killed, and the logs are
     printed for a failed test.
     """
-    yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
+    yield from _start_services(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
-def _starting(clusters: Clusters, folder: Callable[[], pathlib.Path]) -> Iterator[Start]:
+def _start_services(clusters: Clusters, folder: Callable[[], pathlib.Path]) -> Iterator[Start]:
     started: list[Service] = []
 
     def begin(

@@ -57,7 +57,7 @@ def clusters_of(stand: Stand) -> Clusters:
     return Clusters(stand[0].cluster, stand[1].cluster)
 
 
-def made(stand: Stand, topic: str) -> Clusters:
+def create_topic_on_both(stand: Stand, topic: str) -> Clusters:
     """The topic on both sides."""
     for side in stand:
         side.cluster.create(topic, 1)
@@ -78,7 +78,7 @@ def acls_of(side: Authorized, topic: str) -> set[AclBinding]:
     )
 
 
-def matching(
+def build_pattern_acl(
     name: str,
     principal: str,
     operation: AclOperation,
@@ -95,15 +95,17 @@ def test_who_may_read_goes_over_and_nobody_gets_more(
     """Reading by the topic's name, and every DENY, as one of this topic; nothing by prefix or
     wildcard, no writer, no DENY of ours. The DENY is there first.
     """
-    clusters = made(stand, topic)
+    clusters = create_topic_on_both(stand, topic)
     source, destination = stand
     reads, writes, denial = (
         build_topic_acl(topic, "User:shop", "*", READ, ALLOW),
         build_topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW),
         build_deny_acl(topic),
     )
-    by_prefix = matching(topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED)
-    denied_by_prefix = matching(
+    by_prefix = build_pattern_acl(
+        topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED
+    )
+    denied_by_prefix = build_pattern_acl(
         topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED
     )
     source.allow([reads, writes, denial, by_prefix, denied_by_prefix])
@@ -152,7 +154,7 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
     """A DENY for everybody is left out, and no ALLOW goes over without it; neither does a topic's
     first ACL to a cluster that is open without.
     """
-    clusters = made(stand, topic)
+    clusters = create_topic_on_both(stand, topic)
     source, destination = stand
     reads = build_topic_acl(topic, "User:shop", "*", READ, ALLOW)
     source.allow([reads])
@@ -176,7 +178,7 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
 
 def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     """Who may read one source would read the other, too."""
-    clusters = made(stand, topic)
+    clusters = create_topic_on_both(stand, topic)
     stand[0].allow([build_topic_acl(topic, "User:shop", "*", READ, ALLOW)])
     more = {"source_topic": "", "topics": f"^{topic}.*=all-{topic}", "application": f"reo-{topic}"}
     comparison = AclComparison(
@@ -191,7 +193,7 @@ def test_the_deny_keeps_writers_out_until_it_is_removed(stand: Stand, topic: str
     """A producer that may write is refused by the DENY, and may again after `reo cutover
     back`; who may not deny is told what is missing.
     """
-    clusters = made(stand, topic)
+    clusters = create_topic_on_both(stand, topic)
     source = stand[0]
     source.allow([build_topic_acl(topic, "User:shop", "*", WRITE, ALLOW)])
     producer = Producer(

@@ -72,7 +72,7 @@ def candidates(alone: Cluster, clusters: Clusters) -> Candidates:
     return alone, clusters.source
 
 
-def chosen_from(
+def load_candidate_settings(
     candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str = "failover"
 ) -> Settings:
     """A copy from these."""
@@ -87,11 +87,11 @@ def chosen_from(
     )
 
 
-def watched(
+def create_watch(
     candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str
 ) -> tuple[Stage, Watch]:
     """Stage one without its JVM, as it watches a run on the first candidate."""
-    settings = chosen_from(candidates, clusters, topic, mode)
+    settings = load_candidate_settings(candidates, clusters, topic, mode)
     on = settings.select_source(settings.source_cluster)
     sources = topic_creation.prepare_topics(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
@@ -112,7 +112,7 @@ def watched(
 
 
 @pytest.mark.parametrize("mode", ["failover", "single"])
-def test_what_the_watch_says_of_a_topic_that_was_made_again(
+def test_what_the_watch_says_of_a_topic_that_was_recreated(
     clusters: Clusters, candidates: Candidates, topic: str, mode: str
 ) -> None:
     """It ends the run where there may be another candidate, and the service where there is none.
@@ -120,7 +120,7 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(
     """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
-    stage, watch = watched(candidates if mode == "failover" else (one,), clusters, topic, mode)
+    stage, watch = create_watch(candidates if mode == "failover" else (one,), clusters, topic, mode)
     assert stage._check_run(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)
@@ -139,7 +139,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
     """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
-    stage, watch = watched(candidates, clusters, topic, "failover")
+    stage, watch = create_watch(candidates, clusters, topic, "failover")
     assert stage._check_run(watch) is None
     described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
@@ -189,7 +189,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
         restless = Cluster(broker.start().wait())
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
-        settings = chosen_from((restless, candidates[1]), clusters, topic)
+        settings = load_candidate_settings((restless, candidates[1]), clusters, topic)
         health, tp = (
             CandidateHealth(settings, SourceSelection(settings, random.Random(1), lambda: None)),
             TopicPartition(topic, 0),

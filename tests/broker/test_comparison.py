@@ -17,7 +17,13 @@ from common.routes import TopicPartition
 from reo.compare import parallel
 from reo.verify import verify
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo
-from tests.harness.compared_sides import PARTITIONS, RECORDS, both_sides, changed, placed
+from tests.harness.compared_sides import (
+    PARTITIONS,
+    RECORDS,
+    both_sides,
+    change_headers,
+    read_first_partition,
+)
 from tests.harness.kafka import Clusters, make_record, make_records
 from tests.harness.service import build_environment
 
@@ -30,10 +36,15 @@ def test_the_places_of_a_difference_are_those_of_the_records(
     """
     records = make_records(range(RECORDS), PARTITIONS)
     both_sides(
-        clusters, topic, records, [*records[:41], (1, changed(records[41][1])), *records[42:]]
+        clusters,
+        topic,
+        records,
+        [*records[:41], (1, change_headers(records[41][1])), *records[42:]],
     )
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][1]
-    assert dict(placed(clusters, topic))[row["destination_offset"]] == changed(records[41][1])
+    assert dict(read_first_partition(clusters, topic))[row["destination_offset"]] == change_headers(
+        records[41][1]
+    )
     assert (row["source_offset"], row["equal"]) == (20, 20)
     assert row["destination_offset"] > 20
 
@@ -79,7 +90,7 @@ def test_what_was_compared_is_not_read_again(
     from.
     """
     records = make_records(range(RECORDS), PARTITIONS)
-    both_sides(clusters, topic, records, [(0, changed(records[0][1])), *records[1:]])
+    both_sides(clusters, topic, records, [(0, change_headers(records[0][1])), *records[1:]])
     file = tmp_path / "verified.json"
     assert (
         as_json(clusters, topic, "verify", "--resume", str(file), exit_code=30)["partitions"][0][
@@ -112,7 +123,7 @@ def test_compaction_on_one_side_is_no_difference(clusters: Clusters, topic: str)
     assert [(unseen["what"], unseen["partition"]) for unseen in found["not_compared"]] == [
         ("compaction", 0)
     ]
-    clusters.destination.write(topic, [(0, changed(records[25][1]))])
+    clusters.destination.write(topic, [(0, change_headers(records[25][1]))])
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][0]
     assert (
         "1 keys do not have the same newest record; of the first one the source has it at offset 25"

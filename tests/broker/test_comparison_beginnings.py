@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.harness.commands import as_json, reo
-from tests.harness.compared_sides import PARTITIONS, RECORDS, both_sides, placed
+from tests.harness.compared_sides import PARTITIONS, RECORDS, both_sides, read_first_partition
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records
 
 
-def first_deleted(cluster: Cluster, topic: str, before: int) -> None:
+def delete_first_records(cluster: Cluster, topic: str, before: int) -> None:
     """Retention, by hand: partition 1 begins at this offset from now on."""
     tp = TopicPartition(topic, 1, before)
     assert cluster.admin.delete_records([tp])[tp].result().low_watermark == before
@@ -45,14 +45,16 @@ def test_what_retention_took_from_one_side_is_no_difference(
     at_source, at_copy, begun = CUT[cut]
     for cluster, before in ((clusters.source, at_source), (clusters.destination, at_copy)):
         if before:
-            first_deleted(cluster, topic, before)
+            delete_first_records(cluster, topic, before)
     found = as_json(clusters, topic, "verify")
     zero, one = found["partitions"]
     assert [(unseen["what"], unseen["partition"]) for unseen in found["not_compared"]] == [
         ("beginning", 1)
     ]
     assert (zero["equal"], zero["source_begin"], zero["destination_begin"]) == (30, None, None)
-    assert (one["source_begin"], one["destination_begin"]) == begun, placed(clusters, topic)
+    assert (one["source_begin"], one["destination_begin"]) == begun, read_first_partition(
+        clusters, topic
+    )
     assert one["equal"] == 30 - begun[0]
     file = str(tmp_path / "verified.json")
     for _ in range(2):  # what an earlier comparison has not seen was not seen
@@ -76,10 +78,12 @@ def test_a_difference_behind_the_beginning_that_retention_left(
     """
     records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, [*records[:25], *records[26:]])
-    first_deleted(
+    delete_first_records(
         clusters.destination,
         topic,
-        {record: offset for offset, record in placed(clusters, topic)}[records[23][1]],
+        {record: offset for offset, record in read_first_partition(clusters, topic)}[
+            records[23][1]
+        ],
     )
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][1]
     assert (row["source_begin"], row["equal"], row["source_offset"]) == (11, 1, 12)
@@ -91,7 +95,7 @@ def test_equal_records_do_not_mislead_where_retention_was(clusters: Clusters, to
     """
     records = [(1, make_record(ord(letter))) for letter in "ABABACDEF"]
     both_sides(clusters, topic, records, records)
-    first_deleted(clusters.destination, topic, 4)
+    delete_first_records(clusters.destination, topic, 4)
     row = as_json(clusters, topic, "verify")["partitions"][1]
     assert (row["source_begin"], row["destination_begin"], row["equal"]) == (4, 4, 5)
 

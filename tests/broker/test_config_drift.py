@@ -1,5 +1,5 @@
-"""Topics kept alike: what is set on the source topic goes over when reo creates the copy's topics,
-and at each start where that is asked for; what cannot go over is named.
+"""Topics kept in sync: what is set on the source topic is set on the copy's topics when reo creates
+them, and at each start where that is asked for; what cannot go over is named.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.service import STOP_S, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-from tests.harness.topic_configs import change, own, reo_topics
-from tests.unit.test_client_options import refusal
+from tests.harness.topic_configs import change, read_own_configs, reo_topics
+from tests.unit.test_client_options import read_refusal
 from tests.unit.test_settings import GOOD
 
 GOES = {
@@ -54,11 +54,11 @@ def test_what_is_set_on_the_source_topic_goes_over(
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, 2)
     limit = clusters.source.config(topic)["max.message.bytes"]
-    assert own(clusters.destination, topic) == GOES | {
+    assert read_own_configs(clusters.destination, topic) == GOES | {
         "max.message.bytes": limit,
         "message.timestamp.type": "CreateTime",
     }
-    assert own(clusters.destination, f"{topic}-proxy") == INTERMEDIATE | {
+    assert read_own_configs(clusters.destination, f"{topic}-proxy") == INTERMEDIATE | {
         "max.message.bytes": str(int(limit) + 4096)
     }
     for name in STAYS:
@@ -76,7 +76,7 @@ def test_what_the_clusters_decide_is_left_to_them(
     change(clusters.source, topic, retention_ms=None)
     service = start(topic, "deduplicator")
     wait_for_frontiers(service, 1)
-    assert own(clusters.destination, topic) == {
+    assert read_own_configs(clusters.destination, topic) == {
         "max.message.bytes": clusters.source.config(topic)["max.message.bytes"],
         "message.timestamp.type": "CreateTime",
     }
@@ -128,7 +128,7 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
         )
 
 
-def test_what_is_kept_alike_is_changed_at_each_start(
+def test_what_is_kept_in_sync_is_changed_at_each_start(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """What `topics.sync` names has the value that is in effect at the source, also its broker's
@@ -146,10 +146,10 @@ def test_what_is_kept_alike_is_changed_at_each_start(
         segment_ms="7200000",
         min_insync_replicas="3",
     )
-    kept_alike = "retention.ms, cleanup.policy,max.message.bytes,min.insync.replicas"
-    service = start(topic, "deduplicator", topics_sync=kept_alike)
+    synced_configs = "retention.ms, cleanup.policy,max.message.bytes,min.insync.replicas"
+    service = start(topic, "deduplicator", topics_sync=synced_configs)
     wait_for_frontiers(service, 1)
-    assert own(clusters.destination, topic) == {
+    assert read_own_configs(clusters.destination, topic) == {
         "retention.ms": clusters.source.config(topic)["retention.ms"],
         "cleanup.policy": "compact",
         "segment.ms": "3600000",
@@ -162,14 +162,14 @@ def test_what_is_kept_alike_is_changed_at_each_start(
     service.stop()
     default = clusters.source.config(topic)["retention.ms"]
     change(clusters.source, topic, retention_ms="1000000")
-    said = reo_topics(clusters, topic, topics_sync=kept_alike).stdout
+    said = reo_topics(clusters, topic, topics_sync=synced_configs).stdout
     assert f"{topic}: retention.ms: {default} → 1000000 (kept alike (topics.sync))" in said
     assert (
         f"{topic}: min.insync.replicas: stays 1 (the source has 3; with 1 replicas nothing could be"
         " written here)" in said
     )
     reo_topics(clusters, topic, "--apply", topics_sync="retention.ms")
-    assert own(clusters.destination, topic)["retention.ms"] == "1000000"
+    assert read_own_configs(clusters.destination, topic)["retention.ms"] == "1000000"
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,6 @@ def test_what_is_kept_alike_is_changed_at_each_start(
         ),
     ],
 )
-def test_what_cannot_be_kept_alike_is_refused(names: str, part: str) -> None:
+def test_what_cannot_be_kept_in_sync_is_refused(names: str, part: str) -> None:
     """At the start, with what can."""
-    assert part in refusal(GOOD | {"REO_TOPICS_SYNC": names})
+    assert part in read_refusal(GOOD | {"REO_TOPICS_SYNC": names})

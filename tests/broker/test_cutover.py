@@ -75,7 +75,7 @@ def run(
     return said
 
 
-def aborted(clusters: Clusters, topic: str) -> None:
+def write_aborted(clusters: Clusters, topic: str) -> None:
     """Write something that moves the source's end, and nothing to copy."""
     producer = clusters.source.producer(transactional_id=f"{topic}-late")
     producer.init_transactions(30)
@@ -97,7 +97,7 @@ def test_what_is_written_after_the_producers_have_stopped_is_noticed(
         MoveRefused,
         match=f"records were written to {copied}-0 at the source after its producers had stopped",
     ):
-        run(clusters, copied, group, "5 the service", lambda: aborted(clusters, copied))
+        run(clusters, copied, group, "5 the service", lambda: write_aborted(clusters, copied))
     assert committed(clusters.destination, copied, group) == {}
     steps = [line[0] for line in run(clusters, copied, group)]
     assert [step for step in steps if step != "0"] == list("123456"), "0: groups of other tests"

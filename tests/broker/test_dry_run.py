@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.harness.commands import as_json, everything, reo
-from tests.harness.findings import found
+from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.recovery import FIRST_RECORDS, PARTITIONS
 from tests.harness.service import deaf_address
@@ -28,31 +28,36 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
     assert [
         everything(cluster, topic) for cluster in (clusters.source, clusters.destination)
     ] == before
-    assert (said["exit_code"], said["errors"], found(said, "error"), found(said, "warning")) == (
+    assert (
+        said["exit_code"],
+        said["errors"],
+        list_findings(said, "error"),
+        list_findings(said, "warning"),
+    ) == (
         0,
         0,
         [],
         [],
     )
-    made = found(said, "ok", "topic ")
+    made = list_findings(said, "ok", "topic ")
     assert len(made) == 2
     assert all(
         text.startswith(f"does not exist: it would be created with {PARTITIONS} partitions")
         and "retention.ms=-1" in text
         for text in made
     )
-    (begin,) = found(said, "ok", "frontier")
+    (begin,) = list_findings(said, "ok", "frontier")
     assert begin.endswith(
         f"would begin at source offsets 0=0, 1=0; {FIRST_RECORDS} offsets to copy"
     )
     assert (
-        len(found(said, "ok", "source cluster"))
-        == len(found(said, "ok", "destination cluster"))
+        len(list_findings(said, "ok", "source cluster"))
+        == len(list_findings(said, "ok", "destination cluster"))
         == 1
     )
-    assert "at least Kafka 2.5" in found(said, "ok", "destination brokers")[0]
+    assert "at least Kafka 2.5" in list_findings(said, "ok", "destination brokers")[0]
     later = as_json(clusters, topic, "check", source_start="0=7")
-    assert f"0=7, 1=0; {FIRST_RECORDS - 7} offsets" in found(later, "ok", "frontier")[0]
+    assert f"0=7, 1=0; {FIRST_RECORDS - 7} offsets" in list_findings(later, "ok", "frontier")[0]
 
 
 def unreachable(clusters: Clusters, topic: str) -> dict[str, str]:
@@ -61,7 +66,7 @@ def unreachable(clusters: Clusters, topic: str) -> dict[str, str]:
     return {"destination_bootstrap_servers": deaf_address(), "connect_timeout_s": "2"}
 
 
-def missing(clusters: Clusters, topic: str) -> dict[str, str]:
+def leave_source_missing(clusters: Clusters, topic: str) -> dict[str, str]:
     """Nobody has made the source topic."""
     return {}
 
@@ -121,7 +126,7 @@ def brief_session(clusters: Clusters, topic: str) -> dict[str, str]:
     return {"deduplicator_session_timeout_ms": "1000"}
 
 
-def filled(clusters: Clusters, topic: str) -> dict[str, str]:
+def fill_destination(clusters: Clusters, topic: str) -> dict[str, str]:
     """Somebody else's records."""
     clusters.source.create(topic, PARTITIONS)
     clusters.destination.create(topic, PARTITIONS)
@@ -130,7 +135,7 @@ def filled(clusters: Clusters, topic: str) -> dict[str, str]:
     return {}
 
 
-def filled_without_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
+def fill_without_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
     """As another replicator leaves a topic: the intermediate topic is not there yet."""
     clusters.source.create(topic, PARTITIONS)
     clusters.destination.create(topic, PARTITIONS)
@@ -148,7 +153,7 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
     ("harm", "exit_code", "error", "words"),
     [
         (unreachable, 10, "ClusterUnreachable", "the destination cluster at 127.0.0.1:"),
-        (missing, 11, "TopicMissing", "does not exist"),
+        (leave_source_missing, 11, "TopicMissing", "does not exist"),
         (fewer_partitions, 13, "TopicsUnfit", "has 1 partitions"),
         (other_timestamps, 13, "TopicsUnfit", "LogAppendTime"),
         (small_intermediate, 13, "TopicsUnfit", "takes batches of up to 1000 bytes"),
@@ -162,8 +167,8 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
             "SettingsInvalid",
             "deduplicator.session_timeout_ms is 1000, and the destination accepts 6000",
         ),
-        (filled, 22, "FrontierLost", "has no frontier"),
-        (filled_without_intermediate, 22, "FrontierLost", "has no frontier"),
+        (fill_destination, 22, "FrontierLost", "has no frontier"),
+        (fill_without_intermediate, 22, "FrontierLost", "has no frontier"),
         (beyond_the_end, 2, "SettingsInvalid", "source.start asks for offset 7"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,

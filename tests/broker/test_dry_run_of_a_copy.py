@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from common.kafka.consumer_group import Commit
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, reo
-from tests.harness.findings import found
+from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.recovery import (
     CONSUMER_PROTOCOL,
@@ -28,7 +28,7 @@ from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.topic_configs import change
 
 
-def truncated(clusters: Clusters, topic: str) -> None:
+def truncate_source(clusters: Clusters, topic: str) -> None:
     """The source deletes what was not copied."""
     clusters.source.write(topic, make_records(range(FIRST_RECORDS, 2 * FIRST_RECORDS), PARTITIONS))
     for answer in clusters.source.admin.delete_records(
@@ -37,13 +37,13 @@ def truncated(clusters: Clusters, topic: str) -> None:
         answer.result()
 
 
-def recreated(clusters: Clusters, topic: str) -> None:
+def recreate_source(clusters: Clusters, topic: str) -> None:
     """Another topic of the same name."""
     clusters.source.delete(topic)
     clusters.source.create(topic, PARTITIONS)
 
 
-def reset(clusters: Clusters, topic: str) -> None:
+def reset_offsets(clusters: Clusters, topic: str) -> None:
     """An operator has set the group's offsets."""
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(
@@ -51,7 +51,7 @@ def reset(clusters: Clusters, topic: str) -> None:
     )
 
 
-def foreign(clusters: Clusters, topic: str) -> None:
+def write_foreign_records(clusters: Clusters, topic: str) -> None:
     """Another producer writes to the destination, and the source has records to copy."""
     more = make_records(range(FIRST_RECORDS, FIRST_RECORDS + 4 * PARTITIONS), PARTITIONS)
     clusters.source.write(topic, more)
@@ -62,14 +62,14 @@ def foreign(clusters: Clusters, topic: str) -> None:
     ("harm", "exit_code", "error", "words"),
     [
         (
-            truncated,
+            truncate_source,
             20,
             "SourceTruncated",
             "offsets were deleted at the source before they were copied",
         ),
-        (recreated, 21, "SourceRecreated", "is not the one that was copied"),
-        (reset, 23, "FrontierUnreadable", "carries no frontier"),
-        (foreign, 25, "ForeignWriter", "was not written by this copy"),
+        (recreate_source, 21, "SourceRecreated", "is not the one that was copied"),
+        (reset_offsets, 23, "FrontierUnreadable", "carries no frontier"),
+        (write_foreign_records, 25, "ForeignWriter", "was not written by this copy"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )
@@ -93,17 +93,17 @@ def test_each_error_of_a_copy_that_stands(
     well = as_json(clusters, topic, "check")
     assert everything(clusters.destination, topic) == before
     each = FIRST_RECORDS // PARTITIONS
-    assert found(well, "ok", "frontier")[0].endswith(
+    assert list_findings(well, "ok", "frontier")[0].endswith(
         f"would continue at source offsets 0={each}, 1={each}; 0 offsets to copy"
     )
-    assert found(well, "ok", "consumer group")[0].endswith("stage two does not run")
-    assert found(well, "ok", "source after")
+    assert list_findings(well, "ok", "consumer group")[0].endswith("stage two does not run")
+    assert list_findings(well, "ok", "source after")
     harm(clusters, topic)
     said = as_json(clusters, topic, "check", exit_code=exit_code)
     assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == [
         error
     ]
-    assert words in found(said, "error")[0]
+    assert words in list_findings(said, "error")[0]
     assert read_commits(clusters.destination, topic).keys() == {0, 1}
 
 
@@ -119,7 +119,7 @@ def test_what_a_torn_transaction_left_is_a_warning(
     clusters.source.write(topic, more)
     clusters.destination.write(topic, more[: 2 * PARTITIONS])
     said = as_json(clusters, topic, "check")
-    assert found(said, "warning", "frontier")[0].startswith(
+    assert list_findings(said, "warning", "frontier")[0].startswith(
         f"the destination has {2 * PARTITIONS} records after the frontier"
     )
 
@@ -194,7 +194,7 @@ def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) 
     }
     said = as_json(clusters, standing, "check", source_bootstrap_servers=f"{deaf};{there}", **brief)
     assert (
-        found(said, "ok", f"source candidate {there}")[1]
+        list_findings(said, "ok", f"source candidate {there}")[1]
         == f"has the copy's last records ({FIRST_RECORDS} compared)"
     )
     assert [f"source candidate {deaf}"] * 2 == [

@@ -11,7 +11,12 @@ import pytest
 from demo import fair_share
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
-from tests.harness.filtered_copy import PARTITIONS, begun, fed, is_behind
+from tests.harness.filtered_copy import (
+    PARTITIONS,
+    start_stage_two,
+    wait_for_end,
+    write_source_and_intermediate,
+)
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
@@ -83,7 +88,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(
     """One in three is left out, one in fifty fails and is parked: killed twice, both topics have
     each of theirs once, and nothing comes back.
     """
-    service = begun(
+    service = start_stage_two(
         clusters,
         topic,
         start,
@@ -91,11 +96,11 @@ def test_what_passes_is_exact_while_stage_two_is_killed(
         filter_on_error="park",
         **SMALL,
     )
-    written = fed(clusters, topic, RECORDS)
+    written = write_source_and_intermediate(clusters, topic, RECORDS)
     for more in (1000, 3000):
         until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")  # type: ignore[misc]
         send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
-    is_behind(clusters, service, RECORDS, topic, f"{topic}-parked")
+    wait_for_end(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(
         lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2,
         "both kills are seen",
@@ -125,10 +130,10 @@ def test_a_filter_that_fails_is_a_stop(
     """The record is named, nothing of its transaction is written, and a corrected filter goes on
     without loss.
     """
-    service = begun(
+    service = start_stage_two(
         clusters, topic, start, filter_function=f"tests.harness.filter_functions:{function}"
     )
-    fed(clusters, topic, 300)
+    write_source_and_intermediate(clusters, topic, 300)
     where = (
         f"at offset {STUMBLES // PARTITIONS} of {topic}-{STUMBLES % PARTITIONS}"
         if function == "stumbles"
@@ -138,28 +143,30 @@ def test_a_filter_that_fails_is_a_stop(
     corrected = start(
         topic, "deduplicator", filter_function="tests.harness.filter_functions:no_thirds"
     )
-    is_behind(clusters, corrected, 300, topic)
+    wait_for_end(clusters, corrected, 300, topic)
     assert differences(clusters, topic) == []
     corrected.stop()
 
 
-def test_a_torn_transaction_is_mended_behind_a_filter(
+def test_a_torn_transaction_is_repaired_behind_a_filter(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """What passes and is at the destination already, without its frontier, is recognised: what the
     filter leaves out is on neither side.
     """
-    begun(clusters, topic, start, filter_function="tests.harness.filter_functions:no_thirds").stop()
+    start_stage_two(
+        clusters, topic, start, filter_function="tests.harness.filter_functions:no_thirds"
+    ).stop()
     written = make_records(range(300), PARTITIONS)
     clusters.destination.write(
         topic,
         [(partition, record) for partition, record in written if number(record.value) % 3][:40],
     )
-    fed(clusters, topic, 300)
+    write_source_and_intermediate(clusters, topic, 300)
     service = start(
         topic, "deduplicator", filter_function="tests.harness.filter_functions:no_thirds"
     )
-    is_behind(clusters, service, 300, topic)
+    wait_for_end(clusters, service, 300, topic)
     assert service.metric("reo_torn_records_total") == 40
     assert differences(clusters, topic) == []
     service.stop()
@@ -169,9 +176,11 @@ def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
     """The frontier moves over everything, the destination stays empty, and the two commands say
     that they cannot compare.
     """
-    service = begun(clusters, topic, start, filter_function="tests.harness.filter_functions:none")
-    fed(clusters, topic, 300)
-    is_behind(clusters, service, 300)
+    service = start_stage_two(
+        clusters, topic, start, filter_function="tests.harness.filter_functions:none"
+    )
+    write_source_and_intermediate(clusters, topic, 300)
+    wait_for_end(clusters, service, 300)
     until(
         lambda: service.metric("reo_records_dropped_total", reason="filtered") == 300,
         "all are counted",

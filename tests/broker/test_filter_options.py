@@ -11,7 +11,7 @@ from common.errors import SettingsInvalid
 from common.settings import load
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
-from tests.harness.filtered_copy import begun, fed, is_behind
+from tests.harness.filtered_copy import start_stage_two, wait_for_end, write_source_and_intermediate
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters
 from tests.unit.test_settings import GOOD
@@ -25,9 +25,9 @@ def test_several_functions_with_options_all_have_to_agree(
     """
     options = '{"tests.harness.filter_functions:below": {"limit": 50}}'
     both = "tests.harness.filter_functions:no_thirds, tests.harness.filter_functions:below"
-    service = begun(clusters, topic, start, filter_function=both, filter_options=options)
-    fed(clusters, topic, 100)
-    is_behind(clusters, service, 100, topic)
+    service = start_stage_two(clusters, topic, start, filter_function=both, filter_options=options)
+    write_source_and_intermediate(clusters, topic, 100)
+    wait_for_end(clusters, service, 100, topic)
     wanted = {
         partition: [record for record in passing(records) if number(record.value) < 50]
         for partition, records in clusters.source.read(topic).items()

@@ -18,7 +18,7 @@ from deduplicator.unwrap import split_by_partition
 from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_records, until
-from tests.harness.queue_reader import Reader, filled
+from tests.harness.queue_reader import Reader, fill_topic
 from tests.harness.recovery import add_source_offsets
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.task_attempts import IDENTITY
@@ -51,7 +51,7 @@ def test_messages_are_what_the_client_hands_out(
     """For Python, a message of the queue is the client's own, in everything that is asked of
     one.
     """
-    filled(clusters, topic, 1, [(0, record) for record in ODD])
+    fill_topic(clusters, topic, 1, [(0, record) for record in ODD])
     reader.assign((TopicPartition(topic, 0), 0))
     ours = [
         message
@@ -90,7 +90,7 @@ def test_records_are_forwarded_as_python_would_write_them(
     headers and timestamp are the source's.
     """
     records = [(number % 2, ODD[number % (len(ODD) - 1)]) for number in range(500)]
-    filled(clusters, topic, 2, records)
+    fill_topic(clusters, topic, 2, records)
     clusters.destination.create(f"{topic}-copy", 2)
     reader.assign((TopicPartition(topic, 0), 0), (TopicPartition(topic, 1), 0))
     producer = Producer({"bootstrap.servers": clusters.destination.address, "linger.ms": 5})
@@ -122,7 +122,7 @@ def test_a_full_producer_says_how_far_it_got(
     clusters: Clusters, topic: str, reader: Reader
 ) -> None:
     """It takes what it has room for, and goes on from there; what it refuses is an error."""
-    filled(clusters, topic, 1, [(0, Record(b"k", b"v", (("a", b"b"),)))] * 50)
+    fill_topic(clusters, topic, 1, [(0, Record(b"k", b"v", (("a", b"b"),)))] * 50)
     reader.assign((TopicPartition(topic, 0), 0))
     silent = Producer(
         {
@@ -143,7 +143,7 @@ def test_a_full_producer_says_how_far_it_got(
     assert decided.records.forward(silent, TopicPartition("t", 0), 20, len(run)) == 0
     silent.purge()
     silent.flush(10)
-    filled(clusters, f"{topic}-large", 1, [(0, Record(b"k", b"v" * 2000, ()))])
+    fill_topic(clusters, f"{topic}-large", 1, [(0, Record(b"k", b"v" * 2000, ()))])
     reader.assign((TopicPartition(f"{topic}-large", 0), 0))
     large = next(found for found in reader.take(1) if len(found))
     ((_, run),) = large.split_by_partition()
@@ -160,7 +160,7 @@ def test_after_a_new_assignment_nothing_old_comes(
     """What was fetched before is left out by librdkafka (its versions), and the partitions go on
     coming through our queue.
     """
-    filled(
+    fill_topic(
         clusters,
         topic,
         2,
@@ -204,18 +204,18 @@ def test_an_error_of_a_partition_comes_through_the_queue(
     """A position that is gone: the loop reads its frontier again, as it does without the compiled
     path.
     """
-    filled(clusters, topic, 1, [(0, Record(b"k", b"v", ()))])
+    fill_topic(clusters, topic, 1, [(0, Record(b"k", b"v", ()))])
     reader.assign((TopicPartition(topic, 0), 50))
     found: list[KafkaError] = []
 
-    def said() -> bool:
+    def has_error() -> bool:
         assert reader.consumer.poll(0) is None
         reader.queue.renew_forwarding()
         error = reader.queue.consume(10, 0.1).error
         found.extend([error] if error else [])
         return bool(found)
 
-    until(said, "the error is there")
+    until(has_error, "the error is there")
     assert found[0].code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 

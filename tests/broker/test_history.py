@@ -51,7 +51,7 @@ class Copies:
     watch: Watch
 
 
-def planner(settings: Settings) -> Planner:
+def create_planner(settings: Settings) -> Planner:
     """As stage one makes it."""
     return Planner(
         settings,
@@ -62,9 +62,9 @@ def planner(settings: Settings) -> Planner:
     )
 
 
-def watched(settings: Settings) -> tuple[Stage, Watch]:
+def create_watch(settings: Settings) -> tuple[Stage, Watch]:
     """What follows a run that was planned now."""
-    plan = planner(settings).plan()
+    plan = create_planner(settings).plan()
     assert plan is not None
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     watch = Watch(plan.settings, stage.clients, plan)
@@ -113,7 +113,7 @@ def copies(
             )
             service.stop()
             settings[name] = load(service.environment)
-        stage, watch = watched(settings["plain"])
+        stage, watch = create_watch(settings["plain"])
         broker.kill()
         set_disk_back(broker)
         broker.start().wait()
@@ -133,7 +133,7 @@ def test_a_source_that_lost_records_is_a_stop_after_a_restart(copies: Copies, na
         SourceTruncated,
         match=f"another record at offset {BEFORE + LOST - 1} than the one that was copied",
     ):
-        planner(copies.settings[name]).plan()
+        create_planner(copies.settings[name]).plan()
 
 
 @pytest.mark.long  # the simulator tells this story in every run
@@ -141,7 +141,7 @@ def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> N
     """When no candidate has what was copied last, the copy stops, as with one source."""
     environment = copies.settings["plain"].build_environment()
     with pytest.raises(SourceTruncated, match="another record at offset"):
-        planner(load(environment | {"REO_SOURCE_MODE": "failover"})).plan()
+        create_planner(load(environment | {"REO_SOURCE_MODE": "failover"})).plan()
 
 
 @pytest.mark.long  # the simulator tells this story in every run
@@ -191,9 +191,9 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(
         SourceTruncated,
         match="open transaction at offset 0, before the last one copied, which was at 5",
     ):
-        compare(clusters, topic, of(5))
+        compare(clusters, topic, make_last_record(5))
     producer.abort_transaction(30)
-    compare(clusters, topic, of(5))
+    compare(clusters, topic, make_last_record(5))
 
 
 def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
@@ -219,11 +219,11 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
             settings,
             cast(AdminClient, None),
             cast(Consumer, None),
-            {tp: LastCopied(of(5), 5) for tp in (silent, lost)},
+            {tp: LastCopied(make_last_record(5), 5) for tp in (silent, lost)},
         )
 
 
-def of(number: int) -> LastRecord:
+def make_last_record(number: int) -> LastRecord:
     """The plain record with this number, at that offset."""
     record = make_record(number)
     return LastRecord(
@@ -238,16 +238,16 @@ def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> 
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
-    compare(clusters, topic, of(9))
-    compare(clusters, topic, of(5))
+    compare(clusters, topic, make_last_record(9))
+    compare(clusters, topic, make_last_record(5))
     with pytest.raises(SourceTruncated, match="another record at offset 5"):
-        compare(clusters, topic, of(9)._replace(source_offset=5))
+        compare(clusters, topic, make_last_record(9)._replace(source_offset=5))
     with pytest.raises(SourceTruncated, match="no record at offset 10 any more"):
-        compare(clusters, topic, of(10))
+        compare(clusters, topic, make_last_record(10))
     for end in (6, 10):
         tp = ClientTopicPartition(topic, 0, end)
         clusters.source.admin.delete_records([tp])[tp].result()
-        compare(clusters, topic, of(5))
+        compare(clusters, topic, make_last_record(5))
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -267,12 +267,12 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(
     until(lambda: clusters.source.has_no_open_transaction(topic), "the marker is there")
     clusters.source.write(topic, make_records(range(2, 4), 1))
     if policy == "compact":
-        compare(clusters, topic, of(2))
+        compare(clusters, topic, make_last_record(2))
     else:
         with pytest.raises(SourceTruncated, match="no record at offset 2 any more"):
-            compare(clusters, topic, of(2))
+            compare(clusters, topic, make_last_record(2))
     with pytest.raises(SourceTruncated, match="no record at offset 7 any more"):
-        compare(clusters, topic, of(7))
+        compare(clusters, topic, make_last_record(7))
 
 
 def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str) -> None:
@@ -281,12 +281,12 @@ def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str)
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
-    compare(clusters, topic, of(9), 12)
-    compare(clusters, topic, of(5), 5)
+    compare(clusters, topic, make_last_record(9), 12)
+    compare(clusters, topic, make_last_record(5), 5)
     with pytest.raises(SourceTruncated, match="a record at offset 6, where there was none"):
-        compare(clusters, topic, of(5), 6)
+        compare(clusters, topic, make_last_record(5), 6)
     tp = ClientTopicPartition(topic, 0, 7)
     clusters.source.admin.delete_records([tp])[tp].result()
-    compare(clusters, topic, of(5), 6)
+    compare(clusters, topic, make_last_record(5), 6)
     with pytest.raises(SourceTruncated, match="a record at offset 7, where there was none"):
-        compare(clusters, topic, of(5), 7)
+        compare(clusters, topic, make_last_record(5), 7)

@@ -239,7 +239,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     return Watch(cast(Any, settings), cast(Any, NO_CLIENTS), plan), clock
 
 
-def seen(watch: Watch, number: int, rule: RuleState) -> ClusterSnapshot:
+def build_snapshot(watch: Watch, number: int, rule: RuleState) -> ClusterSnapshot:
     """A snapshot under load: the source grows, stage one is at its end, and stage two never has
     read all that is there.
     """
@@ -269,7 +269,9 @@ def test_a_hole_that_stays_ends_the_run_also_under_load(
     for number in range(20):
         clock.now += 0.5
         verdicts[number] = follows.find_event(
-            seen(follows, number, RuleState(41, EPOCH, Link(41, 1, 1), Hole(43, 60 + number)))
+            build_snapshot(
+                follows, number, RuleState(41, EPOCH, Link(41, 1, 1), Hole(43, 60 + number))
+            )
         )
     assert [number for number, verdict in verdicts.items() if verdict == "hole"] == list(
         range(int(HOLE_S / 0.5) + 1, 20)
@@ -293,4 +295,4 @@ def test_other_holes_end_no_run(watch: tuple[Watch, SimpleNamespace], rule: Any)
     follows, clock = watch
     for number in range(20):
         clock.now += 0.5
-        assert follows.find_event(seen(follows, number, rule(number))) is None
+        assert follows.find_event(build_snapshot(follows, number, rule(number))) is None

@@ -113,7 +113,7 @@ class Story:
         assert (rule.requests[0].api, rule.requests[0].version) == ("EndTxn", 1)
         return int(struct.unpack(">ih", rule.answers[0][:6])[1])
 
-    def closed(self) -> list[int]:
+    def read_visible(self) -> list[int]:
         """What a reader of committed records sees when no transaction is open."""
         until(
             lambda: self.cluster.has_no_open_transaction(self.topic),
@@ -150,12 +150,14 @@ def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> Non
     assert failed.value.args[0].retriable()
     assert story.proxy.cut_all() >= 1
     client.commit_transaction(ANSWER_S)
-    assert story.closed() == [0, 1, 2, 3]
+    assert story.read_visible() == [0, 1, 2, 3]
 
     client.begin_transaction()
     assert story.write(client, 4, 6) == []
     assert story.release(rule) == 0
-    assert story.closed() == [0, 1, 2, 3, 4, 5], "half of a transaction that nobody has committed"
+    assert story.read_visible() == [0, 1, 2, 3, 4, 5], (
+        "half of a transaction that nobody has committed"
+    )
     assert [error.name() for error in story.write(client, 6, 7)] == ["INVALID_TXN_STATE"]
 
     again = story.producer("a")
@@ -166,7 +168,7 @@ def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> Non
     story.write(again, frontier, 8)
     again.send_offsets_to_transaction(*story.offsets(8), ANSWER_S)
     again.commit_transaction(ANSWER_S)
-    assert story.closed() == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
+    assert story.read_visible() == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
 
 
 def producer_pair(story: Story) -> ProducerPair:
@@ -214,7 +216,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
     story.proxy.cut_all()
     pair.initialise()
     frontier = story.frontier()
-    assert (frontier, story.closed()) == (0, [])
+    assert (frontier, story.read_visible()) == (0, [])
 
     round_of(story, pair, pair.begin(), frontier, NUMBERS)
     client = pair.begin()
@@ -228,7 +230,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
         < story.cluster.end_offsets(story.topic)[0]
     ), "the transaction is still open"
     round_of(story, pair, client, 6, 8)
-    assert story.closed() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert story.read_visible() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert story.frontier() == 8
 
 
@@ -245,14 +247,14 @@ def test_a_commit_that_the_client_repeats_by_itself_is_in_doubt_too(story: Story
     round_of(story, pair, pair.begin(), 0, NUMBERS)
     cutter.join()
     repeating = pair.current
-    assert story.closed() == [0, 1, 2, 3]
+    assert story.read_visible() == [0, 1, 2, 3]
     round_of(story, pair, pair.begin(), 4, 8)
     client = pair.begin()
     assert pair.current is repeating
     assert story.write(client, 8, 10) == []
     assert story.release(rule) in REFUSED
     round_of(story, pair, client, 10, 12)
-    assert story.closed() == list(range(12))
+    assert story.read_visible() == list(range(12))
     assert story.frontier() == 12
 
 

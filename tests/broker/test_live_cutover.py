@@ -108,7 +108,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(
         tmp_path / "processed",
         str(tmp_path / "verified.json"),
     )
-    with moving.relayed(clusters, topic):
+    with moving.relay_records(clusters, topic):
         producer = moving.start("produce", clusters.source.address, topic)
         consumer = moving.start(
             "consume", clusters.source.address, topic, group, str(processed), "earliest"

@@ -24,7 +24,7 @@ from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
 from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import COPY_S, ROOT, Clusters
-from tests.harness.moving import relayed
+from tests.harness.moving import relay_records
 from tests.harness.producing import produce_records
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
@@ -90,7 +90,7 @@ class Walk:
             if words == ["run"]:
                 self.service = self.start(self.topic, "deduplicator", **QUICKLY_FORGOTTEN)
                 wait_for_frontiers(self.service, PARTITIONS)
-                self.stage_one.enter_context(relayed(self.clusters, self.topic))
+                self.stage_one.enter_context(relay_records(self.clusters, self.topic))
                 self.clusters.wait_for_copy(self.topic, 1)
             elif words[:2] == ["cutover", "run"]:
                 self.output["cutover run"] = self.run_cutover(given)
@@ -140,7 +140,7 @@ def walk(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterat
         yield walk
 
 
-def left_at_the_source(walk: Walk) -> dict[int, list[object]]:
+def read_rest_at_source(walk: Walk) -> dict[int, list[object]]:
     """What the group has not read."""
     begins = committed(walk.clusters.source, walk.topic, walk.group)
     return {
@@ -149,7 +149,7 @@ def left_at_the_source(walk: Walk) -> dict[int, list[object]]:
     }
 
 
-def left_at_the_destination(walk: Walk) -> dict[int, list[object]]:
+def read_rest_at_destination(walk: Walk) -> dict[int, list[object]]:
     """What a consumer of the group would read."""
     return {
         partition: [record for _, record in records]
@@ -171,7 +171,7 @@ def test_move_a_cluster(walk: Walk) -> None:
         },
     )
     assert "the topics have moved" in walk.output["cutover run"]
-    assert left_at_the_destination(walk) == left_at_the_source(walk)
+    assert read_rest_at_destination(walk) == read_rest_at_source(walk)
 
 
 def copy_like_mirrormaker(walk: Walk) -> None:
@@ -231,4 +231,4 @@ def test_from_mirrormaker(walk: Walk, copied: Callable[[Walk], None]) -> None:
     write_transactions(walk.clusters.source, walk.topic, 5000)
     walk.walk("from-mirrormaker", {})
     assert "committed; start the service" in walk.output["recover --apply"]
-    assert left_at_the_destination(walk) == left_at_the_source(walk)
+    assert read_rest_at_destination(walk) == read_rest_at_source(walk)

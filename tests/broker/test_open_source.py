@@ -29,7 +29,7 @@ class Seen(NamedTuple):
     open_s: float | None
 
 
-def seen(topic: str) -> Seen:
+def read_metrics(topic: str) -> Seen:
     """Now."""
     place = {"topic": topic, "partition": "0"}
     return Seen(
@@ -68,7 +68,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     ) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
         assert stage._check_run(watch) is None
-    lag, open_s = seen(topic)
+    lag, open_s = read_metrics(topic)
     assert (lag, bool(open_s)) == (RECORDS, True)
     assert watch.is_progressing(), "there is nothing that stage one could do"
     snapshot = source_candidates.take_snapshot(on)
@@ -91,5 +91,5 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     assert stage._check_run(watch) is None
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
     assert stage._check_run(watch) is None
-    assert seen(topic) == Seen(0, 0)
+    assert read_metrics(topic) == Seen(0, 0)
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout

@@ -58,7 +58,7 @@ def open_store(folder: Path) -> Any:
     return module.SqliteStore("a", {"file": str(folder / "own.db")})
 
 
-def own(folder: Path) -> dict[str, str]:
+def build_settings(folder: Path) -> dict[str, str]:
     """The settings."""
     return {
         "destination_class": "own_store:SqliteStore",
@@ -66,7 +66,9 @@ def own(folder: Path) -> dict[str, str]:
     }
 
 
-def stored(folder: Path, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
+def read_stored_records(
+    folder: Path, topic: str
+) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
     """Its records, by partition, in the order in which they were inserted."""
     with sqlite3.connect(folder / "own.db") as database:
         found: dict[int, list[tuple[bytes | None, bytes | None, int]]] = {
@@ -81,7 +83,9 @@ def stored(folder: Path, topic: str) -> dict[int, list[tuple[bytes | None, bytes
     return found
 
 
-def fed(clusters: Clusters, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
+def write_source_and_intermediate(
+    clusters: Clusters, topic: str
+) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
     """The source, and what stage one would write of it, some of it twice; what has to be stored of
     it.
     """
@@ -107,19 +111,27 @@ def test_the_example_copies_exactly_while_workers_are_killed(
     """
     monkeypatch.setenv("PYTHONPATH", str(folder))
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", deduplicator_transaction_records="100", **own(folder))
+    service = start(
+        topic, "deduplicator", deduplicator_transaction_records="100", **build_settings(folder)
+    )
     wait_for_frontiers(service, PARTITIONS)
-    wanted = fed(clusters, topic)
-    until(lambda: sum(map(len, stored(folder, topic).values())) > 500, "records flow")
+    wanted = write_source_and_intermediate(clusters, topic)
+    until(lambda: sum(map(len, read_stored_records(folder, topic).values())) > 500, "records flow")
     send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
-    until(lambda: sum(map(len, stored(folder, topic).values())) >= RECORDS, "all is there", 90)
+    until(
+        lambda: sum(map(len, read_stored_records(folder, topic).values())) >= RECORDS,
+        "all is there",
+        90,
+    )
     until(
         lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 1,
         "the kill is seen",
     )
-    assert stored(folder, topic) == wanted
+    assert read_stored_records(folder, topic) == wanted
     assert clusters.destination.partitions(topic) == 0
-    environment = build_environment(clusters, topic, own(folder)) | {"PYTHONPATH": str(folder)}
+    environment = build_environment(clusters, topic, build_settings(folder)) | {
+        "PYTHONPATH": str(folder)
+    }
     until(
         lambda: (
             json.loads(reo_with(environment, "lag", "--json").stdout)["total"]["both"]["records"]
@@ -134,7 +146,7 @@ def test_the_example_copies_exactly_while_workers_are_killed(
             [RECORDS // PARTITIONS - 1],
         )
     stopped(
-        start(topic, "deduplicator", **own(folder)),
+        start(topic, "deduplicator", **build_settings(folder)),
         26,
         "DestinationTruncated",
         f"{topic}-1",

@@ -27,7 +27,7 @@ class Member:
         )
         self.intermediate.subscribe([topic])
 
-    def polled(self) -> list[tuple[int, int]]:
+    def poll_offsets(self) -> list[tuple[int, int]]:
         """What a poll has of it: partition and offset of each record."""
         return [
             (message.partition(), message.offset())
@@ -57,33 +57,33 @@ def test_members_share_partitions_before_and_after_they_begin(
     one = Member(clusters, topic, protocol, 1)
     assert (
         until(
-            lambda: one.polled() or one.partitions.waiting == topic_partitions,
+            lambda: one.poll_offsets() or one.partitions.waiting == topic_partitions,
             "the group has taken it in",
         )
         is True
     )
-    assert one.polled() == one.polled() == []
+    assert one.poll_offsets() == one.poll_offsets() == []
     one.begin()
     seen: list[tuple[int, int]] = []
-    until(lambda: seen.extend(one.polled()) or len(seen) >= 4, "it reads")  # type: ignore[func-returns-value]
+    until(lambda: seen.extend(one.poll_offsets()) or len(seen) >= 4, "it reads")  # type: ignore[func-returns-value]
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in (3, 4)]
     two = Member(clusters, topic, protocol, 2)
 
-    def shared() -> bool:
-        assert two.polled() == []
-        one.polled()
+    def is_shared() -> bool:
+        assert two.poll_offsets() == []
+        one.poll_offsets()
         mine = one.partitions.assigned.keys() | one.partitions.waiting
         return (
             len(mine) == len(two.partitions.waiting) == 1
             and mine | two.partitions.waiting == topic_partitions
         )
 
-    until(shared, "each has one")
+    until(is_shared, "each has one")
     two.intermediate.close()  # before it has begun
     assert not two.partitions.waiting
     until(
         lambda: (
-            one.polled() is not None
+            one.poll_offsets() is not None
             and one.partitions.assigned.keys() | one.partitions.waiting == topic_partitions
         ),
         "the first one has both again",

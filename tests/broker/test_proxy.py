@@ -69,7 +69,7 @@ def transactional(proxy: Proxy, name: str) -> Producer:
     return made
 
 
-def delivered(writer: Producer, topic: str, value: bytes = b"record") -> list[object]:
+def deliver_record(writer: Producer, topic: str, value: bytes = b"record") -> list[object]:
     """Write one record and wait for its report: the error, or None."""
     reports: list[object] = []
     writer.produce(topic, value, partition=0, on_delivery=lambda error, _: reports.append(error))
@@ -92,7 +92,7 @@ def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: 
         [broker.port for broker in found.brokers.values()] == [proxy.port] != [cluster.broker.port]
     )
     before = proxy.request_counts["Produce"]
-    assert delivered(writer, topic) == [None]
+    assert deliver_record(writer, topic) == [None]
     assert proxy.request_counts["Produce"] == before + 1
     assert values(cluster, topic) == [b"record"]
 
@@ -105,9 +105,9 @@ def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
     recognised by its sequence.
     """
     rule = proxy.add_rule("swallow_answer", "Produce", client_id=topic)
-    assert delivered(producer(proxy, client_id=topic, enable_idempotence=idempotent), topic) == [
-        None
-    ]
+    assert deliver_record(
+        producer(proxy, client_id=topic, enable_idempotence=idempotent), topic
+    ) == [None]
     assert rule.hits == 1
     assert rule.answered.wait(HIT_S)
     found = values(cluster, topic)
@@ -119,7 +119,7 @@ def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """Without retries the client sees a timeout, and the broker has nothing."""
     rule = proxy.add_rule("drop", "Produce", client_id=topic, times=EVERY)
-    (error,) = delivered(
+    (error,) = deliver_record(
         producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic
     )
     assert error is not None
@@ -160,7 +160,7 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(
     assert values(cluster, topic) == [b"held", b"passes"]
 
 
-def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: str) -> None:
+def test_a_cut_connection_is_reopened(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """The second Produce is not forwarded: a client without retries has lost it. One with retries
     connects again and finishes.
     """
@@ -168,19 +168,19 @@ def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: s
         producer(proxy, client_id=f"{topic}-once", retries=0, **PATIENT),
         producer(proxy, client_id=f"{topic}-again", **PATIENT),
     )
-    assert delivered(writer, topic, b"1") == [None]
+    assert deliver_record(writer, topic, b"1") == [None]
     rule, again = (
         proxy.add_rule("cut", "Produce", client_id=f"{topic}-once"),
         proxy.add_rule("cut", "Produce", client_id=f"{topic}-again", nth=2),
     )
-    (error,) = delivered(writer, topic, b"lost")
+    (error,) = deliver_record(writer, topic, b"lost")
     assert error is not None
     assert rule.hits == 1
     assert cluster.end_offsets(topic) == {0: 1}
-    assert delivered(retrying, topic, b"2") == [None]
+    assert deliver_record(retrying, topic, b"2") == [None]
     assert again.hits == 0
     accepted = proxy.accepted
-    assert delivered(retrying, topic, b"3") == [None]
+    assert deliver_record(retrying, topic, b"3") == [None]
     assert again.hits == 1
     assert proxy.accepted > accepted
     assert values(cluster, topic) == [b"1", b"2", b"3"]
@@ -189,10 +189,10 @@ def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: s
 def test_cutting_all_connections_is_survived(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """A client that is connected is cut, and writes again through a new connection."""
     writer = producer(proxy, client_id=topic, enable_idempotence=True)
-    assert delivered(writer, topic, b"1") == [None]
+    assert deliver_record(writer, topic, b"1") == [None]
     accepted = proxy.accepted
     assert proxy.cut_all() >= 1
-    assert delivered(writer, topic, b"2") == [None]
+    assert deliver_record(writer, topic, b"2") == [None]
     assert proxy.accepted > accepted
     assert values(cluster, topic) == [b"1", b"2"]
 
@@ -202,7 +202,7 @@ def test_a_half_open_network_accepts_and_says_nothing(
 ) -> None:
     """An old connection and a new one time out; when it flows again, what waited arrives, once."""
     writer = producer(proxy, client_id=topic, enable_idempotence=True)
-    assert delivered(writer, topic, b"1") == [None]
+    assert deliver_record(writer, topic, b"1") == [None]
     accepted, proxy.half_open = proxy.accepted, True
     reports: list[object] = []
     writer.produce(topic, b"2", partition=0, on_delivery=lambda error, _: reports.append(error))
@@ -223,11 +223,11 @@ def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str
     second.
     """
     writer = producer(proxy, client_id=topic, **PATIENT)
-    assert delivered(writer, topic, b"1") == [None]
+    assert deliver_record(writer, topic, b"1") == [None]
     for delay_s, bytes_per_s, size, least_s in ((0.2, 0, 1, 0.4), (0, 100_000, 100_000, 1.0)):
         proxy.delay_s, proxy.bytes_per_s = delay_s, bytes_per_s
         begun = time.monotonic()
-        assert delivered(writer, topic, b"." * size) == [None]
+        assert deliver_record(writer, topic, b"." * size) == [None]
         assert time.monotonic() - begun >= least_s
 
 

@@ -16,7 +16,7 @@ from common.settings import load
 from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
-from tests.broker.test_history import planner
+from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until
@@ -81,7 +81,7 @@ def test_markers_that_retention_deletes_are_no_loss(
     clusters.source.admin.delete_records([tp])[tp].result()
     assert clusters.source.beginning_offsets(topic) == {0: 15}
     clusters.source.write(topic, [(0, make_record(15))])
-    again = planner(settings).plan()
+    again = create_planner(settings).plan()
     assert again is not None
     assert set(again.starts.values()) == {15}
     write_intermediate(

@@ -27,7 +27,7 @@ QUICK = {"deduplicator_transaction_timeout_ms": "6000", "deduplicator_session_ti
 
 
 @contextlib.contextmanager
-def standing_still(cluster: Cluster) -> Iterator[None]:
+def freeze_broker(cluster: Cluster) -> Iterator[None]:
     """SIGSTOP: connections stay, nothing answers."""
     assert cluster.broker.process
     cluster.broker.process.send_signal(signal.SIGSTOP)
@@ -75,7 +75,7 @@ def test_a_destination_that_stands_still(
             lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS,
             "transactions run",
         )
-    with standing_still(clusters.destination):
+    with freeze_broker(clusters.destination):
         waits_for(service, "an answer of the destination cluster")
     is_ready(service)
     if busy:

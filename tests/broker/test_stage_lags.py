@@ -25,7 +25,7 @@ from tests.harness.stage_one import wait_for_frontiers
 NOTHING: dict[str, Any] = {"records": 0, "seconds": 0.0}
 
 
-def lags(clusters: Clusters, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_lags(clusters: Clusters, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What both commands say, once: the total of `lag`, and `status`; they have to agree on the
     records.
     """
@@ -40,7 +40,7 @@ def lags(clusters: Clusters, topic: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 @contextlib.contextmanager
-def only_looking(clusters: Clusters, topic: str) -> Iterator[None]:
+def assert_unchanged(clusters: Clusters, topic: str) -> Iterator[None]:
     """What is done meanwhile leaves both clusters as they were."""
     before = [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)]
     yield
@@ -53,7 +53,7 @@ def check_lag_without_a_copy(clusters: Clusters, topic: str) -> None:
     """Ten records, of which nothing is copied: all of it is stage one's, and stage two does not
     run.
     """
-    total, status = lags(clusters, topic)
+    total, status = read_lags(clusters, topic)
     assert (total["stage_one"]["records"], total["stage_two"], total["both"]["records"]) == (
         10,
         NOTHING,
@@ -69,7 +69,7 @@ def check_lag_without_a_copy(clusters: Clusters, topic: str) -> None:
 
 def check_no_lag(clusters: Clusters, topic: str) -> None:
     """The first half is copied, and stage two runs."""
-    total, status = lags(clusters, topic)
+    total, status = read_lags(clusters, topic)
     assert total == {"stage_one": NOTHING, "stage_two": NOTHING, "both": NOTHING}
     assert [
         (row["source_end"], row["stage_one_offset"], row["frontier"])
@@ -86,7 +86,7 @@ def check_no_lag(clusters: Clusters, topic: str) -> None:
 def check_lag_of_stage_one(clusters: Clusters, topic: str) -> None:
     """The second half is at the source only."""
     written_s, asked_s = RECORDS[FIRST_RECORDS][1].timestamp_ms / 1000, time.time()
-    total, _ = lags(clusters, topic)
+    total, _ = read_lags(clusters, topic)
     assert (total["stage_one"]["records"], total["stage_two"], total["both"]["records"]) == (
         FIRST_RECORDS,
         NOTHING,
@@ -99,7 +99,7 @@ def check_lag_of_stage_one(clusters: Clusters, topic: str) -> None:
 
 def check_lag_of_stage_two(clusters: Clusters, topic: str, fed_s: float) -> None:
     """The second half waits in the intermediate topic since then, and stage two does not run."""
-    total, status = lags(clusters, topic)
+    total, status = read_lags(clusters, topic)
     assert (total["stage_one"], total["stage_two"]["records"], total["both"]["records"]) == (
         NOTHING,
         FIRST_RECORDS,
@@ -141,7 +141,7 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
     """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(10), PARTITIONS))
-    with only_looking(clusters, topic):
+    with assert_unchanged(clusters, topic):
         check_lag_without_a_copy(clusters, topic)
     clusters.source.delete(topic)
 
@@ -157,7 +157,7 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
     wait_for_empty_group(clusters.destination, topic)
     fed_s = time.time()
     feed_the_rest(clusters, topic)
-    with only_looking(clusters, topic):
+    with assert_unchanged(clusters, topic):
         check_lag_of_stage_two(clusters, topic, fed_s)
     check_bounds_of_lag(clusters, topic)
 

@@ -13,7 +13,7 @@ from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.service import STOP_S, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-from tests.harness.topic_configs import change, own, reo_topics
+from tests.harness.topic_configs import change, read_own_configs, reo_topics
 
 
 def change_both_sides(clusters: Clusters, topic: str) -> None:
@@ -41,7 +41,7 @@ def wait_for_changes(
     """Until the copy's topics have what they had before and what goes over."""
     until(
         lambda: (
-            own(destination, topic)
+            read_own_configs(destination, topic)
             == copy
             | {
                 "retention.ms": "86400000",
@@ -51,7 +51,9 @@ def wait_for_changes(
         "the broker has the configuration",
     )
     until(
-        lambda: own(destination, f"{topic}-proxy") == intermediate | {"retention.ms": "-1"},
+        lambda: (
+            read_own_configs(destination, f"{topic}-proxy") == intermediate | {"retention.ms": "-1"}
+        ),
         "of the intermediate topic too",
     )
     until(
@@ -76,7 +78,7 @@ def test_changes_of_the_source_topic_on_demand(
         in reo_topics(clusters, topic).stdout
     )
     change_both_sides(clusters, topic)
-    before = own(destination, topic), own(destination, f"{topic}-proxy")
+    before = read_own_configs(destination, topic), read_own_configs(destination, f"{topic}-proxy")
 
     said = reo_topics(clusters, topic)
     assert said.returncode == 0
@@ -92,7 +94,10 @@ def test_changes_of_the_source_topic_on_demand(
         "nothing was changed; `reo topics --apply` changes it",
     ):
         assert words in said.stdout, words
-    assert (own(destination, topic), own(destination, f"{topic}-proxy")) == before
+    assert (
+        read_own_configs(destination, topic),
+        read_own_configs(destination, f"{topic}-proxy"),
+    ) == before
     assert destination.partitions(topic) == 2
 
     assert reo_topics(clusters, topic, "--apply").stdout.endswith("changed\n")

@@ -50,7 +50,7 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
     service.stop()
 
 
-def deleted(cluster: Cluster, topic: str, up_to: dict[int, int]) -> None:
+def delete_up_to(cluster: Cluster, topic: str, up_to: dict[int, int]) -> None:
     """What retention does."""
     for tp, answer in cluster.admin.delete_records(
         [TopicPartition(topic, partition, offset) for partition, offset in up_to.items()]
@@ -71,16 +71,16 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
     service = start(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
     ends, source_ends = clusters.destination.end_offsets(topic), clusters.source.end_offsets(topic)
-    deleted(clusters.source, topic, {0: 4})
+    delete_up_to(clusters.source, topic, {0: 4})
     commit(clusters.source, topic, "below", {0: 3, 1: 3})
     refused = translate(clusters, topic, "below")
     assert refused.returncode == 32
     assert f"{topic}-0: the group is at offset 3, the source has 4 to " in refused.stderr
-    deleted(clusters.destination, topic, {1: 8})
+    delete_up_to(clusters.destination, topic, {1: 8})
     refused = translate(clusters, topic, "below")
     assert f"{topic}-1 has " in refused.stderr
     assert refused.stdout.count("refused (OffsetUntranslatable)") == 2
-    deleted(clusters.destination, topic, ends)
+    delete_up_to(clusters.destination, topic, ends)
     commit(clusters.source, topic, "end", source_ends)
     assert translate(clusters, topic, "end", "--apply").returncode == 0
     assert committed(clusters.destination, topic, "end") == ends

@@ -33,7 +33,7 @@ def verify(clusters: Clusters, topic: str) -> subprocess.CompletedProcess[str]:
     return reo(clusters, topic, "verify", exit_code=None, timeout_s=LONG_COMMAND_S)
 
 
-def written(clusters: Clusters, topic: str, source: Written, copy: Written) -> None:
+def write_both_topics(clusters: Clusters, topic: str, source: Written, copy: Written) -> None:
     """Both topics, by hand."""
     for cluster, records in ((clusters.source, source), (clusters.destination, copy)):
         cluster.create(topic, PARTITIONS)
@@ -46,7 +46,7 @@ def test_a_live_copy_is_compared_up_to_where_the_source_was(clusters: Clusters, 
     nothing after that offset.
     """
     records = make_records(range(100), 1)
-    written(clusters, topic, records, records[:90])
+    write_both_topics(clusters, topic, records, records[:90])
     settings = reo_settings.load(build_environment(clusters, topic, {}))
 
     def compare(end: int) -> tuple[int, str]:
@@ -69,7 +69,7 @@ def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
     nor is what its markers do to the offsets.
     """
     records = make_records(range(RECORDS), PARTITIONS)
-    written(clusters, topic, records[:600], records)
+    write_both_topics(clusters, topic, records[:600], records)
     aborting = clusters.source.producer(transactional_id=topic)
     aborting.init_transactions(30)
     aborting.begin_transaction()
@@ -149,7 +149,7 @@ def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: 
     change, shown = DIFFERENT[anomaly]
     records = make_records(range(RECORDS), PARTITIONS)
     changed = change([record for partition, record in records if partition == 1])
-    written(
+    write_both_topics(
         clusters,
         topic,
         records,
@@ -167,7 +167,7 @@ def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> No
     """Exit code 37 and never the word "exact": for topics that never had a record, for a source
     that retention has emptied, for a pattern that fits nothing.
     """
-    written(clusters, topic, [], [])
+    write_both_topics(clusters, topic, [], [])
     never = verify(clusters, topic)
     assert "there was no record to compare" in never.stderr
     for cluster in (clusters.source, clusters.destination):

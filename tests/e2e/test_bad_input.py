@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from common.origin import Origin, encode
 from tests.conftest import Start
-from tests.harness.first_copy import FIRST, PARTITIONS, copied_before, more_records, numbered
+from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.harness.service import STOP_S, stopped
@@ -26,7 +26,7 @@ def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: St
     """Records that were deleted at the source before they were copied are missed: how many, and in
     which partition.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     before = clusters.destination.read(topic)
     clusters.source.write(topic, more_records())
     tp = TopicPartition(topic, 1, 60)
@@ -40,7 +40,7 @@ def test_a_recreated_source_is_refused(clusters: Clusters, topic: str, start: St
     """A source topic that was deleted and recreated under the same name is another one, even with
     as many records.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     before = clusters.destination.read(topic)
     clusters.source.delete(topic)
     clusters.source.create(topic, PARTITIONS)
@@ -54,7 +54,7 @@ def test_a_lost_frontier_is_refused(clusters: Clusters, topic: str, start: Start
     """A consumer group that was deleted (or has expired) takes the frontier along: the copy is
     neither repeated nor gone on with.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     before = clusters.destination.read(topic)
     group = f"reo-{topic}"
     admin = clusters.destination.admin
@@ -75,12 +75,12 @@ def test_a_foreign_writer_is_noticed(clusters: Clusters, topic: str, start: Star
     """A record that somebody else wrote to the destination is found at the next start, as soon as
     there is something to write behind it.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
     clusters.destination.write(topic, [(1, foreign)])
     clusters.source.write(topic, more_records())
     write_intermediate(
-        clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records()))
+        clusters, topic, topic, wrap_records(clusters, topic, add_offsets(more_records()))
     )
     stopped(start(topic, "deduplicator"), 25, "ForeignWriter", f"{topic}-1", "offset")
     assert clusters.destination.read(topic)[1][FIRST // PARTITIONS :] == [foreign]
@@ -104,9 +104,9 @@ def test_a_foreign_record_on_the_intermediate_topic_stops_stage_two(
     """A record without a valid origin header: nothing after it is copied, nothing before it is
     lost, and the error says where it is.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     clusters.source.write(topic, more_records())
-    whole = wrap_records(clusters, topic, numbered(more_records()))
+    whole = wrap_records(clusters, topic, add_offsets(more_records()))
     write_intermediate(clusters, topic, topic, whole[:50])
     write_intermediate(
         clusters, topic, topic, [(1, Record(b"whose", b"is this", FOREIGN[foreign]))]
@@ -135,15 +135,15 @@ def run_of(cluster: Cluster, topic: str) -> dict[int, int]:
     return {partition: len(records) for partition, records in cluster.read(topic).items()}
 
 
-def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Start) -> None:
+def test_a_torn_transaction_is_repaired(clusters: Clusters, topic: str, start: Start) -> None:
     """Records at the destination whose frontier was never committed are recognised, counted, and
     not written a second time.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     clusters.source.write(topic, more_records())
     clusters.destination.write(topic, more_records()[:40])
     write_intermediate(
-        clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records()))
+        clusters, topic, topic, wrap_records(clusters, topic, add_offsets(more_records()))
     )
     service = start(topic, "deduplicator")
     clusters.wait_for_copy(topic, 2 * FIRST)
@@ -159,12 +159,12 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(
     """The intermediate records go while the worker stands still: it reads its frontier again, and
     takes them from a run that began afterwards.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     clusters.source.write(topic, more_records())
     service = start(topic, "deduplicator")
     until(lambda: service.http_get("/readyz")[0] == 200, "the worker is a member")
     service.signal("deduplicator", "SIGSTOP")
-    unread = wrap_records(clusters, topic, numbered(more_records()))
+    unread = wrap_records(clusters, topic, add_offsets(more_records()))
     # the answer to a fetch that was asked before may have these
     write_intermediate(clusters, topic, topic, unread[:50])
     write_intermediate(clusters, topic, topic, unread[50:])
@@ -178,7 +178,7 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(
     until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again")
     service.wait_for_log("is gone from the intermediate topic")
     write_intermediate(
-        clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records()))
+        clusters, topic, topic, wrap_records(clusters, topic, add_offsets(more_records()))
     )
     clusters.wait_for_copy(topic, 2 * FIRST)
     service.stop()

@@ -16,7 +16,7 @@ from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_records
 from tests.harness.service import STOP_S, stopped
-from tests.unit.test_client_options import given
+from tests.unit.test_client_options import build_options_environment
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """The lowest three bits of a batch's attributes (Kafka's documentation, "Message Format")."""
@@ -78,7 +78,7 @@ def test_options_reach_their_clients(
     service = start(
         topic,
         source_bootstrap_servers=listening.address,
-        **given(
+        **build_options_environment(
             "source.consumer_options",
             {
                 "client.id": "stage-one-reads",
@@ -87,9 +87,11 @@ def test_options_reach_their_clients(
                 "fetch.max.byte": "1",
             },
         ),
-        **given("intermediate.producer_options", {"compression.type": "lz4"}),
-        **given("intermediate.consumer_options", {"client.id": "stage-two-reads"}),
-        **given("destination.producer_options", {"compression.type": "zstd"}),
+        **build_options_environment("intermediate.producer_options", {"compression.type": "lz4"}),
+        **build_options_environment(
+            "intermediate.consumer_options", {"client.id": "stage-two-reads"}
+        ),
+        **build_options_environment("destination.producer_options", {"compression.type": "zstd"}),
     )
     both.wait_for_copy(topic, 3000)
     members = (
@@ -125,12 +127,16 @@ def test_the_switch_is_loud_and_secrets_are_silent(
         topic,
         log_level="DEBUG",
         allow_unsafe_options="true",
-        **given(
+        **build_options_environment(
             "intermediate.consumer_options", {"check.crcs": "false", "ssl.key.password": secret}
         ),
-        **given("source.consumer_options", {"ssl.key.password": secret}),
-        **given("intermediate.producer_options", {"ssl.truststore.password": secret}),
-        **given("destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}),
+        **build_options_environment("source.consumer_options", {"ssl.key.password": secret}),
+        **build_options_environment(
+            "intermediate.producer_options", {"ssl.truststore.password": secret}
+        ),
+        **build_options_environment(
+            "destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}
+        ),
     )
     clusters.wait_for_copy(topic, 100)
     warned = [
@@ -181,7 +187,7 @@ def test_what_a_client_does_not_take_ends_the_service(
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
-    more = given(setting, options) | {"allow_unsafe_options": "true"}
+    more = build_options_environment(setting, options) | {"allow_unsafe_options": "true"}
     service = start(topic, "deduplicator", **more)
     stopped(service, 2, "SettingsInvalid", *words)
     assert "s3cr3t" not in service.log
@@ -193,7 +199,9 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(
     """It says so when the first record is read: the run is not begun again and again."""
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
-    service = start(topic, **given("source.consumer_options", {"fetch.max.bytes": "many"}))
+    service = start(
+        topic, **build_options_environment("source.consumer_options", {"fetch.max.bytes": "many"})
+    )
     assert service.wait_for_exit(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
@@ -206,7 +214,9 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(
 def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: Start) -> None:
     """Before any client is made: nothing is created."""
     clusters.source.create(topic, 1)
-    service = start(topic, **given("destination.producer_options", {"acks": "1"}))
+    service = start(
+        topic, **build_options_environment("destination.producer_options", {"acks": "1"})
+    )
     assert service.wait_for_exit(STOP_S) == 2
     assert (
         "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 are allowed): with"

@@ -54,7 +54,7 @@ AT_THE_END = {"two: partitions gone", "two: stopping"}
 """Points that are met while the service stops: nobody starts the process again."""
 
 
-def proof(folder: Path, point: str) -> Path:
+def get_proof_path(folder: Path, point: str) -> Path:
     """The file that a death at this point leaves; a colon would end the point's name in the
     setting.
     """
@@ -63,20 +63,22 @@ def proof(folder: Path, point: str) -> Path:
 
 def die_at(deaths: Deaths, folder: Path) -> str:
     """For the setting `die_at`; each death leaves its proof in the folder."""
-    return ";".join(f"{point}:{nth}:{proof(folder, point)}" for point, nth in deaths.items())
+    return ";".join(
+        f"{point}:{nth}:{get_proof_path(folder, point)}" for point, nth in deaths.items()
+    )
 
 
 def assert_died(deaths: Deaths, folder: Path, log: str) -> None:
     """Each point was reached, and each process that says so was ended by SIGKILL."""
     for point in deaths:
-        wait_for_failpoint(proof(folder, point), point)
+        wait_for_failpoint(get_proof_path(folder, point), point)
     assert len(re.findall(r"ended \(SIGKILL\)", log)) == len(set(deaths) - AT_THE_END)
 
 
-def followed_by_another(deaths: Deaths, folder: Path, service: Service) -> None:
+def wait_for_successor(deaths: Deaths, folder: Path, service: Service) -> None:
     """Wait until all have died that die before the end, and the last one's successor is ready."""
     for point in set(deaths) - AT_THE_END:
-        wait_for_failpoint(proof(folder, point), point)
+        wait_for_failpoint(get_proof_path(folder, point), point)
     until(
         lambda: service.metric("reo_ready", stage="deduplicator") == 1,
         "the last one is followed by another",
@@ -113,7 +115,7 @@ def test_stage_two_killed_at(
         clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records))
     )
     clusters.wait_for_copy(topic, RECORDS)
-    followed_by_another(deaths, tmp_path, service)
+    wait_for_successor(deaths, tmp_path, service)
     service.stop()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []

@@ -28,7 +28,7 @@ jvm.org.slf4j.LoggerFactory.getLogger("here").warn("two\\nlines", reason)
 """
 
 
-def told(service: Service) -> list[dict[str, Any]]:
+def parse_events(service: Service) -> list[dict[str, Any]]:
     """Every line, as JSON."""
     return [orjson.loads(line) for line in service.log.splitlines()]
 
@@ -52,7 +52,7 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     )
     clusters.wait_for_copy(topic, 200)
     service.stop()
-    events = told(service)
+    events = parse_events(service)
     assert [line for line in events if not set(line) >= ALWAYS] == []
     # a JVM on a busy machine may warn of it
     assert {line["stage"] for line in events} - {"replicator-jvm"} == {
@@ -85,11 +85,11 @@ def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, star
     """A stop is one ERROR; so is one before the settings are known."""
     service = start(topic, log_format="json")
     assert service.wait_for_exit() == 11
-    (said,) = (line for line in told(service) if line["level"] == "ERROR")
+    (said,) = (line for line in parse_events(service) if line["level"] == "ERROR")
     assert (said["error"], said["exit_code"]) == ("TopicMissing", 11)
     wrong = start(topic, log_format="json", metrics_port="many")
     assert wrong.wait_for_exit() == 2
-    (said,) = told(wrong)
+    (said,) = parse_events(wrong)
     assert (said["error"], said["exit_code"], said["stage"]) == ("SettingsInvalid", 2, "reo")
 
 

@@ -18,7 +18,7 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
 from tests.harness.service import build_environment
-from tests.unit.test_kubernetes import VERSIONS, restricted, valid
+from tests.unit.test_kubernetes import VERSIONS, assert_restricted, validate_object
 
 IMAGE = "registry.example.com/reo:0.1.0"
 PARTITIONS = 3
@@ -145,8 +145,8 @@ def test_pods_that_sparks_scheduler_asks_for_copy_exactly(
         )
     for pod in api.pods:
         for version in VERSIONS:
-            valid(pod.asked, version)
-        restricted(pod.asked["spec"])
+            validate_object(pod.asked, version)
+        assert_restricted(pod.asked["spec"])
         (container,) = pod.asked["spec"]["containers"]
         assert (container["image"], container["args"]) == (IMAGE, ["executor"])
         assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]) == (

@@ -15,11 +15,11 @@ from tests.conftest import Start
 from tests.harness.failover import (
     FAILOVER_S,
     assert_switches,
-    begun,
-    begun_with_filters,
-    copied_from_the_first,
-    exact,
-    passing_filters,
+    copy_from_first,
+    select_passing,
+    start_with_candidates,
+    start_with_filters,
+    wait_for_exact_copy,
 )
 from tests.harness.identical_sources import (
     PARTITIONS,
@@ -30,7 +30,7 @@ from tests.harness.identical_sources import (
     kill_broker,
     recreate_topic,
     restore_brokers,
-    started_candidates,
+    start_candidates,
     write_to_all,
     write_with_another,
 )
@@ -42,7 +42,7 @@ from tests.harness.merged_topics import compare_merged
 @pytest.fixture(scope="module")
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
     """Three single-node clusters."""
-    with started_candidates(tmp_path_factory.mktemp("candidates"), 3) as started:
+    with start_candidates(tmp_path_factory.mktemp("candidates"), 3) as started:
         yield started
 
 
@@ -64,11 +64,11 @@ def test_a_lost_candidate_is_followed_by_the_next(
     the one after it, and is exact.
     """
     one, two, three = candidates
-    service = copied_from_the_first(clusters, candidates, topic, start)
+    service = copy_from_first(clusters, candidates, topic, start)
     jvm = service.find_pid("jvm")
     harm(one)  # type: ignore[operator]
     write_to_all((two, three), topic, range(1000, 2000))
-    exact(two, clusters.destination, topic, 2000)
+    wait_for_exact_copy(two, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 1, 0])
     assert (
         service.metric("reo_runs_total", reason="lost")
@@ -85,7 +85,7 @@ def test_a_lost_candidate_is_followed_by_the_next(
     )
     harm(two)  # type: ignore[operator]
     write_to_all((three,), topic, range(2000, 3000))
-    exact(three, clusters.destination, topic, 3000)
+    wait_for_exact_copy(three, clusters.destination, topic, 3000)
     assert_switches(service, candidates, [0, 1, 1])
     assert service.metric("reo_source_connections_total", candidate=three.address) >= 1
     assert service.find_pid("jvm") == jvm, "a failover needs no new JVM"
@@ -100,11 +100,9 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
     When three dies, two is too far behind: it is waited for.
     """
     one, two, three = candidates
-    service = copied_from_the_first(
-        clusters, candidates, topic, start, source_offset_lag_threshold="500"
-    )
+    service = copy_from_first(clusters, candidates, topic, start, source_offset_lag_threshold="500")
     write_to_all((three,), topic, range(1000, 2000))
-    exact(three, clusters.destination, topic, 2000)
+    wait_for_exact_copy(three, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 0, 1])
     assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
     until(
@@ -124,7 +122,7 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(
     )
     assert clusters.destination.count_offsets(topic) == before
     write_to_all((two,), topic, range(1000, 2500))
-    exact(two, clusters.destination, topic, 2500)
+    wait_for_exact_copy(two, clusters.destination, topic, 2500)
     assert_switches(service, candidates, [0, 1, 1])
     service.stop()
 
@@ -136,7 +134,7 @@ def test_stage_two_does_not_say_how_far_candidates_are(
     figure.
     """
     create_identical_topics(candidates, topic, 0)
-    service = begun(start, topic, candidates, "deduplicator")
+    service = start_with_candidates(start, topic, candidates, "deduplicator")
     until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "stage two is ready")
     assert service.metric("reo_source_high_watermark") == 0
 
@@ -154,14 +152,14 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
     create_identical_topics(candidates, topic, 0)
     write_to_all((one, three), topic, range(1000))
     write_with_another(two, topic, range(1000), {501: 9999})
-    service = begun(start, topic, candidates)
-    exact(one, clusters.destination, topic, 1000, COPY_S)
+    service = start_with_candidates(start, topic, candidates)
+    wait_for_exact_copy(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((two,), topic, range(1000, 4000))
     service.wait_for_log(
         f"source candidate {two.address} is refused: the record of {topic}-1 at offset"
     )
     write_to_all((one, three), topic, range(1000, 2000))
-    exact(one, clusters.destination, topic, 2000)
+    wait_for_exact_copy(one, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 0, 0])
     write_to_all((three,), topic, range(2000, 3000))
     delete_all_records(three, topic)
@@ -180,7 +178,7 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
 
 
 @pytest.mark.long
-def test_a_candidate_that_was_made_again_is_left(
+def test_a_candidate_that_was_recreated_is_left(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start
 ) -> None:
     """The topic is deleted and recreated, longer, under a running query: nothing of the new one is
@@ -188,10 +186,10 @@ def test_a_candidate_that_was_made_again_is_left(
     too, the service ends and says so, also when stage one was started again meanwhile.
     """
     one, two, three = candidates
-    service = copied_from_the_first(clusters, candidates, topic, start, source_max_failovers="1")
+    service = copy_from_first(clusters, candidates, topic, start, source_max_failovers="1")
     recreate_topic(one, topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
-    exact(two, clusters.destination, topic, 2000)
+    wait_for_exact_copy(two, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 1, 0])
     before = clusters.destination.read(topic)
     service.signal("replicator", "SIGKILL")  # the process that has counted it
@@ -212,11 +210,11 @@ def test_a_start_needs_only_one_candidate(
     one, two, three = candidates
     create_identical_topics(candidates, topic)
     kill_broker(one)
-    service = begun(start, topic, candidates, "--stop-at-end")
+    service = start_with_candidates(start, topic, candidates, "--stop-at-end")
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert compare_partitions(two.read(topic), clusters.destination.read(topic)) == []
     write_to_all((three,), topic, range(1000, 1500))
-    again = begun(start, topic, [three], "--stop-at-end")
+    again = start_with_candidates(start, topic, [three], "--stop-at-end")
     assert again.wait_for_exit() == 0, again.read_log_tail()
     assert compare_partitions(three.read(topic), clusters.destination.read(topic)) == []
 
@@ -235,7 +233,7 @@ def test_other_records_are_a_named_stop_with_one_candidate(
     two.write(topic, [*make_records(range(100, 200 - PARTITIONS), PARTITIONS), *last])
     assert start(topic, "--stop-at-end", source_bootstrap_servers=one.address).wait_for_exit() == 0
     before = clusters.destination.read(topic)
-    other = begun(start, topic, [two], "--stop-at-end")
+    other = start_with_candidates(start, topic, [two], "--stop-at-end")
     assert other.wait_for_exit() == 34, other.read_log_tail()
     assert any("is not the one that was copied" in line for line in other.errors), (
         other.read_log_tail()
@@ -260,16 +258,16 @@ def test_failover_with_a_mapping_and_filters(
         candidate.create(topic, PARTITIONS)
     write_to_all((one, three), topic, range(1000))
     write_with_another(two, topic, range(1000), {999: 7777})
-    first = begun_with_filters(start, clusters, topic, [one])
+    first = start_with_filters(start, clusters, topic, [one])
     assert first.wait_for_exit() == 0, first.read_log_tail()
     write_to_all((two, three), topic, range(1000, 2000))
-    second = begun_with_filters(start, clusters, topic, [two, three])
+    second = start_with_filters(start, clusters, topic, [two, three])
     assert second.wait_for_exit() == 0, second.read_log_tail()
     assert (
         f"source candidate {two.address} is refused: {topic}-1 has another record at offset"
         in second.log
     )
-    passed = passing_filters(three.read(topic))
+    passed = select_passing(three.read(topic))
     assert sum(map(len, passed.values())) > 1000
     assert compare_merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
 
@@ -284,6 +282,6 @@ def test_the_destination_is_no_candidate(
     one.create(topic, PARTITIONS)
     # without a transaction: the copy has markers, so it is the one that is further
     write_to_all((one,), topic, range(1000))
-    service = begun(start, topic, (one, clusters.destination), "--stop-at-end")
+    service = start_with_candidates(start, topic, (one, clusters.destination), "--stop-at-end")
     assert service.wait_for_exit() == 14, service.read_log_tail()
     assert compare_partitions(one.read(topic), clusters.destination.read(topic)) == []

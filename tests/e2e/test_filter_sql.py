@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from common.origin import Origin, parse
 from common.settings import load
 from demo import fair_share
-from tests.broker.test_history import planner
+from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
@@ -207,7 +207,7 @@ def test_what_passes_is_exact_while_both_stages_are_killed(
     service.stop()
     assert differences(clusters, topic) == []
     empty(clusters, topic)
-    again = planner(load(service.environment)).plan()
+    again = create_planner(load(service.environment)).plan()
     assert again is not None
     assert sum(again.starts.values()) == end
 
@@ -236,7 +236,7 @@ def test_the_end_is_found_behind_what_does_not_pass(
         without = load(
             {name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"}
         )
-        assert planner(without).plan() is not None, (
+        assert create_planner(without).plan() is not None, (
             "what was left out is taken for a loss when the filter is no more"
         )
         empty(clusters, topic)

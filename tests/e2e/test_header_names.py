@@ -14,7 +14,7 @@ from replicator import wrap
 from tests.conftest import Start
 from tests.harness import java, librdkafka
 from tests.harness.commands import reo
-from tests.harness.first_copy import copied_before
+from tests.harness.first_copy import make_first_copy
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.service import stopped
@@ -179,7 +179,7 @@ def test_such_a_name_on_the_intermediate_topic_is_a_foreign_writers(
     """Stage one writes none: stage two stops with the record's place instead of dying of it again
     and again.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     librdkafka.write(clusters.destination.address, f"{topic}-proxy", 1, [b"\xff"])
     stopped(
         start(topic, "deduplicator"), 24, "ForeignRecord", f"{topic}-proxy-1", "name is not UTF-8"
@@ -190,6 +190,6 @@ def test_such_a_name_at_the_destination_is_named(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """A foreign writer's record that cannot even be read."""
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     librdkafka.write(clusters.destination.address, topic, 1, [b"\xff"])
     stopped(start(topic, "deduplicator"), 27, "RecordRefused", f"{topic}-1 at offset", "not UTF-8")

@@ -17,7 +17,7 @@ from common.settings import load
 from common.settings.setting_index import SETTINGS
 from reference import chart
 from reo.version import VERSION
-from tests.harness.helm import ALL, CLUSTERS, HELM, LEAST, pods, rendered, run
+from tests.harness.helm import ALL, CLUSTERS, HELM, LEAST, pods, render_chart, run
 from tests.harness.kafka import ROOT
 from tests.harness.promql import RULES, rules
 from tests.unit.test_kubernetes import (
@@ -25,8 +25,8 @@ from tests.unit.test_kubernetes import (
     NOT_KUBERNETES,
     SINGLE,
     VERSIONS,
-    restricted,
-    valid,
+    assert_restricted,
+    validate_object,
     workload,
 )
 
@@ -61,31 +61,31 @@ def test_the_chart_is_valid(helm: str, package: Path, values: dict[str, Any]) ->
     """
     linted = run(helm, "lint", "--strict", str(package), values=values)
     assert linted.returncode == 0, linted.stdout
-    things = rendered(helm, package, values)
+    things = render_chart(helm, package, values)
     for (kind, name), thing in things.items():
         assert name.startswith("reo")
         assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "orders"
         for version in VERSIONS if kind not in NOT_KUBERNETES else ():
-            valid(thing, version)
+            validate_object(thing, version)
     for pod in pods(things):
         spec = copy.deepcopy(pod["spec"])
         (container,) = spec["containers"]
         container["volumeMounts"] = [
             mount for mount in container["volumeMounts"] if not mount.get("readOnly")
         ]
-        restricted(spec)
+        assert_restricted(spec)
 
 
 def test_what_is_optional_is_left_out(helm: str, package: Path) -> None:
     """Without a word there are the pods, their settings and their Service: nothing that a plain
     cluster does not take.
     """
-    assert set(rendered(helm, package, LEAST)) == {
+    assert set(render_chart(helm, package, LEAST)) == {
         ("Deployment", "reo-orders"),
         ("ConfigMap", "reo-orders"),
         ("Service", "reo-orders"),
     }
-    assert {kind for kind, _ in rendered(helm, package, ALL)} == {
+    assert {kind for kind, _ in render_chart(helm, package, ALL)} == {
         "Deployment",
         "StatefulSet",
         "ConfigMap",
@@ -95,7 +95,7 @@ def test_what_is_optional_is_left_out(helm: str, package: Path) -> None:
         "ServiceMonitor",
         "PrometheusRule",
     }
-    assert ("Deployment", "reo-eu") in rendered(helm, package, LEAST, "reo-eu"), (
+    assert ("Deployment", "reo-eu") in render_chart(helm, package, LEAST, "reo-eu"), (
         "the name is not doubled"
     )
 
@@ -107,7 +107,7 @@ def test_reo_takes_the_settings(
     """The file and the variables of each pod are settings; the password comes from the file of the
     Secret, and is nowhere in the release.
     """
-    things = rendered(helm, package, values)
+    things = render_chart(helm, package, values)
     (tmp_path / "reo.json").write_text(things["ConfigMap", "reo-orders"]["data"]["reo.json"])
     (tmp_path / "password").write_text("secret")
     for pod in pods(things):
@@ -150,7 +150,7 @@ def test_reo_takes_the_settings(
 
 def test_the_objects_belong_together(helm: str, package: Path) -> None:
     """Selectors find the pods, and only the right ones; other settings start new pods."""
-    things = rendered(helm, package, ALL)
+    things = render_chart(helm, package, ALL)
     one, two = (
         things[kind, name]["spec"]
         for kind, name in (
@@ -191,7 +191,7 @@ def test_the_objects_belong_together(helm: str, package: Path) -> None:
         == selectors[1]
     )
     before, after = (
-        pods(rendered(helm, package, LEAST | more))[0]["metadata"]["annotations"]
+        pods(render_chart(helm, package, LEAST | more))[0]["metadata"]["annotations"]
         for more in ({}, {"settings": CLUSTERS | {"application": "another"}})
     )
     assert before != after
@@ -208,7 +208,7 @@ def test_pods_are_the_manifests_own(helm: str, package: Path) -> None:
     ):
         (pod,) = [
             pod
-            for pod in pods(rendered(helm, package, values))
+            for pod in pods(render_chart(helm, package, values))
             if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component
         ]
         (ours,), (theirs,) = (
@@ -226,7 +226,7 @@ def test_pods_are_the_manifests_own(helm: str, package: Path) -> None:
 
 def test_alerts_and_dashboard_are_those_of_the_repository(helm: str, package: Path) -> None:
     """The links of the alerts lead where the value says."""
-    things = rendered(helm, package, ALL)
+    things = render_chart(helm, package, ALL)
     (group,) = things["PrometheusRule", "reo-orders"]["spec"]["groups"]
     for ours, theirs in zip(group["rules"], rules(), strict=True):
         chapter = theirs["annotations"]["runbook_url"].partition("/how-to/")[2]
@@ -243,7 +243,7 @@ def test_alerts_and_dashboard_are_those_of_the_repository(helm: str, package: Pa
     assert json.loads(dashboard["data"]["reo.json"]) == json.loads(
         (ROOT / "deploy" / "grafana" / "dashboards" / "reo.json").read_text()
     )
-    plain = rendered(helm, package, LEAST | {"prometheusRule": {"enabled": True}})[
+    plain = render_chart(helm, package, LEAST | {"prometheusRule": {"enabled": True}})[
         "PrometheusRule", "reo-orders"
     ]
     assert plain["spec"] == yaml.safe_load(RULES.read_text())

@@ -25,7 +25,7 @@ from deduplicator.destination import DestinationState, check_delivered_offset
 from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
-from tests.harness.first_copy import FIRST, PARTITIONS, copied_before, more_records, numbered
+from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import start_and_copy
 from tests.harness.service import build_environment, stopped, wait_for_failpoint
@@ -34,7 +34,7 @@ from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_inte
 PLACE = TopicPartition("copy", 0)
 
 
-def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
+def recreate_destination(clusters: Clusters, topic: str, start: Start) -> Any:
     """A stage two that has copied FIRST records, and whose destination topic was then deleted and
     recreated under it.
     """
@@ -46,29 +46,29 @@ def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
     return service
 
 
-def test_a_topic_made_again_is_seen_with_the_next_record(
+def test_a_recreated_topic_is_seen_with_the_next_record(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """The next records would be given offsets that were given before: exit code 26, and none of
     them is there.
     """
-    service = recreated(clusters, topic, start)
+    service = recreate_destination(clusters, topic, start)
     clusters.source.write(topic, more_records())
     write_intermediate(
-        clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records()))
+        clusters, topic, topic, wrap_records(clusters, topic, add_offsets(more_records()))
     )
     stopped(service, 26, "DestinationTruncated", topic)
     assert clusters.destination.read(topic) == {partition: [] for partition in range(PARTITIONS)}
 
 
-def test_a_topic_made_again_is_seen_while_nothing_comes(
+def test_a_recreated_topic_is_seen_while_nothing_comes(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """Exit code 26 without a record; nothing was written to the new topic, so the next start copies
     it from the beginning, whole.
     """
     stopped(
-        recreated(clusters, topic, start),
+        recreate_destination(clusters, topic, start),
         26,
         "DestinationTruncated",
         f"{topic} was deleted and recreated",
@@ -127,14 +127,14 @@ class Asked:
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         """The id, at once."""
         self.calls += 1
-        return {"copy": done(topic_id=self.topic_id)}
+        return {"copy": complete_future(topic_id=self.topic_id)}
 
     def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
         """The end, at once."""
-        return {tp: done(offset=self.end) for tp in asked}
+        return {tp: complete_future(offset=self.end) for tp in asked}
 
 
-def done(**answer: Any) -> Future[Any]:
+def complete_future(**answer: Any) -> Future[Any]:
     """A future with these attributes as its result."""
     found: Future[Any] = Future()
     found.set_result(type("Answer", (), answer))
@@ -199,7 +199,7 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
         for record in records
     ]
 
-    def held(
+    def check_frontier(
         known: int,
         sent: int,
         last_written: str | None,
@@ -216,22 +216,24 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
         return outputs[tp].known_offset
 
     assert [
-        held(2, 0, written[2]),
-        held(1, 1, written[2]),
-        held(-1, 3, written[2]),
-        held(2, 0, None),
+        check_frontier(2, 0, written[2]),
+        check_frontier(1, 1, written[2]),
+        check_frontier(-1, 3, written[2]),
+        check_frontier(2, 0, None),
     ] == [2] * 4
     for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
         with pytest.raises(DestinationTruncated, match="at offset 2, is a different record now"):
-            held(known, sent, last_written)
+            check_frontier(known, sent, last_written)
     for marker_or_aborted in (3, 4):
         with pytest.raises(
             DestinationTruncated,
             match=f"a record at offset {marker_or_aborted}, where no record is now",
         ):
-            held(marker_or_aborted, 0, written[2])
-    assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
-    assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
+            check_frontier(marker_or_aborted, 0, written[2])
+    assert check_frontier(3, 0, written[2], compacted=frozenset({topic})) == 3, (
+        "compaction may have taken it"
+    )
+    assert check_frontier(3, 0, written[2], begin=5) == 3, "retention may have taken it"
     consumer.close()
 
 
@@ -242,7 +244,7 @@ def test_a_deleted_destination_is_copied_from_the_start(
     """The frontier of a destination topic that no longer exists does not count: the new one gets
     every record, not only the new ones.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
     service = start(topic, "--stop-at-end")
@@ -261,7 +263,7 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(
     which has read the new frontier, writes them. The JVM of stage one is up before: a worker that
     stands still for a minute is replaced.
     """
-    copied_before(clusters, topic, start)
+    make_first_copy(clusters, topic, start)
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
     ready, chosen = tmp_path / "ready", tmp_path / "chosen"

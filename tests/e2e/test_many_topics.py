@@ -23,13 +23,13 @@ def differences(clusters: Clusters, copies: dict[str, str]) -> dict[str, list[st
     return {source: lines for source, lines in found.items() if lines}
 
 
-def all_copied(
+def wait_for_copies(
     clusters: Clusters, copies: dict[str, str], records: dict[str, int], timeout_s: float = COPY_S
 ) -> None:
     """Wait until every copy is exact."""
     last: list[str] = []
 
-    def exact() -> bool:
+    def is_exact() -> bool:
         if all(
             clusters.destination.partitions(copy)
             and clusters.destination.count_offsets(copy) >= records[source]
@@ -39,7 +39,7 @@ def all_copied(
             return not last[0]
         return False
 
-    until(exact, f"{copies} are exact", timeout_s, last)
+    until(is_exact, f"{copies} are exact", timeout_s, last)
 
 
 def test_three_topics_through_one_service_that_is_killed(
@@ -73,11 +73,11 @@ def test_three_topics_through_one_service_that_is_killed(
         "records flow again",
     )
     send_signal(until(lambda: service.find_pid("deduplicator", 1), "the second worker lives"))
-    all_copied(clusters, copies, dict.fromkeys(copies, 20_000))
+    wait_for_copies(clusters, copies, dict.fromkeys(copies, 20_000))
     for name, partitions in SHAPE.items():
         clusters.source.write(f"{topic}-{name}", make_records(range(20_000, 40_000), partitions))
     send_signal(until(lambda: service.find_pid("replicator"), "stage one lives"))
-    all_copied(clusters, copies, dict.fromkeys(copies, 40_000))
+    wait_for_copies(clusters, copies, dict.fromkeys(copies, 40_000))
     for source, copy in copies.items():
         assert (
             clusters.destination.partitions(copy)
@@ -126,7 +126,7 @@ def test_a_topic_that_appears_later_is_followed(
 
     clusters.source.create(later, 3)
     clusters.source.write(later, make_records(range(1000), 3))
-    all_copied(clusters, {later: f"copy-{later}"}, {later: 1000}, SOON_S)
+    wait_for_copies(clusters, {later: f"copy-{later}"}, {later: 1000}, SOON_S)
     clusters.source.write(first, make_records(range(600, 700), 2))
     wanted = {partition: records[25:] for partition, records in clusters.source.read(first).items()}
     until(
@@ -161,7 +161,7 @@ def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: St
     service.wait_for_log("waiting for one")
     clusters.source.create(f"{topic}-a", 1)
     clusters.source.write(f"{topic}-a", make_records(range(100), 1))
-    all_copied(clusters, {f"{topic}-a": f"{topic}-a"}, {f"{topic}-a": 100})
+    wait_for_copies(clusters, {f"{topic}-a": f"{topic}-a"}, {f"{topic}-a": 100})
     clusters.source.delete(f"{topic}-a")
     assert service.wait_for_exit(SOON_S) == 11, service.read_log_tail()
     assert "was deleted while it was copied" in service.log

@@ -19,7 +19,12 @@ from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record
 from tests.harness.merged_topics import build_topics_environment, compare_merged_topics
 from tests.harness.service import STOP_S
-from tests.harness.several_sources import PARTITIONS, fed, filled, frontiers_of
+from tests.harness.several_sources import (
+    PARTITIONS,
+    create_filled_sources,
+    wait_for_source_frontiers,
+    write_stage_one_records,
+)
 
 
 def write_keyed(clusters: Clusters, topic: str) -> dict[bytes, int]:
@@ -98,7 +103,7 @@ def test_each_mapping_through_the_whole_service(
     """By key as the Java producer does it, to a number, and by a function: with Spark, to the end,
     with two topics that share a destination.
     """
-    sources = filled(clusters, topic, ("a", "b", "c", "d"), 2000)
+    sources = create_filled_sources(clusters, topic, ("a", "b", "c", "d"), 2000)
     java = write_keyed(clusters, f"{topic}-keyed")
     clusters.destination.create(f"{topic}-by-key", 7, message_timestamp_type="CreateTime")
     rules = (
@@ -129,7 +134,7 @@ def test_a_function_that_finds_no_place_is_named(
     clusters: Clusters, topic: str, start: Start, function: str, part: str
 ) -> None:
     """Nothing is written, and the record is named: exit code 2."""
-    source = filled(clusters, topic, ["a"], 10)[0]
+    source = create_filled_sources(clusters, topic, ["a"], 10)[0]
     service = start(
         topic,
         "deduplicator",
@@ -137,8 +142,8 @@ def test_a_function_that_finds_no_place_is_named(
             clusters, topic, f"{source}={topic}-f:tests.harness.mappings:{function}"
         ),
     )
-    frontiers_of(service, [source])
-    fed(clusters, source, f"{topic}-f-proxy", 0, 10)
+    wait_for_source_frontiers(service, [source])
+    write_stage_one_records(clusters, source, f"{topic}-f-proxy", 0, 10)
     assert service.wait_for_exit(STOP_S) == 2, service.read_log_tail()
     assert part in service.log
     assert f"cannot place a record of {source}-" in service.log

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
 from tests.e2e.test_bad_input import (
-    test_a_torn_transaction_is_mended as a_torn_transaction_is_mended,
+    test_a_torn_transaction_is_repaired as a_torn_transaction_is_repaired,
 )
 from tests.e2e.test_exact_copy import Copied, copied, test_the_copy_is_exact
 from tests.e2e.test_exact_copy import (
@@ -28,11 +28,11 @@ from tests.harness.kafka import OLDER_JARS, Cluster, Clusters, make_records, unt
 from tests.harness.recovery import (
     FIRST_RECORDS,
     PARTITIONS,
+    copy_and_stop,
     resume_copy,
     run_recover,
     wait_for_empty_group,
 )
-from tests.harness.recovery import copy_and_stop as copied_before
 
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long
@@ -61,8 +61,8 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", params=["from 3.9", "to 3.9"])
 def way(request: pytest.FixtureRequest) -> str:
-    """Which side is the older one; apart, so that the pair of all other modules is not made anew
-    for each.
+    """Which side is the older one; apart, so that the pair of all other modules is not created
+    again for each.
     """
     return str(request.param)
 
@@ -92,9 +92,9 @@ def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start:
     a_second_run_changes_nothing(clusters, copied, start)
 
 
-def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Start) -> None:
+def test_a_torn_transaction_is_repaired(clusters: Clusters, topic: str, start: Start) -> None:
     """See `tests.e2e.test_bad_input`."""
-    a_torn_transaction_is_mended(clusters, topic, start)
+    a_torn_transaction_is_repaired(clusters, topic, start)
 
 
 def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     ends it, and confirms the frontier when it is ended.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copied_before(older_destination, topic, start, records, **BRIEF_SESSION)
+    copy_and_stop(older_destination, topic, start, records, **BRIEF_SESSION)
     destination, group = (
         older_destination.destination,
         wait_for_empty_group(older_destination.destination, topic),

@@ -1,5 +1,5 @@
 """Stage two into PostgreSQL, on a real server: exactly once while workers, zombies and the server
-die; and what it needs to get in.
+die; and what it needs to authenticate.
 
 The intermediate topic is fed by hand (`tests.harness.stage_one`);
 `tests/e2e/test_postgresql_copy.py` has the whole service, `tests/e2e/test_postgresql_mirror.py`
@@ -20,7 +20,7 @@ from tests.e2e.test_crash_points import (
     Deaths,
     assert_died,
     die_at,
-    followed_by_another,
+    wait_for_successor,
 )
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
@@ -42,12 +42,12 @@ from tests.harness.to_tables import (
     COLUMNS,
     PARTITIONS,
     WRONG,
-    arrived,
     assert_exact,
-    begun,
-    in_database,
-    mirror,
+    read_database_frontiers,
+    read_mirror,
     run,
+    start_stage_two,
+    wait_for_rows,
 )
 
 RECORDS = 3000
@@ -69,7 +69,7 @@ def test_stage_two_killed_at(
     """Killed at each of these points, and started again each time: every record is a row once, in
     order, and the group says what the database says.
     """
-    service = begun(
+    service = start_stage_two(
         clusters,
         database,
         topic,
@@ -79,8 +79,8 @@ def test_stage_two_killed_at(
         **SMALL_TRANSACTIONS,
     )
     run(clusters, topic, 0, 2 * RECORDS)
-    arrived(database, topic, 2 * RECORDS)
-    followed_by_another(deaths, tmp_path, service)
+    wait_for_rows(database, topic, 2 * RECORDS)
+    wait_for_successor(deaths, tmp_path, service)
     service.stop()
     assert_died(deaths, tmp_path, service.log)
     assert_exact(clusters, database, topic)
@@ -94,7 +94,7 @@ def test_the_server_is_stopped_at_once_during_the_work(
     """
     server = Server()
     try:
-        service = begun(
+        service = start_stage_two(
             clusters,
             server.make().start(),
             topic,
@@ -119,7 +119,7 @@ def test_the_server_is_stopped_at_once_during_the_work(
                     "the worker has noticed",
                 )  # type: ignore[misc]
                 server.start()
-        arrived(server, topic, 4 * RECORDS)
+        wait_for_rows(server, topic, 4 * RECORDS)
         assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 0
         service.stop()
         assert server.log.count("received immediate shutdown request") == 3
@@ -149,7 +149,7 @@ def test_a_worker_that_stood_still_moves_nothing(
     """
     proof = tmp_path / "frozen"
     brief = {"deduplicator_session_timeout_ms": "6000"} | SMALL_TRANSACTIONS
-    frozen = begun(
+    frozen = start_stage_two(
         clusters,
         database,
         topic,
@@ -163,8 +163,8 @@ def test_a_worker_that_stood_still_moves_nothing(
     pid = wait_for_failpoint(proof, point)
     before = len(database.offsets(topic))
     assert before < RECORDS
-    other = begun(clusters, database, topic, start, RECORDS, instance="other", **brief)
-    arrived(database, topic, RECORDS)
+    other = start_stage_two(clusters, database, topic, start, RECORDS, instance="other", **brief)
+    wait_for_rows(database, topic, RECORDS)
     locked = "were in the middle of a transaction on the frontiers"
     assert (locked in other.log) == (point == "two: offsets sent")
     send_signal(pid, signal.SIGCONT)
@@ -184,7 +184,7 @@ def test_stage_two_killed_between_both_commits(
     proof = tmp_path / "frozen"
     # met in the first frontier's commit, then before and after the group's commit in each round
     point = "two: committed"
-    service = begun(
+    service = start_stage_two(
         clusters,
         database,
         topic,
@@ -196,9 +196,9 @@ def test_stage_two_killed_between_both_commits(
     run(clusters, topic, 0, RECORDS)
     pid = wait_for_failpoint(proof, point)
     assert 0 < len(database.offsets(topic)) < RECORDS
-    assert mirror(clusters, topic) != in_database(database, topic)
+    assert read_mirror(clusters, topic) != read_database_frontiers(database, topic)
     send_signal(pid)
-    arrived(database, topic, RECORDS)
+    wait_for_rows(database, topic, RECORDS)
     service.stop()
     assert_exact(clusters, database, topic)
 
@@ -279,7 +279,7 @@ def test_the_connection_string_can_be_a_file(
             clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]
         ),
     )
-    arrived(database, topic, 2)
+    wait_for_rows(database, topic, 2)
     assert database.read(topic, PARTITIONS) == {0: [], 1: records}
     assert not [pid for pid in service.list_processes() if PASSWORD in read_command_line(pid)]
     service.stop()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import as_json, everything, reo
-from tests.harness.findings import found
+from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import DATABASE, PASSWORD, USER, Server
 from tests.harness.recovery import delete_group, wait_for_empty_group
@@ -22,10 +22,10 @@ from tests.harness.to_tables import (
     COLUMNS,
     PARTITIONS,
     WRONG,
-    arrived,
-    copied_before,
-    in_database,
+    make_first_copy,
+    read_database_frontiers,
     run,
+    wait_for_rows,
 )
 
 GUEST = "guest of the tests"
@@ -60,7 +60,7 @@ def all_of(clusters: Clusters, database: Server, topic: str) -> list[Any]:
     ]
 
 
-def said(
+def run_json(
     clusters: Clusters, database: Server, topic: str, *words: str, exit_code: int = 0, **more: str
 ) -> Any:
     """What a command says with `--json`, having changed nothing and shown no password."""
@@ -85,12 +85,12 @@ def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
     """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(100), PARTITIONS))
-    check = said(clusters, database, topic, "check")
-    assert (found(check, "error"), found(check, "warning")) == ([], [])
-    assert found(check, "ok", "destination database")[0].endswith(
+    check = run_json(clusters, database, topic, "check")
+    assert (list_findings(check, "error"), list_findings(check, "warning")) == ([], [])
+    assert list_findings(check, "ok", "destination database")[0].endswith(
         f"database {DATABASE}, user {USER}"
     )
-    assert found(check, "ok", f"table {topic}") == ["does not exist: it would be created"]
+    assert list_findings(check, "ok", f"table {topic}") == ["does not exist: it would be created"]
     assert [
         finding["about"] for finding in check["findings"] if finding["about"].startswith("topic ")
     ] == [f"topic {topic}-proxy"]
@@ -99,7 +99,7 @@ def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
         for finding in check["findings"]
         if finding["about"].startswith(("retention", "timestamps", "destination transactions"))
     ]
-    assert found(check, "ok", "frontier")[0].endswith(
+    assert list_findings(check, "ok", "frontier")[0].endswith(
         "would begin at source offsets 0=0, 1=0; 100 offsets to copy"
     )
 
@@ -180,26 +180,28 @@ def test_each_error_before_a_copy(
     unknown.
     """
     clusters.source.create(topic, PARTITIONS)
-    check = said(
+    check = run_json(
         clusters, database, topic, "check", exit_code=exit_code, **harm(clusters, database, topic)
     )
     errors = [finding for finding in check["findings"] if finding["level"] == "error"]
     assert {(finding["error"], finding["exit_code"]) for finding in errors} == {(error, exit_code)}
     assert any(words in finding["seen"] for finding in errors)
-    assert found(check, "warning", "frontier") == ["cannot be checked, it is in the database"]
+    assert list_findings(check, "warning", "frontier") == [
+        "cannot be checked, it is in the database"
+    ]
 
 
-def foreign_row(clusters: Clusters, database: Server, topic: str) -> None:
+def insert_foreign_row(clusters: Clusters, database: Server, topic: str) -> None:
     """Somebody inserts."""
     database.ask(f'INSERT INTO "{topic}" (partition, source_offset) VALUES (1, 1000)')
 
 
-def rows_deleted(clusters: Clusters, database: Server, topic: str) -> None:
+def delete_newest_rows(clusters: Clusters, database: Server, topic: str) -> None:
     """The newest ones."""
     database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
 
 
-def database_set_back(clusters: Clusters, database: Server, topic: str) -> None:
+def set_database_back(clusters: Clusters, database: Server, topic: str) -> None:
     """Restored from the time before the copy, but for the group."""
     database.ask(
         "UPDATE reo_frontier SET frontier = replace(frontier, '\"f\":49', '\"f\":9') WHERE"
@@ -212,9 +214,9 @@ def database_set_back(clusters: Clusters, database: Server, topic: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "exit_code", "error", "words"),
     [
-        (foreign_row, 25, "ForeignWriter", "source_offset 1000"),
-        (rows_deleted, 26, "DestinationTruncated", "source_offset 49, now it is 40"),
-        (database_set_back, 26, "DestinationTruncated", "the database was set back"),
+        (insert_foreign_row, 25, "ForeignWriter", "source_offset 1000"),
+        (delete_newest_rows, 26, "DestinationTruncated", "source_offset 49, now it is 40"),
+        (set_database_back, 26, "DestinationTruncated", "the database was set back"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )
@@ -231,64 +233,62 @@ def test_each_error_of_a_copy_that_stands(
     """Before the harm all is well and the copy would go on where it is; after it the error is the
     one that the service would stop with.
     """
-    copied_before(clusters, database, topic, start)
+    make_first_copy(clusters, database, topic, start)
     wait_for_empty_group(clusters.destination, topic)
-    well = said(clusters, database, topic, "check")
-    assert found(well, "ok", f"table {topic}")[0].startswith("exists")
-    assert found(well, "ok", "frontier")[0].endswith(
+    well = run_json(clusters, database, topic, "check")
+    assert list_findings(well, "ok", f"table {topic}")[0].startswith("exists")
+    assert list_findings(well, "ok", "frontier")[0].endswith(
         "the destination confirms it; the copy would continue at source offsets 0=50, 1=50; 100"
         " offsets to copy"
     )
     harm(clusters, database, topic)
-    check = said(clusters, database, topic, "check", exit_code=exit_code)
+    check = run_json(clusters, database, topic, "check", exit_code=exit_code)
     assert [finding["error"] for finding in check["findings"] if finding["level"] == "error"] == [
         error
     ]
-    assert words in found(check, "error")[0]
+    assert words in list_findings(check, "error")[0]
 
 
 def test_the_database_knows_what_the_group_lost(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
-    """A deleted group is no beginning: the copy would go on, and does. While the service runs, and
-    changes what it likes, its members are named.
-    """
-    again = copied_before(clusters, database, topic, start)
+    """The copy continues without the group; while the service runs, its members are named."""
+    again = make_first_copy(clusters, database, topic, start)
     delete_group(clusters.destination, topic)
     assert (
         "the group lost its commit and the database has it"
-        in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
+        in list_findings(run_json(clusters, database, topic, "check"), "ok", "frontier")[0]
     )
     service = start(topic, "deduplicator", **again)
     wait_for_frontiers(service, PARTITIONS)
     assert (
         ": the service runs, or stopped"
-        in found(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0]
+        in list_findings(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0]
     )
     service.stop()
 
 
 def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """Of each stage: stage one still, then stage two; then all is copied."""
-    again = copied_before(clusters, database, topic, start)
+    again = make_first_copy(clusters, database, topic, start)
     wait_for_empty_group(clusters.destination, topic)
 
-    def lags() -> tuple[int, int, int]:
+    def read_lags() -> tuple[int, int, int]:
         return tuple(
-            lag["records"] for lag in said(clusters, database, topic, "lag")["total"].values()
+            lag["records"] for lag in run_json(clusters, database, topic, "lag")["total"].values()
         )  # type: ignore[return-value]
 
-    assert lags() == (100, 0, 100)
+    assert read_lags() == (100, 0, 100)
     run(clusters, topic, 100, 200)
-    assert lags() == (0, 100, 100)
-    status = said(clusters, database, topic, "status")
+    assert read_lags() == (0, 100, 100)
+    status = run_json(clusters, database, topic, "status")
     assert status["stage_two"].startswith("does not run")
     assert [(row["stage_one_offset"], row["frontier"]) for row in status["partitions"]] == [
         (100, 49)
     ] * PARTITIONS
     assert (status["would_stop"], status["undecided"]) == (None, {})
     service = start(topic, "deduplicator", **again)
-    arrived(database, topic, 200)
+    wait_for_rows(database, topic, 200)
     until(
         lambda: (
             reo(clusters, topic, "lag", "--max-records", "0", exit_code=None, **again).returncode
@@ -297,4 +297,4 @@ def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start:
         "nothing waits",
     )
     service.stop()
-    assert '"f":99' in in_database(database, topic)[0][1]
+    assert '"f":99' in read_database_frontiers(database, topic)[0][1]

@@ -28,7 +28,14 @@ from tests.e2e.test_exact_copy import CASES, write_cases
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.postgresql import PASSWORD, Server
-from tests.harness.postgresql_destination import FRONTIER, SLOW, again, rows, take_over, transact
+from tests.harness.postgresql_destination import (
+    FRONTIER,
+    SLOW,
+    resume_after_failure,
+    rows,
+    take_over,
+    transact,
+)
 from tests.harness.service import build_environment
 
 
@@ -194,7 +201,7 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
     assert len(rows(destination, database)) == 1
 
 
-def test_a_first_frontier_that_is_there_already_is_not_made_again(
+def test_a_first_frontier_that_is_there_already_is_not_recreated(
     destination: PostgresqlDestination,
 ) -> None:
     """Two workers that both found none: the second one is fenced."""
@@ -231,13 +238,13 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
         with pytest.raises(TransactionFailed, match="not over"):
             transact(destination, records, FRONTIER)
         assert max(after - before for before, after in pairwise(beats)) < 1, "all the time"
-        again(destination, -1)
+        resume_after_failure(destination, -1)
         transact(destination, records[:5], FRONTIER)
         frontier_store.set_deadline = lambda seconds: set_deadline(
             seconds if seconds == math.inf else 0.01
         )  # type: ignore[method-assign]
         for wanted in (TransactionFailed, TransactionFailed, RecordRefused):
-            again(destination, 14)
+            resume_after_failure(destination, 14)
             with pytest.raises(
                 wanted, match="0 at offset 15" if wanted is RecordRefused else "not over"
             ):

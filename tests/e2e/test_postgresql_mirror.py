@@ -23,13 +23,13 @@ from tests.harness.service import stopped
 from tests.harness.stage_one import create_epoch, wrap_records, write_intermediate
 from tests.harness.to_tables import (
     PARTITIONS,
-    arrived,
     assert_exact,
-    begun,
-    copied_before,
-    in_database,
-    mirror,
+    make_first_copy,
+    read_database_frontiers,
+    read_mirror,
     run,
+    start_stage_two,
+    wait_for_rows,
 )
 
 
@@ -39,33 +39,35 @@ def topic(request: pytest.FixtureRequest) -> str:
     return make_topic_name(request.node.name[:50])
 
 
-def test_a_mirror_that_is_behind_is_made_again(
+def test_a_mirror_that_is_behind_is_restored(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
     """The group is set back, and a run that begins where it says repeats 100 records: they are
     dropped, and the group says again what the database says.
     """
-    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
-    arrived(database, topic, 100)
+    wait_for_rows(database, topic, 100)
     until(
         lambda: sum(read_frontiers(clusters.destination, topic).values()) == 98,
         "the group has it too",
     )
     early = read_commits(clusters.destination, topic)
     run(clusters, topic, 100, 200)
-    arrived(database, topic, 200)
+    wait_for_rows(database, topic, 200)
     service.stop()
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, early)
-    assert mirror(clusters, topic) != in_database(database, topic)
-    begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL).stop()
-    assert mirror(clusters, topic) == in_database(database, topic), "no record is needed for it"
+    assert read_mirror(clusters, topic) != read_database_frontiers(database, topic)
+    start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL).stop()
+    assert read_mirror(clusters, topic) == read_database_frontiers(database, topic), (
+        "no record is needed for it"
+    )
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, early)
     run(clusters, topic, 100, 300)
-    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
-    arrived(database, topic, 300)
+    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    wait_for_rows(database, topic, 300)
     until(
         lambda: service.metric("reo_records_dropped_total", reason="duplicate") == 100,
         "what was repeated is counted",
@@ -74,22 +76,22 @@ def test_a_mirror_that_is_behind_is_made_again(
     assert_exact(clusters, database, topic)
 
 
-def test_a_lost_mirror_is_made_again_without_a_record(
+def test_a_lost_mirror_is_restored_without_a_record(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
     """The group is deleted (or expires): the database still knows. Its frontier is committed again
     before anything else, in a raised epoch.
     """
-    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
-    arrived(database, topic, 100)
+    wait_for_rows(database, topic, 100)
     service.stop()
     delete_group(clusters.destination, topic)
-    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     assert read_frontiers(clusters.destination, topic) == {0: 49, 1: 49}
-    assert mirror(clusters, topic) == in_database(database, topic)
+    assert read_mirror(clusters, topic) == read_database_frontiers(database, topic)
     run(clusters, topic, 100, 200)
-    arrived(database, topic, 200)
+    wait_for_rows(database, topic, 200)
     service.stop()
     assert_exact(clusters, database, topic)
 
@@ -100,12 +102,12 @@ def test_a_mirror_that_is_ahead_is_a_stop(
     """The database is set back, as from a backup: nothing is copied behind the gap. What the
     message advises makes the copy whole.
     """
-    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
-    arrived(database, topic, 100)
-    backup = in_database(database, topic)
+    wait_for_rows(database, topic, 100)
+    backup = read_database_frontiers(database, topic)
     run(clusters, topic, 100, 200)
-    arrived(database, topic, 200)
+    wait_for_rows(database, topic, 200)
     service.stop()
     database.ask(f'DELETE FROM "{topic}" WHERE source_offset >= 50')
     for partition, (next_offset, frontier) in backup.items():
@@ -130,9 +132,9 @@ def test_a_mirror_that_is_ahead_is_a_stop(
     )
     assert len(database.offsets(topic)) == 100
     delete_group(clusters.destination, topic)
-    service = begun(clusters, database, topic, start, 300, **again)
+    service = start_stage_two(clusters, database, topic, start, 300, **again)
     run(clusters, topic, 100, 300)
-    arrived(database, topic, 300)
+    wait_for_rows(database, topic, 300)
     service.stop()
     assert_exact(clusters, database, topic)
 
@@ -146,7 +148,7 @@ def test_a_foreign_row_is_a_stop(
     """Behind the last row it is found at the start, and before the next records are written;
     nothing of that transaction is there.
     """
-    again = copied_before(clusters, database, topic, start)
+    again = make_first_copy(clusters, database, topic, start)
     insert = f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, %s)'
     database.ask(insert, 1, 1000)
     stopped(
@@ -157,7 +159,7 @@ def test_a_foreign_row_is_a_stop(
         "source_offset 1000",
     )
     database.ask(f'DELETE FROM "{topic}" WHERE source_offset = 1000')
-    service = begun(clusters, database, topic, start, 200, **again)
+    service = start_stage_two(clusters, database, topic, start, 200, **again)
     database.ask(insert, 0, 60)
     run(clusters, topic, 100, 200)
     stopped(service, 25, "ForeignWriter", f"{topic}-0", "source_offset 60")
@@ -173,8 +175,8 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(
     records are written, else at the start. All rows can, by whoever has read them: what comes is
     copied, what was is not copied again.
     """
-    again = copied_before(clusters, database, topic, start)
-    service = begun(clusters, database, topic, start, 200, **again)
+    again = make_first_copy(clusters, database, topic, start)
+    service = start_stage_two(clusters, database, topic, start, 200, **again)
     database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
     rest = add_source_offsets(make_records(range(200), PARTITIONS), 100)
     other = wrap_records(clusters, topic, [at for at in rest if at[0] == 1], create_epoch())
@@ -190,7 +192,7 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(
         "source_offset 49, now it is 40",
     )
     database.ask(f'DELETE FROM "{topic}"')
-    service = begun(clusters, database, topic, start, 200, **again)
+    service = start_stage_two(clusters, database, topic, start, 200, **again)
     assert "all rows were deleted" in service.log
     write_intermediate(
         clusters,
@@ -198,7 +200,7 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(
         topic,
         wrap_records(clusters, topic, [at for at in rest if at[0] == 0], create_epoch()),
     )
-    arrived(database, topic, 100)
+    wait_for_rows(database, topic, 100)
     assert database.offsets(topic)[0] == (0, 50)
     service.stop()
 
@@ -209,9 +211,9 @@ def test_verify_compares_the_places_of_rows(
     """A row that says it is another source record's is a difference; rows of a partition that the
     source has not are not compared, and that is said.
     """
-    service = begun(clusters, database, topic, start, 100)
+    service = start_stage_two(clusters, database, topic, start, 100)
     run(clusters, topic, 0, 100)
-    arrived(database, topic, 100)
+    wait_for_rows(database, topic, 100)
     service.stop()
     database.ask(f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, 0)', PARTITIONS)
     to_tables = {"destination_postgresql": database.connection()}
@@ -231,11 +233,11 @@ def test_a_table_that_is_gone_is_copied_from_the_beginning(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
     """As a deleted destination topic; also where `source.start` says otherwise."""
-    again = copied_before(clusters, database, topic, start)
+    again = make_first_copy(clusters, database, topic, start)
     database.ask(f'DROP TABLE "{topic}"')
-    service = begun(clusters, database, topic, start, 200, source_start="latest", **again)
+    service = start_stage_two(clusters, database, topic, start, 200, source_start="latest", **again)
     assert service.log.count("first frontier, the copy begins at source offset 0") == PARTITIONS
     run(clusters, topic, 0, 200)
-    arrived(database, topic, 200)
+    wait_for_rows(database, topic, 200)
     service.stop()
     assert_exact(clusters, database, topic)

@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.prometheus import FOLDER, Prometheus
-from tests.harness.promql import panels, plain, rules
+from tests.harness.promql import fill_variables, panels, rules
 from tests.harness.service import Service, send_signal
 
 RECORDS = 3000
@@ -86,7 +86,7 @@ def copy_with_one_kill(clusters: Clusters, topic: str, service: Service) -> None
 def highest_starts(prometheus: Prometheus) -> dict[str, str]:
     """The highest value of the panel of starts, for each stage that it shows."""
     (again,) = [
-        plain(target["expr"])
+        fill_variables(target["expr"])
         for panel in panels()
         for target in panel.get("targets", ())
         if target["legendFormat"] == "{{stage}} started again"
@@ -117,7 +117,7 @@ def test_every_panel_has_data(
         20,
     )
     asked = [
-        (panel["title"], target["legendFormat"], plain(target["expr"]))
+        (panel["title"], target["legendFormat"], fill_variables(target["expr"]))
         for panel in panels()
         for target in panel.get("targets", ())
     ]

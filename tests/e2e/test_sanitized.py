@@ -35,7 +35,7 @@ BUG = ("for (int i = 0; i < bytes; i++)", "for (int i = 0; i <= bytes; i++)")
 """Reads a byte too many: behind an origin, of its last number."""
 
 
-def ran(
+def run_scan_tests(
     folder: Path, source: str, tests: str = "alike or hostile or gap"
 ) -> subprocess.CompletedProcess[str]:
     """The tests of the scan, with this C file."""
@@ -68,7 +68,7 @@ def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
     """Thousands of batches, valid, torn and hostile: no report of a sanitizer, and the same
     decisions as Python's.
     """
-    done = ran(tmp_path, (ROOT / "deduplicator" / "hot_path.c").read_text())
+    done = run_scan_tests(tmp_path, (ROOT / "deduplicator" / "hot_path.c").read_text())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "passed" in done.stdout
 
@@ -78,6 +78,6 @@ def test_a_planted_overrun_is_reported(tmp_path: Path) -> None:
     """The check can fail."""
     source = (ROOT / "deduplicator" / "hot_path.c").read_text()
     assert BUG[0] in source
-    done = ran(tmp_path, source.replace(*BUG))
+    done = run_scan_tests(tmp_path, source.replace(*BUG))
     assert done.returncode != 0
     assert "AddressSanitizer" in done.stdout + done.stderr

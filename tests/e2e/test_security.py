@@ -1,5 +1,5 @@
-"""Clusters that demand TLS or SASL: both stages get in by one set of settings; who may not is told
-which cluster refused him and why; no log has a secret. The settings alone:
+"""Clusters that demand TLS or SASL: both stages authenticate with one set of settings; a refused
+principal is told which cluster refused it and why; no log has a secret. The settings alone:
 tests/unit/test_security_settings.py.
 """
 
@@ -125,7 +125,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
         ("OAUTHBEARER over TLS", "OAUTHBEARER"),
     ],
 )
-def test_both_stages_get_in(
+def test_both_stages_authenticate(
     stand: Stand, topic: str, start: Start, source: str, destination: str
 ) -> None:
     """An exact copy between clusters that each demand something of their own; the log, at DEBUG,
@@ -148,7 +148,7 @@ def test_both_stages_get_in(
         assert not [line for line in lines if secret in line]
 
 
-def without(way: tuple[str, Given], *names: str, **other: str) -> tuple[str, Given]:
+def omit_settings(way: tuple[str, Given], *names: str, **other: str) -> tuple[str, Given]:
     """A way in with some settings left out or changed."""
     return way[0], {name: value for name, value in way[1].items() if name not in names} | other
 
@@ -172,10 +172,10 @@ def test_who_may_not_is_told_why(
     stand.source.cluster.create(topic, PARTITIONS)
     tls = stand.way("TLS")
     way = {
-        "wrong password, PLAIN": without(stand.way("PLAIN over TLS"), sasl_password=WRONG),
-        "wrong password, SCRAM": without(stand.way("SCRAM-SHA-256"), sasl_password=WRONG),
-        "wrong client secret": without(stand.way("OAUTHBEARER"), sasl_password=WRONG),
-        "unknown authority": without(tls, ssl_ca_file=str(stand.certificates.stranger)),
+        "wrong password, PLAIN": omit_settings(stand.way("PLAIN over TLS"), sasl_password=WRONG),
+        "wrong password, SCRAM": omit_settings(stand.way("SCRAM-SHA-256"), sasl_password=WRONG),
+        "wrong client secret": omit_settings(stand.way("OAUTHBEARER"), sasl_password=WRONG),
+        "unknown authority": omit_settings(tls, ssl_ca_file=str(stand.certificates.stranger)),
         "expired certificate": ("EXPIRED", tls[1]),
         "certificate of another host": ("ELSEWHERE", tls[1]),
         "no certificate of our own": ("MUTUAL", tls[1]),
@@ -243,7 +243,7 @@ def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str)
         **{f"REO_SOURCE_2_{name.upper()}": value for name, value in second[1].items()},
     }
 
-    def seen(**more: str) -> dict[str, str]:
+    def read_levels(**more: str) -> dict[str, str]:
         found = json.loads(
             reo_with(
                 environment | more, "check", "--mode", "failover", "--json", exit_code=None
@@ -259,8 +259,8 @@ def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str)
         f"source candidate {stand.source.at(first[0])}",
         f"source candidate {stand.destination.at(second[0])}",
     ]
-    assert {name: level for name, level in seen().items() if name in candidates} == dict.fromkeys(
-        candidates, "ok"
-    )
-    wrong = seen(REO_SOURCE_2_SASL_PASSWORD=WRONG)
+    assert {
+        name: level for name, level in read_levels().items() if name in candidates
+    } == dict.fromkeys(candidates, "ok")
+    wrong = read_levels(REO_SOURCE_2_SASL_PASSWORD=WRONG)
     assert [wrong[name] for name in candidates] == ["ok", "warning"]

@@ -17,10 +17,10 @@ from tests.harness.several_sources import (
     EACH,
     PARTITIONS,
     SOURCES,
-    fed,
-    filled,
-    frontiers_of,
-    nobody_is_in_group,
+    create_filled_sources,
+    wait_for_source_frontiers,
+    wait_until_group_is_empty,
+    write_stage_one_records,
 )
 
 SMALL = {"deduplicator_transaction_records": "200", "deduplicator_group_protocol": "classic"}
@@ -32,7 +32,7 @@ def test_three_sources_to_one_partition_while_stage_two_is_killed(
     """Two workers write three topics into one partition and are killed again and again: each record
     is there once, each source partition in its order.
     """
-    sources = filled(clusters, topic, SOURCES)
+    sources = create_filled_sources(clusters, topic, SOURCES)
     rules = ",".join(f"{source}={topic}-all:1" for source in sources)
     service = start(
         topic,
@@ -41,10 +41,10 @@ def test_three_sources_to_one_partition_while_stage_two_is_killed(
             clusters, topic, rules, deduplicator_workers="2", **SMALL
         ),
     )
-    frontiers_of(service, sources)
+    wait_for_source_frontiers(service, sources)
     for place, source in enumerate(sources):
         before = clusters.destination.count_offsets(f"{topic}-all")
-        fed(clusters, source, f"{topic}-all-{source}-proxy", place)
+        write_stage_one_records(clusters, source, f"{topic}-all-{source}-proxy", place)
         for worker, more in ((0, 2000), (1, 4000)):
             until(
                 lambda wanted=before + more: (
@@ -88,16 +88,18 @@ def test_a_source_that_joins_a_shared_destination(
     others have filled is not: exit code 22.
     """
     copy, rules = f"{topic}-all", [f"{topic}-{name}={topic}-all" for name in SOURCES]
-    sources = filled(clusters, topic, SOURCES, 100)
+    sources = create_filled_sources(clusters, topic, SOURCES, 100)
     for number in (2, 3):
         service = start(
             topic,
             "deduplicator",
             environment=build_topics_environment(clusters, topic, ",".join(rules[:number])),
         )
-        frontiers_of(service, sources[:number])
+        wait_for_source_frontiers(service, sources[:number])
         for place in range(number) if number == 2 else [2]:
-            fed(clusters, sources[place], f"{copy}-{sources[place]}-proxy", place, 100)
+            write_stage_one_records(
+                clusters, sources[place], f"{copy}-{sources[place]}-proxy", place, 100
+            )
         until(
             lambda number=number: (
                 clusters.destination.count_offsets(copy) >= 100 * number  # type: ignore[misc]
@@ -109,7 +111,7 @@ def test_a_source_that_joins_a_shared_destination(
             STOP_S,
         )
         service.stop()
-    nobody_is_in_group(clusters, topic)
+    wait_until_group_is_empty(clusters, topic)
     again = start(
         topic, "deduplicator", environment=build_topics_environment(clusters, topic, rules[0])
     )
@@ -123,14 +125,14 @@ def test_a_destination_that_gets_company_is_not_begun_again(
     """A source that was copied alone would get another intermediate topic beside a second source:
     it is not taken for a new one, exit code 22.
     """
-    sources, copy = filled(clusters, topic, SOURCES[:2], 100), f"{topic}-all"
+    sources, copy = create_filled_sources(clusters, topic, SOURCES[:2], 100), f"{topic}-all"
     service = start(
         topic,
         "deduplicator",
         environment=build_topics_environment(clusters, topic, f"{sources[0]}={copy}"),
     )
-    frontiers_of(service, sources[:1])
-    fed(clusters, sources[0], f"{copy}-proxy", 0, 100)
+    wait_for_source_frontiers(service, sources[:1])
+    write_stage_one_records(clusters, sources[0], f"{copy}-proxy", 0, 100)
     until(
         lambda: (
             clusters.destination.count_offsets(copy) >= 100
@@ -140,7 +142,7 @@ def test_a_destination_that_gets_company_is_not_begun_again(
         STOP_S,
     )
     service.stop()
-    nobody_is_in_group(clusters, topic)
+    wait_until_group_is_empty(clusters, topic)
     both = start(
         topic,
         "deduplicator",
@@ -158,15 +160,15 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(
     """One source of three has no frontier though its intermediate topic was written to, then all
     have none: nothing tells how far they were, a stop.
     """
-    everything, copy = filled(clusters, topic, SOURCES, 100), f"{topic}-all"
+    everything, copy = create_filled_sources(clusters, topic, SOURCES, 100), f"{topic}-all"
     sources, third = everything[:2], everything[2]
     environment = build_topics_environment(
         clusters, topic, ",".join(f"{source}={copy}:0" for source in sources)
     )
     service = start(topic, "deduplicator", environment=environment)
-    frontiers_of(service, sources)
+    wait_for_source_frontiers(service, sources)
     for place, source in enumerate(sources):
-        fed(clusters, source, f"{copy}-{source}-proxy", place, 100)
+        write_stage_one_records(clusters, source, f"{copy}-{source}-proxy", place, 100)
     until(
         lambda: (
             clusters.destination.count_offsets(copy) >= 200
@@ -176,8 +178,10 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(
         STOP_S,
     )
     service.stop()
-    group = nobody_is_in_group(clusters, topic)
-    fed(clusters, third, clusters.destination.create(f"{copy}-{third}-proxy", PARTITIONS), 2, 100)
+    group = wait_until_group_is_empty(clusters, topic)
+    write_stage_one_records(
+        clusters, third, clusters.destination.create(f"{copy}-{third}-proxy", PARTITIONS), 2, 100
+    )
     with_third = build_topics_environment(
         clusters, topic, ",".join(f"{source}={copy}:0" for source in everything)
     )
@@ -187,7 +191,7 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(
         "FrontierLost",
         f"no frontier for {copy}-{third}-proxy-",
     )
-    nobody_is_in_group(clusters, topic)
+    wait_until_group_is_empty(clusters, topic)
     clusters.destination.admin.delete_consumer_groups([group])[group].result()
     stopped(
         start(topic, "deduplicator", environment=environment),
@@ -200,7 +204,7 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(
 
 
 def test_the_judge_of_merged_topics_sees_each_anomaly() -> None:
-    """Missing, twice, changed order, in the wrong partition, of nobody."""
+    """Missing, twice, changed order, in the wrong partition, from no source."""
     one, two = (
         [make_record(number) for number in numbers] for numbers in (range(5), range(10, 15))
     )

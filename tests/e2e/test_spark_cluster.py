@@ -45,12 +45,12 @@ def driver_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def runs_begun(service: Service) -> int:
+def count_runs(service: Service) -> int:
     """How many runs stage one has begun."""
     return len(re.findall(r"begins at \{", service.log))
 
 
-def working(cluster: SparkCluster) -> dict[int, int]:
+def find_executors(cluster: SparkCluster) -> dict[int, int]:
     """The executor of each living worker, by the worker's number, when each has one."""
     found = {worker.pid: cluster.executors(worker) for worker in cluster.alive}
     return (
@@ -71,7 +71,7 @@ def test_executors_copy_exactly(
     clusters.source.write(topic, make_records(range(4000), FOR_BOTH))
     service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
     clusters.wait_for_copy(topic, 4000)
-    assert len(working(cluster)) == 2, "both workers have an executor"
+    assert len(find_executors(cluster)) == 2, "both workers have an executor"
     clusters.source.write(topic, make_records(range(4000, 6000), FOR_BOTH))
     clusters.wait_for_copy(topic, 6000)  # in the same batch: no boundary is due for minutes
     until(
@@ -124,7 +124,7 @@ def kill_a_worker_at_work(
     clusters: Clusters, topic: str, service: Service, cluster: SparkCluster
 ) -> None:
     """A worker whose executor reads partitions dies with it: the other one takes over all."""
-    before = until(lambda: working(cluster), "both workers have an executor")
+    before = until(lambda: find_executors(cluster), "both workers have an executor")
     doomed = until(
         lambda: [number for number in range(2) if cluster.partitions_read(number, topic)],
         "an executor reads partitions of the source",
@@ -148,7 +148,7 @@ def kill_a_worker_at_work(
     )
     print(
         f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went"
-        f" on; runs: {runs_begun(service)}, repeated: {repeated}"
+        f" on; runs: {count_runs(service)}, repeated: {repeated}"
     )
     assert cluster.alive[0].pid != victim.pid
     until(
@@ -163,10 +163,12 @@ def freeze_the_executor_at_work(
     """The executor of the only living worker stands still: nothing is copied meanwhile, and the
     copy goes on with it.
     """
-    frozen = until(lambda: working(cluster), "it has an executor")[cluster.alive[0].pid]
+    frozen = until(lambda: find_executors(cluster), "it has an executor")[cluster.alive[0].pid]
     freeze(frozen)
     stood = time.monotonic()
-    until(lambda: standing(clusters, topic), "nothing is written to the intermediate topic")
+    until(
+        lambda: has_stopped_writing(clusters, topic), "nothing is written to the intermediate topic"
+    )
     still = clusters.destination.count_offsets(f"{topic}-proxy")
     until(
         lambda: time.monotonic() > stood + FROZEN_S,
@@ -185,11 +187,11 @@ def freeze_the_executor_at_work(
     )
     print(
         f"measured: {time.monotonic() - moved:.1f} s from SIGCONT to the next record, runs:"
-        f" {runs_begun(service)}"
+        f" {count_runs(service)}"
     )
 
 
-def standing(clusters: Clusters, topic: str) -> bool:
+def has_stopped_writing(clusters: Clusters, topic: str) -> bool:
     """Whether the intermediate topic does not grow for a second, while the source does."""
     before = (
         clusters.destination.count_offsets(f"{topic}-proxy"),

@@ -42,14 +42,14 @@ def differences_from(clusters: Clusters, topic: str, begins: dict[int, int]) -> 
     return compare_partitions(source, clusters.destination.read(topic))
 
 
-def deleted_up_to(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
+def delete_up_to(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
     """Delete the beginning of a partition."""
     cluster.admin.delete_records([TopicPartition(topic, partition, offset)])[
         TopicPartition(topic, partition)
     ].result()
 
 
-def begun_at(service: Service, topic: str) -> dict[int, int]:
+def read_first_frontiers(service: Service, topic: str) -> dict[int, int]:
     """What the service says of the first frontiers that it made."""
     said = re.findall(
         rf"{re.escape(topic)}-(\d+): first frontier, the copy begins at source offset (\d+)",
@@ -76,7 +76,7 @@ def test_offsets_also_after_a_death_before_the_first_record(
     )
     wait_for_failpoint(proof, "two: first frontier made")
     wait_for_frontiers(service, PARTITIONS)
-    assert begun_at(service, topic) == begins
+    assert read_first_frontiers(service, topic) == begins
     service.stop()
     clusters.source.write(topic, [(1, make_record(1000))])
     assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").wait_for_exit() == 0
@@ -84,7 +84,7 @@ def test_offsets_also_after_a_death_before_the_first_record(
     assert differences_from(clusters, topic, begins) == []
 
 
-def begins(
+def find_beginnings(
     clusters: Clusters, topic: str, start: Start, partitions: int = PARTITIONS, **more: str
 ) -> dict[int, int]:
     """Start stage two until it has its frontiers, and return where it says that the copy begins.
@@ -93,7 +93,7 @@ def begins(
     service = start(topic, "deduplicator", **more)
     wait_for_frontiers(service, partitions)
     service.stop()
-    return begun_at(service, topic)
+    return read_first_frontiers(service, topic)
 
 
 def test_a_moment_in_iso_8601(clusters: Clusters, topic: str, start: Start) -> None:
@@ -105,13 +105,17 @@ def test_a_moment_in_iso_8601(clusters: Clusters, topic: str, start: Start) -> N
         (2, make_record(number)._replace(timestamp_ms=1_000_000_000_000))
         for number in range(5000, 5005)
     ]
-    deleted_up_to(clusters.source, topic, 2, EACH)
+    delete_up_to(clusters.source, topic, 2, EACH)
     clusters.source.write(topic, old)
     moment = datetime.fromtimestamp(1_700_000_000_150 / 1000, UTC).isoformat(
         timespec="milliseconds"
     )
     # 150 and 151 are the first of their partitions
-    assert begins(clusters, topic, start, source_start=moment) == {0: 50, 1: 50, 2: EACH + len(old)}
+    assert find_beginnings(clusters, topic, start, source_start=moment) == {
+        0: 50,
+        1: 50,
+        2: EACH + len(old),
+    }
 
 
 def test_latest_also_after_a_restart_before_the_first_record(
@@ -121,7 +125,7 @@ def test_latest_also_after_a_restart_before_the_first_record(
     partition that is added begins at its first record.
     """
     source_with_records(clusters, topic)
-    assert begins(clusters, topic, start, source_start="latest") == dict.fromkeys(
+    assert find_beginnings(clusters, topic, start, source_start="latest") == dict.fromkeys(
         range(PARTITIONS), EACH
     )
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
@@ -150,7 +154,7 @@ def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(
         environment=build_topics_environment(clusters, topic, f"^{topic}-.*", **rules),
     )
     wait_for_frontiers(service, PARTITIONS)
-    assert begun_at(service, first) == dict.fromkeys(range(PARTITIONS), EACH)
+    assert read_first_frontiers(service, first) == dict.fromkeys(range(PARTITIONS), EACH)
     service.stop()
     source_with_records(clusters, later)
     service = start(
@@ -159,10 +163,10 @@ def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(
         environment=build_topics_environment(clusters, topic, f"^{topic}-.*", **rules),
     )
     until(
-        lambda: begun_at(service, later) == dict.fromkeys(range(PARTITIONS), 0),
+        lambda: read_first_frontiers(service, later) == dict.fromkeys(range(PARTITIONS), 0),
         "the topic that appeared begins at its first records",
     )
-    assert begun_at(service, first) == {}
+    assert read_first_frontiers(service, first) == {}
     service.stop()
 
 
@@ -188,7 +192,7 @@ def test_latest_where_the_frontiers_of_an_empty_copy_were_lost(
     delete_group(clusters.destination, topic)
     service = start(topic, "deduplicator", source_start="latest")
     wait_for_frontiers(service, PARTITIONS)
-    assert begun_at(service, topic) == dict.fromkeys(range(PARTITIONS), 0)
+    assert read_first_frontiers(service, topic) == dict.fromkeys(range(PARTITIONS), 0)
     service.stop()
 
 
@@ -209,7 +213,7 @@ def test_going_on_behind_what_another_program_has_copied(
         deduplicator_without_frontier="append",
     )
     wait_for_frontiers(service, PARTITIONS)
-    assert begun_at(service, topic) == ends
+    assert read_first_frontiers(service, topic) == ends
     write_intermediate(
         clusters,
         topic,
@@ -229,7 +233,7 @@ def test_offsets_that_are_not_there_are_refused(
     corrected setting is taken for all of them.
     """
     source_with_records(clusters, topic)
-    deleted_up_to(clusters.source, topic, 1, 10)
+    delete_up_to(clusters.source, topic, 1, 10)
     wrong = start(topic, "deduplicator", source_start=f"0=5,1=9,2={EACH + 1}")
     stopped(
         wrong,
@@ -246,7 +250,7 @@ def test_offsets_that_are_not_there_are_refused(
     )
     right = start(topic, "deduplicator", source_start=f"0=6,1=10,2={EACH}")
     wait_for_frontiers(right, PARTITIONS)
-    assert begun_at(right, topic) == {0: 6, 1: 10, 2: EACH}
+    assert read_first_frontiers(right, topic) == {0: 6, 1: 10, 2: EACH}
     assert right.stop() < STOP_S
 
 
@@ -257,12 +261,12 @@ def test_an_added_partition_is_begun_at_its_first_record_with_offsets(
     out of range at the source.
     """
     source_with_records(clusters, topic)
-    assert begins(clusters, topic, start, source_start="0=5") == {0: 5, 1: 0, 2: 0}
-    deleted_up_to(clusters.source, topic, 0, 5 + 1)
+    assert find_beginnings(clusters, topic, start, source_start="0=5") == {0: 5, 1: 0, 2: 0}
+    delete_up_to(clusters.source, topic, 0, 5 + 1)
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(
         lambda: clusters.source.partitions(topic) == PARTITIONS + 1,
         "the source has the new partition",
     )
     clusters.source.write(topic, [(3, make_record(1)), (3, make_record(2))])
-    assert begins(clusters, topic, start, PARTITIONS + 1, source_start="0=5") == {3: 0}
+    assert find_beginnings(clusters, topic, start, PARTITIONS + 1, source_start="0=5") == {3: 0}

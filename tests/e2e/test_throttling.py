@@ -32,7 +32,7 @@ HELD = (
 )
 
 
-def copied_in(
+def measure_copy_s(
     clusters: Clusters, service: Service, topic: str, first: int, lagging: str | None
 ) -> float:
     """Write RECORDS from this number on, wait until they are copied, and return the seconds;
@@ -65,19 +65,20 @@ def test_a_quota_holds_each_stage_without_harm(
     clusters.source.create(topic, 1)
     service = start(topic, client_id=topic, deduplicator_transaction_records="100")
     until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
-    copied_in(clusters, service, topic, 0, None)
+    measure_copy_s(clusters, service, topic, 0, None)
     took = {}
     for number, (side, kind, roles, stage) in enumerate(HELD, 1):
         with quotas(getattr(clusters, side).address) as limit:
             for role in roles:
                 limit(f"{topic}-{role}", kind, RATE / len(roles))
-            took[kind, roles] = copied_in(clusters, service, topic, number * RECORDS, stage)
+            took[kind, roles] = measure_copy_s(clusters, service, topic, number * RECORDS, stage)
     assert min(took.values()) > LEAST_S, took
     # a machine that is busy just now is slow too, for a time
     parts = itertools.count(len(HELD) + 1)
     until(
         lambda: (
-            copied_in(clusters, service, topic, next(parts) * RECORDS, None) < min(took.values())
+            measure_copy_s(clusters, service, topic, next(parts) * RECORDS, None)
+            < min(took.values())
         ),
         f"it is quick again: {took}",
     )

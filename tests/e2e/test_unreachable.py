@@ -40,7 +40,7 @@ COMMANDS = (
 )
 
 
-def given(source: str) -> dict[str, str]:
+def build_environment(source: str) -> dict[str, str]:
     """Settings with this source."""
     return GOOD | {
         "REO_SOURCE_BOOTSTRAP_SERVERS": source,
@@ -51,7 +51,7 @@ def given(source: str) -> dict[str, str]:
 
 def test_a_name_that_cannot_be_resolved_is_said() -> None:
     """With the name, the reason, and the setting."""
-    said = reo_with(given("no-such-host.invalid:9092"), "lag", exit_code=10).stderr
+    said = reo_with(build_environment("no-such-host.invalid:9092"), "lag", exit_code=10).stderr
     assert "the source cluster at no-such-host.invalid:9092 cannot be reached: " in said
     assert "Failed to resolve 'no-such-host.invalid:9092'" in said
     assert "Correct the host in source.bootstrap_servers" in said
@@ -60,7 +60,7 @@ def test_a_name_that_cannot_be_resolved_is_said() -> None:
 def test_a_port_where_nobody_listens_is_said() -> None:
     """The same."""
     port = free_port()
-    said = reo_with(given(f"127.0.0.1:{port}"), "lag", exit_code=10).stderr
+    said = reo_with(build_environment(f"127.0.0.1:{port}"), "lag", exit_code=10).stderr
     assert f"the source cluster at 127.0.0.1:{port} cannot be reached: " in said
     assert (
         "Connection refused. Nothing listens there: start the broker, or correct the port in"
@@ -83,7 +83,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
 )
 def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) -> None:
     """Exit code 2, and the form that is expected."""
-    said = reo_with(given(address), "lag", exit_code=2)
+    said = reo_with(build_environment(address), "lag", exit_code=2)
     assert "REO_SOURCE_BOOTSTRAP_SERVERS: " in said.stderr + said.stdout
     assert "host:port is expected, with a port from 1 to 65535" in said.stderr + said.stdout
 
@@ -93,7 +93,7 @@ def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) ->
 )
 def test_addresses_that_clients_take_are_taken(address: str) -> None:
     """`config show` reads the settings, and asks nobody."""
-    reo_with(given(address), "config", "show")
+    reo_with(build_environment(address), "config", "show")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_a_command_that_waits(words: str, tmp_path: Path) -> None:
     line, 130, no traceback.
     """
     with socket.create_server(("127.0.0.1", 0)) as silent, (tmp_path / "said").open("w+") as said:
-        environment = given(f"127.0.0.1:{silent.getsockname()[1]}") | {
+        environment = build_environment(f"127.0.0.1:{silent.getsockname()[1]}") | {
             "REO_CONNECT_TIMEOUT_S": "60"
         }
         process = subprocess.Popen(
@@ -178,7 +178,7 @@ def test_a_condition_that_spark_refuses_is_found_by_check(condition: str, words:
     """Without a cluster: with Spark's own words, what to do, and the exit code that the service
     would end with.
     """
-    environment = given("127.0.0.1:1") | {
+    environment = build_environment("127.0.0.1:1") | {
         "REO_FILTER_SQL": condition,
         "REO_REPLICATOR_MASTER": "spark://nobody:7077",
     }
@@ -200,7 +200,9 @@ def test_a_condition_that_spark_refuses_is_found_by_check(condition: str, words:
 def test_every_error_of_check_says_what_to_do() -> None:
     """Also as JSON, each for itself; a message of its own ends with it."""
     said = json.loads(
-        reo_with(given("no-such-host.invalid:9092"), "check", "--json", exit_code=10).stdout
+        reo_with(
+            build_environment("no-such-host.invalid:9092"), "check", "--json", exit_code=10
+        ).stdout
     )["findings"]
     assert {
         finding["about"]: finding["to_do"] for finding in said if finding["level"] == "error"
@@ -256,12 +258,12 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         for address in ("silent:1", "was-there:1")
     )
 
-    def nothing() -> None:
+    def raise_timeout() -> None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     client = SimpleNamespace(poll=lambda _: None)
     assert cluster_requests.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
     for cluster in (silent, was_there, silent):
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
-            cluster_requests.ask_cluster(cluster, client, 0, nothing)  # type: ignore[arg-type]
+            cluster_requests.ask_cluster(cluster, client, 0, raise_timeout)  # type: ignore[arg-type]
     assert asked == ["silent:1"]

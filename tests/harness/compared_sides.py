@@ -34,11 +34,11 @@ def both_sides(
         producer.commit_transaction(30)
 
 
-def changed(record: Record) -> Record:
+def change_headers(record: Record) -> Record:
     """With another header."""
     return record._replace(headers=(("other", b"1"),))
 
 
-def placed(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
+def read_first_partition(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
     """The copy's records of partition 1 with their offsets, as any reader sees them."""
     return with_offsets(clusters.destination, topic, begins=dict.fromkeys(range(PARTITIONS), 0))[1]

@@ -24,7 +24,7 @@ FILTERS = {
 }
 
 
-def begun(
+def start_with_candidates(
     start: Start, topic: str, sources: Iterable[Cluster], *arguments: str, **more: str
 ) -> Service:
     """A service with these candidates, which is quick to leave one."""
@@ -32,7 +32,7 @@ def begun(
     return start(topic, *arguments, **more)
 
 
-def exact(
+def wait_for_exact_copy(
     source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S
 ) -> None:
     """Wait until the copy has what this candidate has, which is so many plain records and 10 of a
@@ -50,17 +50,17 @@ def assert_switches(service: Service, candidates: Candidates, expected: list[int
     assert found == expected, service.read_log_tail()
 
 
-def copied_from_the_first(
+def copy_from_first(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start, **more: str
 ) -> Service:
     """Identical topics, and a service that has copied the first candidate's."""
     create_identical_topics(candidates, topic)
-    service = begun(start, topic, candidates, **more)
-    exact(candidates[0], clusters.destination, topic, 1000, COPY_S)
+    service = start_with_candidates(start, topic, candidates, **more)
+    wait_for_exact_copy(candidates[0], clusters.destination, topic, 1000, COPY_S)
     return service
 
 
-def begun_with_filters(
+def start_with_filters(
     start: Start, clusters: Clusters, topic: str, sources: Iterable[Cluster]
 ) -> Service:
     """A service that ends when all is copied, with filters, and with a mapping to one partition."""
@@ -74,7 +74,7 @@ def begun_with_filters(
     )
 
 
-def passing_filters(source: Partitions) -> Partitions:
+def select_passing(source: Partitions) -> Partitions:
     """What passes both of them."""
     return {
         partition: [record for record in passing(records) if number(record.value) % 10 != 5]

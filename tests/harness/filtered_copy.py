@@ -17,7 +17,9 @@ from tests.harness.stage_one import (
 PARTITIONS = 2
 
 
-def fed(clusters: Clusters, topic: str, records: int) -> list[tuple[int, Record]]:
+def write_source_and_intermediate(
+    clusters: Clusters, topic: str, records: int
+) -> list[tuple[int, Record]]:
     """The source, and what stage one would write of it, some of it twice."""
     written = make_records(range(records), PARTITIONS)
     clusters.source.write(topic, written)
@@ -26,7 +28,7 @@ def fed(clusters: Clusters, topic: str, records: int) -> list[tuple[int, Record]
     return written
 
 
-def begun(clusters: Clusters, topic: str, start: Start, **more: str) -> Service:
+def start_stage_two(clusters: Clusters, topic: str, start: Start, **more: str) -> Service:
     """Stage two with frontiers, and an empty source."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
@@ -34,7 +36,7 @@ def begun(clusters: Clusters, topic: str, start: Start, **more: str) -> Service:
     return service
 
 
-def is_behind(clusters: Clusters, service: Service, records: int, *written: str) -> None:
+def wait_for_end(clusters: Clusters, service: Service, records: int, *written: str) -> None:
     """Wait until the frontiers are at the source's end, and readers see what was committed: a
     commit is answered before its markers are written.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def found(said: dict[str, Any], level: str, about: str = "") -> list[str]:
+def list_findings(said: dict[str, Any], level: str, about: str = "") -> list[str]:
     """What was seen at this level, of things whose name begins so."""
     return [
         finding["seen"]

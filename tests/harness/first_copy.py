@@ -26,7 +26,7 @@ def more_records() -> list[tuple[int, Record]]:
     ]
 
 
-def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
+def add_offsets(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
     """(partition, source offset, record): the source has no gaps here."""
     first = int(records[0][1].value[:10])  # type: ignore[index]
     return [
@@ -35,7 +35,7 @@ def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]
     ]
 
 
-def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
+def make_first_copy(clusters: Clusters, topic: str, start: Start) -> None:
     """Make a source with FIRST records and copy them; the service has stopped when this returns."""
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(FIRST), PARTITIONS))
@@ -45,7 +45,7 @@ def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
         clusters,
         topic,
         topic,
-        wrap_records(clusters, topic, numbered(make_records(range(FIRST), PARTITIONS))),
+        wrap_records(clusters, topic, add_offsets(make_records(range(FIRST), PARTITIONS))),
     )
     clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()

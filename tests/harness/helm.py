@@ -64,7 +64,7 @@ def run(helm: str, *words: str, values: Mapping[str, Any]) -> subprocess.Complet
     )
 
 
-def rendered(
+def render_chart(
     helm: str, package: Path, values: Mapping[str, Any], release: str = "orders"
 ) -> Things:
     """The objects, by kind and name."""

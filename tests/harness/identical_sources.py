@@ -25,7 +25,7 @@ Candidates = tuple[Cluster, ...]
 
 
 @contextmanager
-def started_candidates(folder: Path, number: int) -> Iterator[Candidates]:
+def start_candidates(folder: Path, number: int) -> Iterator[Candidates]:
     """So many single-node clusters, until the end of the block."""
     brokers = [
         Broker(folder / f"candidate-{place}", ROOT / "jars" / "broker", 384)

@@ -130,11 +130,11 @@ class Checks:
         producer.flush(30)
         self.written += RECORDS
 
-    def copied(self, by: str) -> None:
+    def check_copy(self, by: str) -> None:
         """Wait for all that was written, and ask the judge."""
         began = time.monotonic()
 
-        def whole() -> bool:
+        def is_whole() -> bool:
             try:
                 return (
                     sum(map(len, judge.read_topic(self.destination.address, "copy").values()))
@@ -145,7 +145,7 @@ class Checks:
 
         self.check(
             f"{RECORDS} records are copied by {by}",
-            until(whole, COPY_S),
+            until(is_whole, COPY_S),
             f"{time.monotonic() - began:.1f} s",
         )
         wrong = judge.compare_partitions(
@@ -160,7 +160,7 @@ class Checks:
             part = f"container-{life}"
             self.produce(codec)
             self.start(part)
-            self.copied(part)
+            self.check_copy(part)
             self.check(
                 "it is healthy",
                 until(lambda part=part: is_healthy(f"{self.name}-{part}"), 60),
@@ -191,7 +191,7 @@ class Checks:
                 REO_METRICS_PORT=free_port(),
                 REO_LOG_FORMAT="json",
             )
-        self.copied("three containers")
+        self.check_copy("three containers")
         for part in apart:
             self.stop(part)
             logs = docker("logs", f"{self.name}-{part}")
@@ -223,7 +223,7 @@ class Checks:
                 SPARK_LOCAL_IP="127.0.0.1",
                 **{f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in options.items()},
             )
-            self.copied("executors in containers of their own")
+            self.check_copy("executors in containers of their own")
             names = [asked.folder.name for asked in api.pods]
             used = read_memory_usage(f"{self.name}-driver", *names)
             self.check("there are two of them", len(names) == 2, "; ".join(filter(None, used)))

@@ -108,12 +108,12 @@ def quotas(address: str) -> Iterator[Limit]:
             )
             only = java.org.apache.kafka.common.quota.ClientQuotaFilter.containsOnly([component])
 
-            def there() -> bool:
+            def is_set() -> bool:
                 found = admin.describeClientQuotas(only).entities().get().get(entity)
                 return (found.get(name) if found else None) == value
 
             # it hears of what its controller has taken
-            until(there, f"the broker has {name}={value} of {client_id}")
+            until(is_set, f"the broker has {name}={value} of {client_id}")
 
         def limit(client_id: str, name: str, value: float) -> None:
             given.append((client_id, name))

@@ -199,7 +199,7 @@ class ScriptContext:
         found: dict[int, list[Any]] = {tp.partition: [] for tp in topic_partitions}
         unfinished_partitions = set(found)
 
-        def all_read() -> bool:
+        def has_read_all() -> bool:
             for message in reader.consume(100, 0.2):
                 partition = message.partition()
                 if partition in unfinished_partitions:
@@ -218,7 +218,7 @@ class ScriptContext:
                     unfinished_partitions.difference_update({partition} if error else ())
             return not unfinished_partitions
 
-        self.until(all_read, "every partition is read")
+        self.until(has_read_all, "every partition is read")
         found[-1] = [
             self.normalize(reader.position(topic_partitions)),
             [reader.get_watermark_offsets(tp, cached=True) for tp in topic_partitions],
@@ -236,7 +236,7 @@ class ScriptContext:
     ) -> None:
         """Produce records with fixed timestamps."""
 
-        def reported(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             if reports is not None:
                 reports.append((self.normalize(error), message.offset()))
 
@@ -246,7 +246,7 @@ class ScriptContext:
                 value.encode(),
                 b"k",
                 partition,
-                on_delivery=reported if reports is not None else None,
+                on_delivery=on_delivery if reports is not None else None,
                 **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more},
             )
 

@@ -111,11 +111,11 @@ def note_configuration(context: ScriptContext, name: str, none: str) -> None:
     )
     context.note_call("alter", context.admin.incremental_alter_configs([changed])[changed].result)
 
-    def altered() -> Any:
+    def find_altered() -> Any:
         found = context.admin.describe_configs([resource])[resource].result()
         return found if found["max.message.bytes"].value == "5000" else None
 
-    entries = context.until(altered, "it is altered")
+    entries = context.until(find_altered, "it is altered")
     context.note(
         "config",
         {

@@ -87,8 +87,7 @@ class Pod:
             else OF_THE_POD.get(wanted, "")
         )
 
-    @property
-    def shown(self) -> dict[str, Any]:
+    def describe_pod(self) -> dict[str, Any]:
         """As the API shows it."""
         code = self.process.poll()
         terminated = (
@@ -157,7 +156,7 @@ class KubernetesApi:
                 }
                 asked = body | {"metadata": body["metadata"] | made}
                 self.pods.append(Pod(asked, self.folder / body["metadata"]["name"], self.container))
-                return self.pods[-1].shown
+                return self.pods[-1].describe_pod()
             if name == DRIVER:
                 return {
                     "kind": "Pod",
@@ -179,9 +178,9 @@ class KubernetesApi:
                     "kind": "PodList",
                     "apiVersion": "v1",
                     "metadata": {},
-                    "items": [pod.shown for pod in there],
+                    "items": [pod.describe_pod() for pod in there],
                 }
-            return there[0].shown if there else None
+            return there[0].describe_pod() if there else None
 
 
 class Handler(BaseHTTPRequestHandler):

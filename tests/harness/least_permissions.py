@@ -98,7 +98,7 @@ class Stand:
         return done
 
 
-def said(row: Permission, stand: Stand, topic: str, command: str) -> list[str]:
+def build_expected_words(row: Permission, stand: Stand, topic: str, command: str) -> list[str]:
     """What the message has to have: cluster, operation, resource and its name, and the command that
     grants it.
     """

@@ -100,7 +100,7 @@ def lines_by_partition(file: Path) -> dict[int, list[str]]:
 
 
 @contextmanager
-def relayed(shared: Clusters, topic: str) -> Iterator[None]:
+def relay_records(shared: Clusters, topic: str) -> Iterator[None]:
     """A stage one of one line that goes on: what the source shows is wrapped and written to the
     intermediate topic, until the end of the block.
 

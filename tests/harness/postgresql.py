@@ -40,7 +40,7 @@ def programs() -> Path:
     return found[-1].parent
 
 
-def quoted(text: str) -> str:
+def quote_value(text: str) -> str:
     """As a value in libpq's connection string."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -142,7 +142,7 @@ class Server:
         """For `destination.postgresql`."""
         return (
             f"host=127.0.0.1 port={self.port} dbname={DATABASE} user={user}"
-            f" password={quoted(password)}"
+            f" password={quote_value(password)}"
         )
 
     def session(self) -> psycopg.Connection[TupleRow]:

@@ -69,7 +69,7 @@ def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
     )
 
 
-def again(destination: PostgresqlDestination, known: int) -> None:
+def resume_after_failure(destination: PostgresqlDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
     (tp,) = destination.outputs
     destination.resolve_in_doubt()

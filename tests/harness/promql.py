@@ -32,7 +32,7 @@ WORDS: dict[str, dict[str, tuple[str, ...]]] = {
 STAGES = ("replicator", "deduplicator")
 
 
-def known() -> dict[str, set[str]]:
+def list_known_samples() -> dict[str, set[str]]:
     """Every sample that a service may expose, with its labels."""
     found: dict[str, set[str]] = {"up": set(SCRAPED)}
     for metric in (value for module in METRIC_MODULES for value in vars(module).values()):
@@ -59,19 +59,19 @@ def rules() -> list[dict[str, Any]]:
     ]
 
 
-def plain(expression: str) -> str:
+def fill_variables(expression: str) -> str:
     """What Grafana would send: with its variables filled in."""
     for variable, value in GRAFANAS.items():
         expression = expression.replace(variable, value)
     return expression
 
 
-def asked() -> list[tuple[str, str, str]]:
+def list_queries() -> list[tuple[str, str, str]]:
     """Where, the expression, and the text that is made of its labels: all of dashboard and
     rules.
     """
     found = [
-        (f"panel {panel['title']}", plain(target["expr"]), target["legendFormat"])
+        (f"panel {panel['title']}", fill_variables(target["expr"]), target["legendFormat"])
         for panel in panels()
         for target in panel.get("targets", ())
     ]
@@ -98,7 +98,7 @@ def selectors(expression: str) -> list[Any]:
     ]
 
 
-def _grouped(expression: str) -> set[str]:
+def _find_grouping_labels(expression: str) -> set[str]:
     """The labels that an expression groups or matches by."""
     found: set[str] = set()
     for node in _below(promql.parse(expression)):
@@ -119,8 +119,10 @@ def problems(expression: str, text: str = "") -> list[str]:
     except ValueError as wrong:
         return [f"cannot be parsed: {wrong}"]
     found: list[str] = []
-    samples = known()
-    labels = _grouped(expression) | set(re.findall(r"\{\{ *(?:\$labels\.)?(\w+) *\}\}", text))
+    samples = list_known_samples()
+    labels = _find_grouping_labels(expression) | set(
+        re.findall(r"\{\{ *(?:\$labels\.)?(\w+) *\}\}", text)
+    )
     for selector in used:
         if selector.name not in samples:
             found.append(f"there is no metric {selector.name}")
@@ -151,6 +153,6 @@ def at_a_glance() -> set[str]:
         selector.name
         for panel in first
         for target in panel["targets"]
-        for selector in selectors(plain(target["expr"]))
+        for selector in selectors(fill_variables(target["expr"]))
     }
     return {re.sub("_(total|bucket)$", "", name) for name in names}

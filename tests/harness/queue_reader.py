@@ -40,13 +40,13 @@ class Reader:
         """Batches with so many messages."""
         found: list[FetchedMessages] = []
 
-        def more() -> bool:
+        def has_enough() -> bool:
             assert self.consumer.poll(0) is None, "a message came out of the consumer"
             self.queue.renew_forwarding()
             found.append(self.queue.consume(100, 0.1))
             return sum(map(len, found)) >= count
 
-        until(more, f"{count} messages are taken")
+        until(has_enough, f"{count} messages are taken")
         return found
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Reader:
         self.consumer.close()
 
 
-def filled(
+def fill_topic(
     clusters: Clusters, topic: str, partitions: int, records: Sequence[tuple[int, Record]]
 ) -> None:
     """A topic of the destination with these records, each with an origin behind its own headers."""

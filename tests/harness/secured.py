@@ -59,9 +59,13 @@ class Certificates:
         authority.cert_pem.write_to_path(str(self.authority))
         stranger.cert_pem.write_to_path(str(self.stranger))
         past = datetime.now(UTC) - timedelta(days=1)
-        self.server = _written(folder / "server", authority.issue_cert("localhost", "127.0.0.1"))
-        self.elsewhere = _written(folder / "elsewhere", authority.issue_cert("elsewhere.example"))
-        self.expired = _written(
+        self.server = _write_key_and_chain(
+            folder / "server", authority.issue_cert("localhost", "127.0.0.1")
+        )
+        self.elsewhere = _write_key_and_chain(
+            folder / "elsewhere", authority.issue_cert("elsewhere.example")
+        )
+        self.expired = _write_key_and_chain(
             folder / "expired",
             authority.issue_cert("localhost", not_before=past - timedelta(days=9), not_after=past),
         )
@@ -71,7 +75,7 @@ class Certificates:
         self.key.write_bytes(_key(client))
 
 
-def _written(path: Path, issued: trustme.LeafCert) -> Path:
+def _write_key_and_chain(path: Path, issued: trustme.LeafCert) -> Path:
     """Key and chain in one file, as Kafka's PEM key store wants it."""
     path.write_bytes(_key(issued) + _chain(issued))
     return path

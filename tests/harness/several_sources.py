@@ -25,7 +25,9 @@ def own_records(place: int, records: int = EACH) -> list[tuple[int, Record]]:
     ]
 
 
-def filled(clusters: Clusters, topic: str, names: Sequence[str], records: int = EACH) -> list[str]:
+def create_filled_sources(
+    clusters: Clusters, topic: str, names: Sequence[str], records: int = EACH
+) -> list[str]:
     """Sources with records of their own."""
     topics = [clusters.source.create(f"{topic}-{name}", PARTITIONS) for name in names]
     for place, name in enumerate(topics):
@@ -36,7 +38,7 @@ def filled(clusters: Clusters, topic: str, names: Sequence[str], records: int = 
     return topics
 
 
-def fed(
+def write_stage_one_records(
     clusters: Clusters, source: str, intermediate: str, place: int, records: int = EACH
 ) -> None:
     """Write what stage one would write, and some of it twice."""
@@ -46,10 +48,10 @@ def fed(
     clusters.destination.write(intermediate, [*batch, *batch[-100:]])
 
 
-def frontiers_of(service: Service, sources: Sequence[str]) -> None:
+def wait_for_source_frontiers(service: Service, sources: Sequence[str]) -> None:
     """Wait until every partition of these sources has a frontier."""
 
-    def made() -> bool:
+    def has_all_frontiers() -> bool:
         said = service.http_get("/metrics")[1]
         return all(
             re.search(
@@ -60,10 +62,10 @@ def frontiers_of(service: Service, sources: Sequence[str]) -> None:
             for partition in range(PARTITIONS)
         )
 
-    until(made, "every partition has a frontier")
+    until(has_all_frontiers, "every partition has a frontier")
 
 
-def nobody_is_in_group(clusters: Clusters, group: str) -> str:
+def wait_until_group_is_empty(clusters: Clusters, group: str) -> str:
     """Wait until the service's group has no members."""
     cluster = clusters.destination
     until(

@@ -33,7 +33,7 @@ class Simulation(Network):
     def start(self, name: str, work: Callable[[ScriptContext], object]) -> Process:
         """Start a process with clients of its own."""
 
-        def ended(raised: BaseException | None) -> None:
+        def on_end(raised: BaseException | None) -> None:
             if raised is not None:
                 self.raised.append(raised)
 
@@ -49,7 +49,7 @@ class Simulation(Network):
                 )
             )
 
-        process = Process(name, on_end=ended)
+        process = Process(name, on_end=on_end)
         self.schedule.start(process, live)
         return process
 

@@ -27,7 +27,7 @@ COLUMNS = (
 """Those of a table that takes a copy, as CREATE TABLE has them."""
 
 
-def begun(
+def start_stage_two(
     clusters: Clusters, database: Server, topic: str, start: Start, records: int, **more: str
 ) -> Service:
     """A source with so many records, and stage two with its frontiers."""
@@ -49,7 +49,7 @@ def run(clusters: Clusters, topic: str, begin: int, end: int, epoch: int | None 
     )
 
 
-def arrived(database: Server, topic: str, records: int, timeout_s: float = START_S) -> None:
+def wait_for_rows(database: Server, topic: str, records: int, timeout_s: float = START_S) -> None:
     """Wait until so many rows are there, and no more."""
     until(lambda: len(database.offsets(topic)) >= records, f"{records} rows of {topic}", timeout_s)
     assert len(database.offsets(topic)) == records
@@ -66,10 +66,10 @@ def assert_exact(clusters: Clusters, database: Server, topic: str) -> None:
         for partition, records in source.items()
         for offset in range(len(records))
     ]
-    assert mirror(clusters, topic) == in_database(database, topic)
+    assert read_mirror(clusters, topic) == read_database_frontiers(database, topic)
 
 
-def mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | None]]:
+def read_mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | None]]:
     """The group's commits."""
     return {
         partition: tuple(commit)
@@ -77,7 +77,7 @@ def mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | None]]:
     }  # type: ignore[misc]
 
 
-def in_database(database: Server, topic: str) -> dict[int, tuple[int, str]]:
+def read_database_frontiers(database: Server, topic: str) -> dict[int, tuple[int, str]]:
     """The frontiers, as the group should have them."""
     rows = database.ask(
         "SELECT partition, next_offset, frontier FROM reo_frontier WHERE application = %s",
@@ -86,10 +86,12 @@ def in_database(database: Server, topic: str) -> dict[int, tuple[int, str]]:
     return {partition: (next_offset, frontier) for partition, next_offset, frontier in rows}
 
 
-def copied_before(clusters: Clusters, database: Server, topic: str, start: Start) -> dict[str, str]:
+def make_first_copy(
+    clusters: Clusters, database: Server, topic: str, start: Start
+) -> dict[str, str]:
     """A finished copy of 100 records; returns the settings to go on with."""
-    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
-    arrived(database, topic, 100)
+    wait_for_rows(database, topic, 100)
     service.stop()
     return {"destination_postgresql": database.connection()} | CONSUMER_PROTOCOL

@@ -16,7 +16,7 @@ from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.kafka import Cluster, Clusters, until
 
 
-def own(cluster: Cluster, topic: str) -> dict[str, str]:
+def read_own_configs(cluster: Cluster, topic: str) -> dict[str, str]:
     """What is set on the topic itself."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = cluster.admin.describe_configs([resource])[resource].result()
@@ -42,7 +42,9 @@ def change(cluster: Cluster, topic: str, **config: str | None) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     cluster.admin.incremental_alter_configs([resource])[resource].result()
     until(
-        lambda: all(own(cluster, topic).get(entry.name) == entry.value for entry in entries),
+        lambda: all(
+            read_own_configs(cluster, topic).get(entry.name) == entry.value for entry in entries
+        ),
         "the broker has the configuration",
     )
 

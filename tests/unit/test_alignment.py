@@ -65,13 +65,13 @@ def sides(
 ) -> AlignmentInput:
     """Readings of two lists."""
 
-    def reading(messages: Sequence[Message]) -> Generator[Message]:
+    def yield_messages(messages: Sequence[Message]) -> Generator[Message]:
         yield from messages
 
     return AlignmentInput(
         "copy-0",
-        lambda: reading(source),
-        lambda: reading(destination),
+        lambda: yield_messages(source),
+        lambda: yield_messages(destination),
         source_whole,
         destination_whole,  # type: ignore[arg-type]
         from_beginning,
@@ -138,7 +138,7 @@ def test_what_is_found_is_always_the_truth(
         places = [
             end
             for end in range(1, len(source) + 1)
-            if fits(source, destination, end, source_gone == 0)
+            if is_possible_end(source, destination, end, source_gone == 0)
         ]
         tails = find_ends(
             [hash(record.content) for record in source],
@@ -154,7 +154,7 @@ def test_what_is_found_is_always_the_truth(
     assert (found.source_offset, found.destination_offset) == (frontier * GAP, len(copy) - 1)
 
 
-def fits(
+def is_possible_end(
     source: Sequence[Message], destination: Sequence[Message], end: int, source_whole: bool
 ) -> bool:
     """The naive oracle: whether the destination could end after `end` source records."""

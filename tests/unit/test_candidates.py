@@ -120,30 +120,30 @@ def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_p
         GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_MAX_FAILOVERS": "1"}
     )
 
-    def begun(memory: Path | None = tmp_path / "source") -> SourceSelection:
+    def create_selection(memory: Path | None = tmp_path / "source") -> SourceSelection:
         return SourceSelection(settings, random.Random(1), lambda: None, memory)
 
-    first = begun()
+    first = create_selection()
     first._switch_to(0)
     first._switch_to(1)
-    again = begun()
+    again = create_selection()
     assert (again.current, again.failovers) == (1, 1)
     again._switch_to(1)
     with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
         again._switch_to(2)
-    assert (begun(None).current, begun(None).failovers) == (None, 0)
+    assert (create_selection(None).current, create_selection(None).failovers) == (None, 0)
 
 
-@pytest.mark.parametrize("made_again", [True, False])
-def test_a_source_that_is_made_again_between_two_questions_is_called_that(
-    monkeypatch: pytest.MonkeyPatch, made_again: bool
+@pytest.mark.parametrize("is_recreated", [True, False])
+def test_a_source_that_is_recreated_between_two_questions_is_called_that(
+    monkeypatch: pytest.MonkeyPatch, is_recreated: bool
 ) -> None:
     """Described before, asked for its offsets after: it ends before what was copied, and it is
     another topic. One that is still the same has lost records.
     """
     settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_MODE": "single"})
     route, before = settings.build_routes()[0], Topic("orders", "one", 1, "cluster")
-    sources = {route: replace(before, topic_id="two") if made_again else before}
+    sources = {route: replace(before, topic_id="two") if is_recreated else before}
     tp = route.get_source(0)
     monkeypatch.setattr(
         source_candidates,
@@ -155,7 +155,7 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(
             RuleState(9, 1, None), before.identity, 1, "", -1, 0
         )
     }
-    with pytest.raises(SourceRecreated if made_again else SourceTruncated):
+    with pytest.raises(SourceRecreated if is_recreated else SourceTruncated):
         inspect_single_source(settings, {route: before}, frontiers)
 
 
@@ -204,12 +204,12 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     assert health.evaluate_round({0: None, 1: 5000}) is None
 
 
-def placed(*offsets: int) -> list[TailRecord]:
+def make_tail_records(*offsets: int) -> list[TailRecord]:
     """Records whose content is their offset."""
     return [TailRecord(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
 
 
-def moved(records: list[TailRecord], by: int) -> list[TailRecord]:
+def shift_offsets(records: list[TailRecord], by: int) -> list[TailRecord]:
     """The same records at other offsets."""
     return [TailRecord(record.offset + by, record.content) for record in records]
 
@@ -218,26 +218,31 @@ def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
     """Offsets at the destination are others, the stretches may be of different length, and gaps are
     legal on either side.
     """
-    assert compare_tail(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
-    assert compare_tail(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
+    assert (
+        compare_tail(
+            PLACE, shift_offsets(make_tail_records(3, 5, 6, 9), 100), make_tail_records(5, 6, 9), 9
+        )
+        == 3
+    )
+    assert compare_tail(PLACE, make_tail_records(9), make_tail_records(3, 5, 6, 9), 9) == 1
 
 
 @pytest.mark.parametrize(
     ("there", "why"),
     [
         ([], "no record at offset 9"),
-        (placed(3, 5, 6), "no record at offset 9"),
-        (placed(5, 6, 9, 10), "no record at offset 9"),
-        (moved(placed(3, 5, 6, 9), -1), "no record at offset 9"),
-        (placed(3, 5, 7, 9), "at offset 7 is not the one that was copied"),
-        (placed(4, 5, 6, 9), "at offset 4 is not the one that was copied"),
-        (placed(3, 6, 9), "at offset 3 is not the one that was copied"),
+        (make_tail_records(3, 5, 6), "no record at offset 9"),
+        (make_tail_records(5, 6, 9, 10), "no record at offset 9"),
+        (shift_offsets(make_tail_records(3, 5, 6, 9), -1), "no record at offset 9"),
+        (make_tail_records(3, 5, 7, 9), "at offset 7 is not the one that was copied"),
+        (make_tail_records(4, 5, 6, 9), "at offset 4 is not the one that was copied"),
+        (make_tail_records(3, 6, 9), "at offset 3 is not the one that was copied"),
         (
-            [*placed(3, 5, 6), TailRecord(9, (b"9", b"", [("h", b"")], 9))],
+            [*make_tail_records(3, 5, 6), TailRecord(9, (b"9", b"", [("h", b"")], 9))],
             "at offset 9 is not the one that was copied",
         ),
         (
-            [*placed(3, 5, 6), TailRecord(9, (b"9", b"", [], 8))],
+            [*make_tail_records(3, 5, 6), TailRecord(9, (b"9", b"", [], 8))],
             "at offset 9 is not the one that was copied",
         ),
     ],
@@ -247,4 +252,4 @@ def test_a_difference_is_refused(there: list[TailRecord], why: str) -> None:
     timestamp.
     """
     with pytest.raises(SourceRefused, match=why):
-        compare_tail(PLACE, placed(3, 5, 6, 9), there, 9)
+        compare_tail(PLACE, make_tail_records(3, 5, 6, 9), there, 9)

@@ -20,7 +20,7 @@ def record(number: int) -> Record:
     return b"key", str(number).encode(), [("header", None)], 1_700_000_000_000 + number
 
 
-def differing(field: int, value: object) -> Record:
+def change_field(field: int, value: object) -> Record:
     """The record with one field changed."""
     return cast(Record, (*record(1)[:field], value, *record(1)[field + 1 :]))
 
@@ -70,12 +70,12 @@ def test_nothing_accepted_covers_nothing() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        differing(0, None),
-        differing(1, b"other"),
-        differing(1, None),
-        differing(2, []),
-        differing(2, [("header", b"")]),
-        differing(3, 5),
+        change_field(0, None),
+        change_field(1, b"other"),
+        change_field(1, None),
+        change_field(2, []),
+        change_field(2, [("header", b"")]),
+        change_field(3, 5),
     ],
 )
 def test_any_difference_is_a_foreign_writer(other: Record) -> None:

@@ -50,14 +50,14 @@ MUST_BE_GUARDED = {
 EVERY = [(setting, option) for setting, guards in GUARDED.items() for option in guards]
 
 
-def refusal(environment: dict[str, str], file: str | None = None) -> str:
+def read_refusal(environment: dict[str, str], file: str | None = None) -> str:
     """What is said to settings that are refused."""
     with pytest.raises(SettingsInvalid) as refused:
         load(environment, file)
     return str(refused.value)
 
 
-def given(setting: str, options: dict[str, str]) -> dict[str, str]:
+def build_options_environment(setting: str, options: dict[str, str]) -> dict[str, str]:
     """The variables of a service that give these options."""
     return {
         client_options.get_variable(setting, option).removeprefix("REO_"): value
@@ -71,7 +71,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
     warned of, unless it cannot work at all.
     """
     guard, variable = GUARDED[setting][option], client_options.get_variable(setting, option)
-    message = refusal(GOOD | {variable: "what-nobody-needs"})
+    message = read_refusal(GOOD | {variable: "what-nobody-needs"})
     assert f"{variable} is not passed through" in message
     assert spell(guard.reason, {}, uses_files=False) in message
     assert "what-nobody-needs" not in message, "it may be a secret"
@@ -81,7 +81,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
         assert loaded.list_unsafe() == []
     if guard.always:
         assert ALLOW_UNSAFE not in message
-        assert "is not passed through" in refusal(ALLOWED | {variable: "what-nobody-needs"})
+        assert "is not passed through" in read_refusal(ALLOWED | {variable: "what-nobody-needs"})
     else:
         assert "REO_ALLOW_UNSAFE_OPTIONS=true" in message
         loaded = load(ALLOWED | {variable: "what-nobody-needs"})
@@ -96,8 +96,8 @@ def test_in_flight_requests_may_be_fewer_and_not_more() -> None:
     for setting in ("intermediate.producer_options", "destination.producer_options"):
         variable = client_options.get_variable(setting, "max.in.flight.requests.per.connection")
         assert load(GOOD | {variable: "1"}).list_unsafe() == []
-        assert "does not keep the order" in refusal(GOOD | {variable: "6"})
-        assert "does not keep the order" in refusal(GOOD | {variable: "15"})
+        assert "does not keep the order" in read_refusal(GOOD | {variable: "6"})
+        assert "does not keep the order" in read_refusal(GOOD | {variable: "15"})
 
 
 def test_what_an_exact_copy_stands_on_is_guarded() -> None:
@@ -234,4 +234,4 @@ def test_a_variable_can_carry_the_name(option: str) -> None:
 def test_what_is_no_option(tmp_path: Path, file: str, part: str) -> None:
     """One message, before any client is made."""
     (tmp_path / "reo.toml").write_text(file)
-    assert part in refusal(GOOD, str(tmp_path / "reo.toml"))
+    assert part in read_refusal(GOOD, str(tmp_path / "reo.toml"))

@@ -97,7 +97,7 @@ class Keyed(Message):
         return None if self.content.isupper() else b"%d" % self.time_ms
 
 
-def keyed(letters: list[tuple[str, int]]) -> list[Keyed]:
+def build_keyed(letters: list[tuple[str, int]]) -> list[Keyed]:
     """(letter, value) each."""
     return [Keyed(letter, place, value) for place, (letter, value) in enumerate(letters)]
 
@@ -120,7 +120,11 @@ def test_the_newest_of_each_key_with_any_memory(
 
     result = Comparison(TopicPartition("t", 0), -2, -2)
     compacted.compare_newest(
-        lambda: batches(keyed(left), [3]), lambda: batches(keyed(right), [2]), result, 0, keys_max
+        lambda: batches(build_keyed(left), [3]),
+        lambda: batches(build_keyed(right), [2]),
+        result,
+        0,
+        keys_max,
     )  # type: ignore[arg-type, return-value]
     assert bool(result.difference) == (naive(left) != naive(right))
     if not result.difference:

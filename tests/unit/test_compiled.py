@@ -22,7 +22,7 @@ from deduplicator.fetched_messages import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.harness.properties import property_test
 from tests.harness.task_attempts import IDENTITY, StageOne
-from tests.unit.test_rule import ANY_STATE, written
+from tests.unit.test_rule import ANY_STATE, generate_origins
 from tests.unit.test_settings import GOOD
 
 ROUTE = Route("orders", "orders", "orders-proxy")
@@ -89,7 +89,7 @@ def test_runs_with_retries_holes_and_zombies_are_decided_alike(
     state: RuleState, seed: int, cut: int
 ) -> None:
     """The streams that the rule itself is tested with, from any state."""
-    values = [encode(record) for record in written(seed, 30)]
+    values = [encode(record) for record in generate_origins(seed, 30)]
     for part in (values[:cut], values[cut:]):
         if part:
             assert assert_as_python(state, part)

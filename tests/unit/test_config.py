@@ -21,7 +21,7 @@ SECRETS = {
 }
 
 
-def shown(
+def run_config_show(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     environment: dict[str, str],
@@ -51,7 +51,7 @@ def test_every_setting_is_shown_with_what_gave_it(
         "REO_SOURCE_CONSUMER_OPTIONS_CLIENT_RACK": "a",
     }
     found = json.loads(
-        shown(
+        run_config_show(
             monkeypatch,
             capsys,
             environment,
@@ -90,7 +90,7 @@ def test_rules_for_several_topics_are_shown(
         "REO_TOPICS": "orders,invoices=copy:1",
         "REO_APPLICATION": "many",
     }
-    found = json.loads(shown(monkeypatch, capsys, several, "--json"))
+    found = json.loads(run_config_show(monkeypatch, capsys, several, "--json"))
     assert found["topics"] == {"value": "orders,invoices=copy:1", "given_by": "REO_TOPICS"}
     assert {
         found[name]["value"] for name in ("source.topic", "destination.topic", "intermediate.topic")
@@ -102,7 +102,7 @@ def test_no_secret_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     """Settings and raw options: that there is one and what gave it, not more."""
-    printed = shown(monkeypatch, capsys, GOOD | SECRETS, *arguments)
+    printed = run_config_show(monkeypatch, capsys, GOOD | SECRETS, *arguments)
     assert "s3cr3t" not in printed
     assert printed.count("(secret)") == 3
     assert "REO_SOURCE_SASL_PASSWORD" in printed

@@ -14,7 +14,7 @@ import yaml
 from common.settings import load
 from common.settings.setting_index import BY_NAME
 from tests.harness.kafka import ROOT
-from tests.harness.promql import asked, at_a_glance, panels, problems, rules
+from tests.harness.promql import at_a_glance, list_queries, panels, problems, rules
 
 DOCUMENTATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"][
     "Documentation"
@@ -37,7 +37,7 @@ def mounts(service: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("where", "expression", "text"), asked(), ids=[where for where, *_ in asked()]
+    ("where", "expression", "text"), list_queries(), ids=[where for where, *_ in list_queries()]
 )
 def test_every_expression_asks_for_what_there_is(where: str, expression: str, text: str) -> None:
     """It can be parsed; its metrics, their labels and the fixed values of these are the code's; so

@@ -48,7 +48,7 @@ PACKAGES = (
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
-def named(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path as a test's name."""
     return str(path.relative_to(ROOT))
 
@@ -66,7 +66,7 @@ def section(page: Path, heading: str) -> str:
     )[0]
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=named)
+@pytest.mark.parametrize("page", pages.PAGES, ids=format_path)
 def test_the_tables_are_the_codes(page: Path) -> None:
     """Settings, exit codes, commands, metrics, permissions and formats are what the code has now;
     `make reference` writes them.
@@ -137,7 +137,7 @@ def test_metrics_are_made_where_the_table_looks() -> None:
     assert making == looked_at
 
 
-@pytest.mark.parametrize("page", PROSE, ids=named)
+@pytest.mark.parametrize("page", PROSE, ids=format_path)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link names a file that is there, and, behind a #, one of its headings."""
     dead = []
@@ -169,7 +169,9 @@ def is_in_the_code(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", [page for page in PROSE if page.name != "CHANGELOG.md"], ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PROSE if page.name != "CHANGELOG.md"], ids=format_path
+)
 def test_files_and_symbols_in_the_prose_exist(page: Path) -> None:
     """What stands as code on a page, and is the path or the dotted name of something of ours, is
     there. Settings look like modules and are none.
@@ -236,7 +238,7 @@ def test_each_feature_has_its_test(row: str) -> None:
         }, f"{file} has no {name}"
 
 
-@pytest.mark.parametrize("page", PROSE, ids=named)
+@pytest.mark.parametrize("page", PROSE, ids=format_path)
 def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     """Each `REO_…` is a variable that reo takes, an option's included, and each `reo …` a
     command.

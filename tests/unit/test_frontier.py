@@ -40,7 +40,7 @@ GOOD = Frontier(
 )
 
 
-def changed(**fields: Any) -> str:
+def change_metadata(**fields: Any) -> str:
     """The good metadata with some fields changed; a field set to `...` is left out."""
     return orjson.dumps(
         {
@@ -84,18 +84,18 @@ def test_4095_bytes_are_the_limit() -> None:
     """What a broker would not have stored is refused before it is parsed; up to the limit it is
     read.
     """
-    identity = "x" * (BYTES_MAX - len(changed(i="")))
-    assert len(changed(i=identity)) == BYTES_MAX
-    assert decode(changed(i=identity)).source_identity == identity
+    identity = "x" * (BYTES_MAX - len(change_metadata(i="")))
+    assert len(change_metadata(i=identity)) == BYTES_MAX
+    assert decode(change_metadata(i=identity)).source_identity == identity
     with pytest.raises(ValueError, match="longer than 4095"):
-        decode(changed(i=identity + "x"))
+        decode(change_metadata(i=identity + "x"))
 
 
 @pytest.mark.parametrize("version", [..., 0, 2, "1", None])
 def test_another_version_is_refused(version: object) -> None:
     """A later version's frontier is not guessed at."""
     with pytest.raises(ValueError, match="not version 1"):
-        decode(changed(v=version))
+        decode(change_metadata(v=version))
 
 
 @pytest.mark.parametrize("name", ["f", "e", "c", "d", "n"])
@@ -103,7 +103,7 @@ def test_another_version_is_refused(version: object) -> None:
 def test_a_wrong_number_is_refused(name: str, value: object) -> None:
     """Missing, out of range, or of another kind, also `true`, which Python would take for 1."""
     with pytest.raises(ValueError, match="number"):
-        decode(changed(**{name: value}))
+        decode(change_metadata(**{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_wrong_number_is_refused(name: str, value: object) -> None:
 def test_a_wrong_link_is_refused(link: object) -> None:
     """Three numbers or null, nothing else."""
     with pytest.raises(ValueError, match=r"number|kind"):
-        decode(changed(l=link))
+        decode(change_metadata(l=link))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_wrong_hole_is_refused(hole: object) -> None:
     over it.
     """
     with pytest.raises(ValueError, match=r"number|kind"):
-        decode(changed(h=hole))
+        decode(change_metadata(h=hole))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_wrong_hole_is_refused(hole: object) -> None:
 def test_a_wrong_last_record_is_refused(last: object) -> None:
     """An offset, a checksum and true or false, or null: nothing else."""
     with pytest.raises(ValueError, match="last record"):
-        decode(changed(r=last))
+        decode(change_metadata(r=last))
 
 
 @pytest.mark.parametrize("name", ["i", "t"])
@@ -157,7 +157,7 @@ def test_a_wrong_last_record_is_refused(last: object) -> None:
 def test_a_wrong_text_is_refused(name: str, value: object) -> None:
     """Identity and topic id are compared as texts."""
     with pytest.raises(ValueError, match="kind"):
-        decode(changed(**{name: value}))
+        decode(change_metadata(**{name: value}))
 
 
 @given(

@@ -37,7 +37,7 @@ NAMES = tuple(TARGETS)
 TOKENS = re.compile(rb'"[^"]*"|[-\w.]+')
 
 
-def numbers_changed(name: str) -> list[bytes]:
+def replace_numbers(name: str) -> list[bytes]:
     """Every seed with each integer of an origin, or of the first one of a batch, beginning with
     each word.
     """
@@ -51,7 +51,7 @@ def numbers_changed(name: str) -> list[bytes]:
     ]
 
 
-def words_changed(name: str) -> list[bytes]:
+def replace_words(name: str) -> list[bytes]:
     """Every seed with each token replaced by each word: most are well-formed still."""
     places = [(seed, token.span()) for seed in SEEDS[name] for token in TOKENS.finditer(seed)]
     return [
@@ -59,7 +59,7 @@ def words_changed(name: str) -> list[bytes]:
     ]
 
 
-def damaged(name: str) -> st.SearchStrategy[bytes]:
+def damage_seeds(name: str) -> st.SearchStrategy[bytes]:
     """A seed with up to four changes: a word or noise put in or over something, something left
     out.
     """
@@ -81,7 +81,7 @@ def damaged(name: str) -> st.SearchStrategy[bytes]:
     return st.builds(apply, st.sampled_from(SEEDS[name]), changes)
 
 
-CHANGED = {"origin_header": numbers_changed, "records": numbers_changed, "metadata": words_changed}
+CHANGED = {"origin_header": replace_numbers, "records": replace_numbers, "metadata": replace_words}
 
 
 def search(name: str) -> None:
@@ -101,12 +101,14 @@ def search(name: str) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(
-        damaged(name) if name in CHANGED else st.sampled_from(words_changed(name)) | damaged(name)
+        damage_seeds(name)
+        if name in CHANGED
+        else st.sampled_from(replace_words(name)) | damage_seeds(name)
     )
-    def holds(data: bytes) -> None:
+    def run_target(data: bytes) -> None:
         TARGETS[name](data)
 
-    holds()
+    run_target()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,7 +124,7 @@ def test_the_invariant_holds_for_mutated_values(name: str) -> None:
     search(name)
 
 
-def trusting(header: bytes | None) -> Any:
+def parse_by_length(header: bytes | None) -> Any:
     """A parser that looks at nothing but the length."""
     if len(header or b"") != origin.LAYOUT.size:
         raise ValueError
@@ -134,7 +136,7 @@ def trusting(header: bytes | None) -> Any:
     )
 
 
-def unsigned(header: bytes | None) -> Any:
+def parse_unsigned(header: bytes | None) -> Any:
     """One that takes the source offset for an unsigned number."""
     found = REAL_PARSE((header or b"")[:22] + bytes(8) + (header or b"")[30:])
     return msgspec.structs.replace(
@@ -142,17 +144,17 @@ def unsigned(header: bytes | None) -> Any:
     )
 
 
-def refusing(_: bytes | None) -> Any:
+def refuse_all(_: bytes | None) -> Any:
     """A parser that takes nothing."""
     raise ValueError
 
 
-def unversioned(text: str | None) -> Any:
+def decode_any_version(text: str | None) -> Any:
     """A reader that takes every version for its own."""
     return REAL_DECODE(orjson.dumps(orjson.loads(text or "") | {"v": 1}).decode())
 
 
-def forgetful(text: str | None) -> Any:
+def decode_without_link(text: str | None) -> Any:
     """A reader that loses the link."""
     found = REAL_DECODE(text)
     return type(found)(
@@ -167,23 +169,23 @@ def forgetful(text: str | None) -> Any:
 
 REAL_DECODE, REAL_PARSE = frontier.decode, parse
 PLANTED: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "an origin is not looked at": ("origin_header", origin, "parse", trusting),
-    "an origin's offset has no sign": ("origin_header", origin, "parse", unsigned),
-    "no origin is taken": ("origin_header", origin, "parse", refusing),
+    "an origin is not looked at": ("origin_header", origin, "parse", parse_by_length),
+    "an origin's offset has no sign": ("origin_header", origin, "parse", parse_unsigned),
+    "no origin is taken": ("origin_header", origin, "parse", refuse_all),
     "a batch's origins are not looked at": (
         "records",
         origin,
         "parse_all",
-        lambda values: [trusting(value) for value in values],
+        lambda values: [parse_by_length(value) for value in values],
     ),
     "a batch's offsets have no sign": (
         "records",
         origin,
         "parse_all",
-        lambda values: [unsigned(value) for value in values],
+        lambda values: [parse_unsigned(value) for value in values],
     ),
-    "a frontier's version is not looked at": ("metadata", frontier, "decode", unversioned),
-    "a frontier's link is lost": ("metadata", frontier, "decode", forgetful),
+    "a frontier's version is not looked at": ("metadata", frontier, "decode", decode_any_version),
+    "a frontier's link is lost": ("metadata", frontier, "decode", decode_without_link),
 }
 
 
@@ -206,14 +208,14 @@ def test_a_planted_text_that_no_process_can_be_given_is_found(
     """Settings that let unprintable texts through break the environment's invariant."""
     real = conversion.convert
 
-    def careless(setting: Any, given_value: Any) -> Any:
+    def convert_without_check(setting: Any, given_value: Any) -> Any:
         return (
             str(given_value)
             if setting.kind == "text" and not setting.choices
             else real(setting, given_value)
         )
 
-    monkeypatch.setattr(conversion, "convert", careless)
+    monkeypatch.setattr(conversion, "convert", convert_without_check)
     with pytest.raises(UnicodeEncodeError):
         TARGETS["environment"](b"REO_APPLICATION=\xff")
 

@@ -66,21 +66,21 @@ def batch(records: int, own: Headers | None = None) -> list[Consumed]:
     ]
 
 
-def counted(work: Callable[[], object]) -> int:
+def count_instructions(work: Callable[[], object]) -> int:
     """Bytecode instructions executed by Python code in `work`."""
     count = 0
 
-    def local(frame: FrameType, event: str, argument: object) -> Any:
+    def trace_opcode(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal count
         count += event == "opcode"
-        return local
+        return trace_opcode
 
-    def called(frame: FrameType, event: str, argument: object) -> Any:
+    def trace_call(frame: FrameType, event: str, argument: object) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return local
+        return trace_opcode
 
     before = sys.gettrace()
-    sys.settrace(called)
+    sys.settrace(trace_call)
     try:
         work()
     finally:
@@ -90,7 +90,7 @@ def counted(work: Callable[[], object]) -> int:
 
 def per_record(work: Callable[[int], Callable[[], object]]) -> float:
     """The slope between batches of 1,000 and 3,000 records."""
-    small, large = (counted(work(records)) for records in (1000, 3000))
+    small, large = (count_instructions(work(records)) for records in (1000, 3000))
     return (large - small) / 2000
 
 
@@ -150,7 +150,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
         }
     )
 
-    def prepared(records: int) -> Callable[[], None]:
+    def prepare_round(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         partitions = Partitions()
         partitions.start(
@@ -178,7 +178,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
 
         return run
 
-    return prepared
+    return prepare_round
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ SOURCE = [
 ]
 
 
-def changed(**fields: object) -> list[Record]:
+def change_fifth_record(**fields: object) -> list[Record]:
     """The source with fields of its fifth record replaced."""
     return [*SOURCE[:4], SOURCE[4]._replace(**fields), *SOURCE[5:]]
 
@@ -42,13 +42,16 @@ PLANTED = {
     "phantom": ([*SOURCE[:5], Record(b"x"), *SOURCE[5:]], Differences(phantom=[5])),
     "phantom at the end": ([*SOURCE, Record(b"x")], Differences(phantom=[10])),
     "reordered": ([*SOURCE[:4], SOURCE[5], SOURCE[4], *SOURCE[6:]], Differences(reordered=[4, 5])),
-    "key changed": (changed(key=b"other"), Differences(changed=[(4, 4)])),
-    "null key made empty": (changed(key=b""), Differences(changed=[(4, 4)])),
-    "value changed": (changed(value=b"other"), Differences(changed=[(4, 4)])),
-    "value made a tombstone": (changed(value=None), Differences(changed=[(4, 4)])),
-    "header lost": (changed(headers=()), Differences(changed=[(4, 4)])),
-    "header value made null": (changed(headers=(("h", None),)), Differences(changed=[(4, 4)])),
-    "timestamp changed": (changed(timestamp_ms=7), Differences(changed=[(4, 4)])),
+    "key changed": (change_fifth_record(key=b"other"), Differences(changed=[(4, 4)])),
+    "null key made empty": (change_fifth_record(key=b""), Differences(changed=[(4, 4)])),
+    "value changed": (change_fifth_record(value=b"other"), Differences(changed=[(4, 4)])),
+    "value made a tombstone": (change_fifth_record(value=None), Differences(changed=[(4, 4)])),
+    "header lost": (change_fifth_record(headers=()), Differences(changed=[(4, 4)])),
+    "header value made null": (
+        change_fifth_record(headers=(("h", None),)),
+        Differences(changed=[(4, 4)]),
+    ),
+    "timestamp changed": (change_fifth_record(timestamp_ms=7), Differences(changed=[(4, 4)])),
     "one missing and a phantom elsewhere": (
         [*SOURCE[:2], *SOURCE[3:], Record(b"x")],
         Differences(missing=[2], phantom=[9]),

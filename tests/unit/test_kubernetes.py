@@ -36,7 +36,7 @@ VOLUMES = {
 """What the Pod Security Standard "restricted" allows."""
 
 
-def named(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path as a test's name."""
     return str(path.relative_to(ROOT))
 
@@ -66,17 +66,17 @@ def objects() -> list[Path]:
     ]
 
 
-def valid(thing: dict[str, Any], version: str) -> None:
+def validate_object(thing: dict[str, Any], version: str) -> None:
     """ValidationError for what the API would refuse, and for a field that it does not know."""
     kubernetes_validate.validate(thing, version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("path", objects(), ids=named)
+@pytest.mark.parametrize("path", objects(), ids=format_path)
 def test_the_api_takes_it(path: Path, version: str) -> None:
     """Each object is valid by the schema of its kind."""
     for thing in documents(path):
-        valid(thing, version)
+        validate_object(thing, version)
 
 
 def test_the_schema_refuses_what_is_wrong() -> None:
@@ -85,10 +85,10 @@ def test_the_schema_refuses_what_is_wrong() -> None:
         thing = workload(SINGLE)
         thing["spec"] |= wrong
         with pytest.raises(kubernetes_validate.ValidationError):
-            valid(thing, VERSIONS[-1])
+            validate_object(thing, VERSIONS[-1])
 
 
-def restricted(pod: dict[str, Any]) -> None:
+def assert_restricted(pod: dict[str, Any]) -> None:
     """The Pod Security Standard "restricted", and more: nothing writable but /tmp, no token of the
     cluster, no variables of its Services.
     """
@@ -109,11 +109,11 @@ def restricted(pod: dict[str, Any]) -> None:
     assert {"requests", "limits"} <= set(container["resources"])
 
 
-@pytest.mark.parametrize("path", PODS, ids=named)
+@pytest.mark.parametrize("path", PODS, ids=format_path)
 def test_pods_are_restricted(path: Path) -> None:
     """And each is asked how it is at the port that it has."""
     pod = workload(path)["spec"]["template"]["spec"]
-    restricted(pod)
+    assert_restricted(pod)
     (container,) = pod["containers"]
     probes = {
         probe: container[probe]["httpGet"]
@@ -147,7 +147,7 @@ def variables(path: Path) -> dict[str, str]:
     )
 
 
-@pytest.mark.parametrize("path", PODS, ids=named)
+@pytest.mark.parametrize("path", PODS, ids=format_path)
 def test_reo_takes_the_settings(path: Path) -> None:
     """No name is unknown, none is missing; each pod says which instance it is, and pods that can be
     several are not all the same one.
@@ -176,7 +176,7 @@ def test_the_examples_settings_are_taken_too() -> None:
     )
     password = given.pop("REO_SOURCE_SASL_PASSWORD_FILE")
     assert password.startswith(
-        workload_patched()[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][-1][
+        patch_workloads()[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][-1][
             "mountPath"
         ]
     )
@@ -203,7 +203,7 @@ def test_the_settings_for_executors_are_taken_too() -> None:
     }
 
 
-def workload_patched() -> list[dict[str, Any]]:
+def patch_workloads() -> list[dict[str, Any]]:
     """The base's workloads with the example's patch, which only appends to lists."""
     (told,) = documents(DEPLOY / "example" / "kustomization.yaml")
     (patch,) = told["patches"]

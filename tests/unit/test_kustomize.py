@@ -19,10 +19,10 @@ from tests.unit.test_kubernetes import (
     PODS,
     VERSIONS,
     documents,
-    named,
-    valid,
+    format_path,
+    patch_workloads,
+    validate_object,
     workload,
-    workload_patched,
 )
 
 
@@ -31,7 +31,7 @@ def kustomizations() -> list[Path]:
     return sorted(path.parent for path in DEPLOY.rglob("kustomization.yaml"))
 
 
-def referred(folder: Path) -> Iterator[Path]:
+def list_references(folder: Path) -> Iterator[Path]:
     """All that a kustomization names."""
     (told,) = documents(folder / "kustomization.yaml")
     yield from (folder / name for name in (*told.get("resources", ()), *told.get("components", ())))
@@ -43,10 +43,10 @@ def referred(folder: Path) -> Iterator[Path]:
     )
 
 
-@pytest.mark.parametrize("folder", kustomizations(), ids=named)
+@pytest.mark.parametrize("folder", kustomizations(), ids=format_path)
 def test_a_kustomization_names_what_is_there(folder: Path) -> None:
     """Nothing is named that there is not, and nothing is left out."""
-    named_files = list(referred(folder))
+    named_files = list(list_references(folder))
     assert [path for path in named_files if not path.exists()] == []
     assert {path for path in named_files if path.parent == folder} == {
         path for path in folder.iterdir() if path.name != "kustomization.yaml"
@@ -62,7 +62,7 @@ def test_a_plain_cluster_takes_it(name: str) -> None:
     while seen:
         path = seen.pop()
         if path.is_dir():
-            seen += referred(path)
+            seen += list_references(path)
         elif path.suffix == ".yaml" and isinstance(documents(path)[0], dict):
             kinds |= {thing["kind"] for thing in documents(path)}
     assert "Deployment" in kinds
@@ -73,8 +73,8 @@ def test_the_example_changes_what_is_there() -> None:
     """Its patch fits both stages, and its image and its replicas are the base's."""
     (told,) = documents(DEPLOY / "example" / "kustomization.yaml")
     base = {thing["metadata"]["name"]: thing for thing in map(workload, PODS[1:])}
-    for thing in workload_patched():
-        valid(thing, VERSIONS[-1])
+    for thing in patch_workloads():
+        validate_object(thing, VERSIONS[-1])
     assert {entry["name"] for entry in told["replicas"]} <= set(base)
     images = {
         thing["spec"]["template"]["spec"]["containers"][0]["image"].split(":")[0]
@@ -112,7 +112,7 @@ def kustomize() -> list[str]:
         for path in kustomizations()
         if documents(path / "kustomization.yaml")[0]["kind"] == "Kustomization"
     ],
-    ids=named,
+    ids=format_path,
 )
 def test_kustomize_makes_valid_objects(folder: Path) -> None:
     """The real thing: every object that it makes is valid, the pods find their settings, and
@@ -124,7 +124,7 @@ def test_kustomize_makes_valid_objects(folder: Path) -> None:
     things = [thing for thing in yaml.safe_load_all(made) if thing]
     for thing in things:
         if thing["kind"] not in NOT_KUBERNETES:
-            valid(thing, VERSIONS[-1])
+            validate_object(thing, VERSIONS[-1])
     (settings,) = (thing["metadata"]["name"] for thing in things if thing["kind"] == "ConfigMap")
     pods = [
         thing["spec"]["template"]

@@ -102,7 +102,7 @@ class Beats(Liveness):
         self.on_beat()
 
 
-def opened(client: Slow) -> tuple[TransactionalProducer, Beats]:
+def open_transaction(client: Slow) -> tuple[TransactionalProducer, Beats]:
     """With a transaction."""
     liveness = Beats(client)
     producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, liveness, clock=client)
@@ -116,7 +116,7 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     """
     monkeypatch.setattr(transaction, "STEP_S", 0.01)
     client = Unanswered()
-    producer, liveness = opened(client)
+    producer, liveness = open_transaction(client)
     liveness.on_beat = client.answer_third_beat
     producer.send_offsets([], None)
     producer.commit()
@@ -129,13 +129,13 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
     process, and the next one begins with as much again.
     """
     client = Slow()
-    producer, _ = opened(client)
+    producer, _ = open_transaction(client)
     client.needs_s = 2 * TIMEOUT_S
     with pytest.raises(TransactionFailed):
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
     assert max(client.asked) <= transaction.STEP_S
-    producer, _ = opened(client)
+    producer, _ = open_transaction(client)
     producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
     with pytest.raises(TransactionFailed, match="not over"):

@@ -36,7 +36,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def said(name: str, **labels: str) -> float | None:
+def read_gauge(name: str, **labels: str) -> float | None:
     """A gauge of this process."""
     return REGISTRY.get_sample_value(name, labels)
 
@@ -46,19 +46,28 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     no work.
     """
     liveness, who = Liveness("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
-    assert said("reo_waiting", **who, reason="start") == 1
+    assert read_gauge("reo_waiting", **who, reason="start") == 1
     liveness.set_ready()
-    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="start")) == (1, 0)
+    assert (read_gauge("reo_ready", **who), read_gauge("reo_waiting", **who, reason="start")) == (
+        1,
+        0,
+    )
     liveness.wait("database")
     liveness.beat()
-    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="database")) == (0, 1)
+    assert (
+        read_gauge("reo_ready", **who),
+        read_gauge("reo_waiting", **who, reason="database"),
+    ) == (0, 1)
     liveness.wait("destination")
     assert (
-        said("reo_waiting", **who, reason="database"),
-        said("reo_waiting", **who, reason="destination"),
+        read_gauge("reo_waiting", **who, reason="database"),
+        read_gauge("reo_waiting", **who, reason="destination"),
     ) == (0, 1)
     liveness.set_ready()
-    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
+    assert (
+        read_gauge("reo_ready", **who),
+        read_gauge("reo_waiting", **who, reason="destination"),
+    ) == (1, 0)
 
 
 def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
@@ -69,12 +78,15 @@ def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
     liveness.set_ready()
     clock.now += LATE_S
     liveness.beat()
-    assert said("reo_ready", **who) == 1
+    assert read_gauge("reo_ready", **who) == 1
     clock.now += LATE_S + 0.1
     liveness.beat()
-    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="standstill")) == (0, 1)
+    assert (
+        read_gauge("reo_ready", **who),
+        read_gauge("reo_waiting", **who, reason="standstill"),
+    ) == (0, 1)
     liveness.set_ready()
-    assert said("reo_ready", **who) == 1
+    assert read_gauge("reo_ready", **who) == 1
 
 
 def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
@@ -88,7 +100,7 @@ def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
     ):
         clock.now += step_s
         liveness.beat()
-        assert said("reo_heartbeat_seconds", **who) == seen
+        assert read_gauge("reo_heartbeat_seconds", **who) == seen
 
 
 def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
@@ -102,8 +114,8 @@ def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
     liveness.lag.keep({HERE})
     clock.now += 7
     liveness.wait("destination")
-    assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
-    assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
+    assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
+    assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
     assert liveness.lag.report(HERE, 0, None) == 0
 
 

@@ -19,7 +19,7 @@ from demo.broker import free_port
 from replicator.run import describe_failure
 
 
-def made(
+def make_log_record(
     message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False
 ) -> logging.LogRecord:
     """A log record as the logging module makes it."""
@@ -38,11 +38,11 @@ def made(
 @pytest.mark.parametrize(
     "record",
     [
-        made("plain"),
-        made("%s of %d", "ü\n", 2),
-        made("with\nnewlines\r\n"),
-        made("failed", failing=True),
-        made("facts", facts={"text": "a\nb", "object": object()}),
+        make_log_record("plain"),
+        make_log_record("%s of %d", "ü\n", 2),
+        make_log_record("with\nnewlines\r\n"),
+        make_log_record("failed", failing=True),
+        make_log_record("facts", facts={"text": "a\nb", "object": object()}),
     ],
 )
 def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
@@ -59,7 +59,7 @@ def test_json_carries_the_facts_as_fields() -> None:
     """What a machine looks for is a field, not a part of the sentence."""
     fields = orjson.loads(
         LineFormatter("stage", as_json=True).format(
-            made("ended", facts={"exit_code": 20, "error": "X"})
+            make_log_record("ended", facts={"exit_code": 20, "error": "X"})
         )
     )
     assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
@@ -108,23 +108,23 @@ def test_the_traceback_is_in_the_event() -> None:
     """An unexpected error can be found by its text."""
     assert (
         "second line"
-        in orjson.loads(LineFormatter("stage", as_json=True).format(made("failed", failing=True)))[
-            "event"
-        ]
+        in orjson.loads(
+            LineFormatter("stage", as_json=True).format(make_log_record("failed", failing=True))
+        )["event"]
     )
 
 
 def test_text_is_one_line_with_the_facts_behind() -> None:
     """Time in UTC, level, stage, sentence, facts."""
     line = LineFormatter("stage", as_json=False).format(
-        made("ended %d", 3, facts={"exit_code": 20})
+        make_log_record("ended %d", 3, facts={"exit_code": 20})
     )
     assert line.endswith("WARNING stage: ended 3 exit_code=20")
     assert "+00:00" in line
     assert "\n" not in line
 
 
-def test_a_failed_query_says_what_has_to_be_mended() -> None:
+def test_a_failed_query_says_what_has_to_be_repaired() -> None:
     """Java wraps a cause in several exceptions that say only that something failed: the line has
     the first and the innermost.
     """

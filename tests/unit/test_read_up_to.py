@@ -86,7 +86,7 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
     )
 
 
-def decided(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
+def decide_round(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
     """What a round decides of them, before anything was copied."""
     work = Work(RuleState(-1, 5, None), 0, None)
     work.add(split_by_partition(messages)[TopicPartition("t-proxy", 0)], identity, None)
@@ -98,7 +98,7 @@ def test_records_around_it_are_decided_as_before() -> None:
     follows the first.
     """
     said = message(1, (HEADER, encode(ReadUpTo(0, 7, 0, 5, "1d1d1d1d1d1d1d1d"))))
-    work = decided(record(0, 0), said, record(8, 1), record(9, 3))
+    work = decide_round(record(0, 0), said, record(8, 1), record(9, 3))
     assert work.source_offsets == [0, 8]
     assert (work.rule, work.holes, work.next_offset) == (
         RuleState(8, 5, Link(8, 9, 1), Hole(9, 9)),
@@ -116,15 +116,15 @@ def test_what_a_filter_left_out_is_remembered_until_the_next_record() -> None:
     """
     left_out = message(1, (HEADER, encode(ReadUpTo(0, 7, 0, 5, "1d1d1d1d1d1d1d1d", left_out=True))))
     ignored = message(2, (HEADER, encode(ReadUpTo(0, 9, 3, 5, "1d1d1d1d1d1d1d1d", left_out=True))))
-    assert decided(record(0, 0), left_out).left_out
-    assert not decided(record(0, 0), left_out, record(8, 1), ignored).left_out
+    assert decide_round(record(0, 0), left_out).left_out
+    assert not decide_round(record(0, 0), left_out, record(8, 1), ignored).left_out
 
 
 def test_alone_it_moves_the_position_too() -> None:
     """Nothing else is in the batch: the frontier moves, and what is committed is the offset after
     it.
     """
-    work = decided(message(41, (HEADER, encode(ReadUpTo(0, 7, -1, 5, "1d1d1d1d1d1d1d1d")))))
+    work = decide_round(message(41, (HEADER, encode(ReadUpTo(0, 7, -1, 5, "1d1d1d1d1d1d1d1d")))))
     assert (work.rule.frontier, work.next_offset, work.records, work.last) == (7, 42, [], None)
 
 
@@ -132,9 +132,9 @@ def test_of_another_topic_it_is_a_stop() -> None:
     """As a record is; one that moves nothing says nothing."""
     said = ReadUpTo(0, 7, -1, 5, "another")
     with pytest.raises(SourceRecreated, match="another"):
-        decided(message(0, (HEADER, encode(said))))
+        decide_round(message(0, (HEADER, encode(said))))
     zombie = ReadUpTo(0, 7, -1, 4, "another")
-    assert decided(message(0, (HEADER, encode(zombie)))).rule == RuleState(-1, 5, None)
+    assert decide_round(message(0, (HEADER, encode(zombie)))).rule == RuleState(-1, 5, None)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_of_another_topic_it_is_a_stop() -> None:
 def test_what_stage_one_would_not_write_is_foreign(value: bytes | None) -> None:
     """Whoever can write to the intermediate topic must not move a frontier by accident."""
     with pytest.raises(ForeignRecord, match="at offset 0"):
-        decided(message(0, (HEADER, value)))
+        decide_round(message(0, (HEADER, value)))

@@ -25,18 +25,19 @@ def keys(content: Any, path: KeyPath = ()) -> set[KeyPath]:
     return {path} if content not in ("", []) else set()
 
 
-def pruned(content: Any, path: KeyPath) -> Any:
+def prune_key(content: Any, path: KeyPath) -> Any:
     """The tree without one key."""
     place, *rest = path
     if isinstance(content, list):
         return [
-            pruned(value, tuple(rest)) if number == place else value
+            prune_key(value, tuple(rest)) if number == place else value
             for number, value in enumerate(content)
         ]
     if not rest:
         return {key: value for key, value in content.items() if key != place}
     return {
-        key: pruned(value, tuple(rest)) if key == place else value for key, value in content.items()
+        key: prune_key(value, tuple(rest)) if key == place else value
+        for key, value in content.items()
     }
 
 
@@ -56,7 +57,7 @@ def test_no_key_is_dropped_unsaid() -> None:
     for mode, ignored in (("single", same_without | inside), ("failover", same_without)):
         whole = import_settings(tree(), mode=mode)
         for path in keys(tree()) - ignored:
-            without = import_settings(pruned(tree(), path), mode=mode)
+            without = import_settings(prune_key(tree(), path), mode=mode)
             assert (without.values, without.topics, without.notes) != (
                 whole.values,
                 whole.topics,

@@ -57,7 +57,7 @@ def twin(state: RuleState, origins: list[Origin]) -> Decision:
     return Decision(RuleState(frontier, epoch, link, hole), accepted, duplicates, stale, holes)
 
 
-def written(seed: int, count: int) -> list[Origin]:
+def generate_origins(seed: int, count: int) -> list[Origin]:
     """What stage one could write: runs with growing epochs, batches, retries, lost records, and
     zombies in between.
     """
@@ -113,7 +113,7 @@ def test_runs_with_retries_holes_and_zombies_are_decided_as_the_naive_twin_decid
     """On streams as stage one writes them, where long chains of links are common, the twin agrees
     too.
     """
-    stream = written(seed, 60)
+    stream = generate_origins(seed, 60)
     assert decide(FRESH, stream) == twin(FRESH, stream)
 
 
@@ -153,7 +153,7 @@ def test_where_a_batch_is_cut_changes_nothing(seed: int, cut: int) -> None:
     """A round takes whatever is there, so deciding in two parts must come to the same as deciding
     at once.
     """
-    stream = written(seed, 60)
+    stream = generate_origins(seed, 60)
     whole, first = decide(FRESH, stream), decide(FRESH, stream[:cut])
     second = decide(first.state, stream[cut:])
     assert second.state == whole.state

@@ -18,7 +18,7 @@ MANY = BASE | {"REO_APPLICATION": "app"}
 AT_SOURCE = ("logs-1", "logs-2", "other", "__consumer_offsets", "xlogs-3")
 
 
-def routed(text: str, *topics: str) -> list[Route]:
+def load_routes(text: str, *topics: str) -> list[Route]:
     """The routes of a text, with these topics at the source."""
     return load(MANY | {"REO_TOPICS": text}).build_routes(topics or AT_SOURCE)
 
@@ -70,14 +70,17 @@ def test_a_text_leads_to_routes(text: str, expected: list[Route]) -> None:
     """Names, patterns, destinations and mappings; Kafka's own topics fit no pattern; the
     intermediate topics of a shared destination differ.
     """
-    assert routed(text) == expected
+    assert load_routes(text) == expected
 
 
 def test_the_name_between_depends_on_the_rules_alone() -> None:
     """A topic that appears must not rename another route's intermediate topic: its frontier would
     be lost.
     """
-    assert routed("^logs-.*=all", "logs-1")[0] == routed("^logs-.*=all", "logs-1", "logs-2")[0]
+    assert (
+        load_routes("^logs-.*=all", "logs-1")[0]
+        == load_routes("^logs-.*=all", "logs-1", "logs-2")[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,10 +215,10 @@ def test_a_settings_file_has_a_table(tmp_path: Path, name: str, content: str) ->
         Route("logs-7", "copy-7", "copy-7-proxy"),
     }
     assert loaded.topics.replication_factor == 1
-    assert handed_down(loaded).rules == loaded.rules
+    assert load_as_child(loaded).rules == loaded.rules
 
 
-def handed_down(given: Settings) -> Settings:
+def load_as_child(given: Settings) -> Settings:
     """What a child process makes of them."""
     return load(given.build_environment())
 
@@ -230,7 +233,7 @@ def test_a_table_with_a_number_for_a_destination_is_refused(tmp_path: Path) -> N
 
 def test_only_a_route_by_itself_is_one_to_one() -> None:
     """A mapping, or company at the destination, ends it."""
-    assert [route.is_one_to_one for route in routed("a=x,b=y:key,c=z,d=z,e=w:0")] == [
+    assert [route.is_one_to_one for route in load_routes("a=x,b=y:key,c=z,d=z,e=w:0")] == [
         True,
         False,
         False,

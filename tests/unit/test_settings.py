@@ -17,7 +17,7 @@ GOOD = {
 }
 
 
-def refused(
+def read_refusal(
     environment: dict[str, str],
     file: str | list[str] | None = None,
     arguments: dict[str, str] | None = None,
@@ -51,7 +51,7 @@ def test_every_wrong_setting_is_listed_at_once() -> None:
     """Missing, unknown, out of range, of the wrong kind, not among the choices: one message with
     all of them.
     """
-    message = refused(
+    message = read_refusal(
         {
             "REO_SOURCE_TOPIC": "orders",
             "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
@@ -89,7 +89,7 @@ def test_each_error_has_the_users_own_spelling(tmp_path: Path) -> None:
         "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": "orders-proxy",
         "REO_SOURCE_BACKOFF_MIN_MS": "20000",
     }
-    message = refused(given, str(file))
+    message = read_refusal(given, str(file))
     assert message.splitlines() == [
         "5 setting(s) are wrong:",
         f"  {file}: metrics.port: a whole number from 0 to 65535 is expected, not 'many'",
@@ -101,7 +101,7 @@ def test_each_error_has_the_users_own_spelling(tmp_path: Path) -> None:
         "  destination.sasl_username would not be used: destination.security_protocol is PLAINTEXT",
         "  REO_SOURCE_BACKOFF_MIN_MS is more than source.backoff_max_ms",
     ]
-    assert "--topic: 'a b' is not a legal topic name" in refused(
+    assert "--topic: 'a b' is not a legal topic name" in read_refusal(
         {**GOOD, "REO_APPLICATION": "x"}, None, {"topics": "a b", "source.topic": ""}
     )
 
@@ -134,7 +134,7 @@ def test_one_mistake_is_one_error(changes: dict[str, str], name: str) -> None:
     """What only follows from it is not listed: of a file that is missing, not all that may be in
     it.
     """
-    first, *others = refused(
+    first, *others = read_refusal(
         (GOOD if "REO_SETTINGS_FILE" not in changes else {}) | changes
     ).splitlines()
     assert first == "1 setting(s) are wrong:"
@@ -145,7 +145,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     """A mistyped setting must not be ignored silently; the message says which one was probably
     meant.
     """
-    assert "REO_SOURCE_TOPICS: unknown setting (did you mean REO_SOURCE_TOPIC?)" in refused(
+    assert "REO_SOURCE_TOPICS: unknown setting (did you mean REO_SOURCE_TOPIC?)" in read_refusal(
         GOOD | {"REO_SOURCE_TOPICS": "x"}
     )
 
@@ -192,7 +192,7 @@ def test_texts_stay_as_they_are(text: str) -> None:
 )
 def test_a_number_is_digits_only(text: str) -> None:
     """What Python or TOML would read as a number in another notation is not one here."""
-    assert "REO_DEDUPLICATOR_TRANSACTION_RECORDS: a whole number" in refused(
+    assert "REO_DEDUPLICATOR_TRANSACTION_RECORDS: a whole number" in read_refusal(
         GOOD | {"REO_DEDUPLICATOR_TRANSACTION_RECORDS": text}
     )
 
@@ -214,7 +214,7 @@ def test_variables_that_kubernetes_injects_pass() -> None:
         "KAFKA_PORT": "tcp://10.0.0.3:9092",
     }
     assert load(GOOD | injected).source_topic == "orders"
-    assert "KAFKA_CONFIG_PRODUCER_BATCH: unknown" in refused(
+    assert "KAFKA_CONFIG_PRODUCER_BATCH: unknown" in read_refusal(
         GOOD | injected | {"KAFKA_CONFIG_PRODUCER_BATCH": "1"}
     )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from common.settings import load
-from tests.unit.test_settings import GOOD, refused
+from tests.unit.test_settings import GOOD, read_refusal
 
 
 def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     """Which of two different values was meant cannot be known; two equal ones say the same."""
     alias = "KAFKA_CLUSTERS_SOURCE_TOPIC"
     assert load(GOOD | {alias: "orders"}).source_topic == "orders"
-    message = refused(GOOD | {alias: "other"})
+    message = read_refusal(GOOD | {alias: "other"})
     assert alias in message
     assert "contradict each other" in message
 
@@ -69,7 +69,7 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
 )
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""
-    assert part in refused(GOOD | changes)
+    assert part in read_refusal(GOOD | changes)
 
 
 def test_the_same_topic_on_two_clusters_is_no_contradiction() -> None:
@@ -110,4 +110,4 @@ def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
 )
 def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
     """At the start, by the setting's name."""
-    assert part in refused(GOOD | more)
+    assert part in read_refusal(GOOD | more)

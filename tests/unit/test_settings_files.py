@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.settings import load
-from tests.unit.test_settings import GOOD, refused
+from tests.unit.test_settings import GOOD, read_refusal
 
 FORMS = {
     "reo.toml": (
@@ -71,7 +71,7 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
         assert (loaded.source_topic, loaded.source_cluster.bootstrap_servers) == ("other", "f:1")
         assert loaded.source.consumer_options == {"client.rack": "b", "fetch.max.bytes": "7"}
         assert loaded.given_by["source.topic"] == f"{files[1]}: source.topic"
-    first, second = refused({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
+    first, second = read_refusal({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
     assert first == "1 setting(s) are wrong:"
     assert second.startswith(
         f"  {tmp_path / 'three.toml'}: the settings file does not exist or cannot be read"
@@ -93,14 +93,14 @@ def test_wrong_files_are_refused_together_with_what_else_is_wrong(tmp_path: Path
     """A file that is not there, one that cannot be read, one with a name that nobody knows; the
     environment's errors stand beside.
     """
-    assert "the settings file does not exist" in refused(
+    assert "the settings file does not exist" in read_refusal(
         GOOD | {"REO_SETTINGS_FILE": str(tmp_path / "none.toml")}
     )
     broken = tmp_path / "broken.toml"
     broken.write_text("[source\n")
-    assert "cannot be read" in refused(GOOD, str(broken))
+    assert "cannot be read" in read_refusal(GOOD, str(broken))
     unknown = tmp_path / "unknown.toml"
     unknown.write_text('[source]\ntopics = "x"\n')
-    message = refused(GOOD | {"REO_METRICS_PORT": "x"}, str(unknown))
+    message = read_refusal(GOOD | {"REO_METRICS_PORT": "x"}, str(unknown))
     assert "unknown setting source.topics (did you mean source.topic?)" in message
     assert "REO_METRICS_PORT" in message

@@ -12,7 +12,7 @@ import yaml
 
 from common.settings import is_ours, load
 from replicator.spark import jvm_options, session, spark_master
-from tests.unit.test_client_options import refusal
+from tests.unit.test_client_options import read_refusal
 from tests.unit.test_settings import GOOD
 
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
@@ -69,7 +69,7 @@ def test_what_is_no_option_of_sparks(tmp_path: Path, option: str) -> None:
     (tmp_path / "reo.json").write_text(json.dumps({"replicator": {"spark_options": {option: "a"}}}))
     assert (
         "is not the name of an option of Spark's, which begins with spark. and keeps its upper and"
-        " lower case" in refusal(GOOD, str(tmp_path / "reo.json"))
+        " lower case" in read_refusal(GOOD, str(tmp_path / "reo.json"))
     )
 
 

@@ -64,7 +64,7 @@ SERVICE = [
 """What a simulated process can run, and the command line."""
 
 
-def named(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path as a test's name."""
     return str(path.relative_to(ROOT))
 
@@ -93,7 +93,7 @@ NEEDED_BY = {
 """The kinds of tests that need no more than this kind."""
 
 
-def imported_tests(path: Path) -> Iterator[str]:
+def list_test_imports(path: Path) -> Iterator[str]:
     """The folders of `tests` that a module imports from, anywhere in it."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tests"):
@@ -101,17 +101,17 @@ def imported_tests(path: Path) -> Iterator[str]:
             yield from names or [str(node.module).split(".")[1]]
 
 
-def imported(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """The top-level packages that a module imports, anywhere in it."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{named(path)} has a relative import"
+            assert node.level == 0, f"{format_path(path)} has a relative import"
             yield str(node.module).split(".")[0]
 
 
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=format_path)
 def test_modules_are_short(path: Path) -> None:
     """No module over 300 lines, no function over 60: each fits into a reader's head."""
     assert len(path.read_text().splitlines()) <= LINES_MAX
@@ -123,13 +123,13 @@ def test_modules_are_short(path: Path) -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=format_path)
 def test_modules_open_with_why(path: Path) -> None:
     """Every module begins with a docstring."""
     assert ast.get_docstring(tree(path))
 
 
-@pytest.mark.parametrize("path", TESTS, ids=named)
+@pytest.mark.parametrize("path", TESTS, ids=format_path)
 def test_tests_say_what_they_prove(path: Path) -> None:
     """Every test function has a docstring."""
     assert [
@@ -139,23 +139,23 @@ def test_tests_say_what_they_prove(path: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("path", TESTS, ids=named)
+@pytest.mark.parametrize("path", TESTS, ids=format_path)
 def test_tests_of_one_kind_need_no_other_kind(path: Path) -> None:
     """They import from the harness, and from kinds that need no more than they do."""
     kind = path.relative_to(ROOT / "tests").parts[0]
-    assert set(imported_tests(path)) <= {"harness", "conftest", *NEEDED_BY.get(kind, ())}
+    assert set(list_test_imports(path)) <= {"harness", "conftest", *NEEDED_BY.get(kind, ())}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES, ids=format_path)
 def test_imports_go_one_way(path: Path) -> None:
     """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/
     only; reo sees all, nobody sees reo.
     """
     package = path.relative_to(ROOT).parts[0]
-    assert set(imported(path)) & FORBIDDEN[package] == set()
+    assert set(list_imports(path)) & FORBIDDEN[package] == set()
 
 
-def asked_of_the_machine(path: Path) -> set[str]:
+def find_machine_modules(path: Path) -> set[str]:
     """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for
     a clock too.
     """
@@ -186,11 +186,11 @@ def test_a_process_asks_the_machine_in_one_place() -> None:
     """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the
     service's own processes; the exceptions are named.
     """
-    found = {named(path): asked_of_the_machine(path) for path in SERVICE}
+    found = {format_path(path): find_machine_modules(path) for path in SERVICE}
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
 
 
-@pytest.mark.parametrize("path", SERVICE, ids=named)
+@pytest.mark.parametrize("path", SERVICE, ids=format_path)
 def test_clients_are_made_in_one_place(path: Path) -> None:
     """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can
     give others to: nobody else calls one of its classes.
@@ -209,7 +209,7 @@ def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
     words = b"../" + b"shared"
     skipped = {"jars", "__pycache__"}
     speaking = [
-        named(path)
+        format_path(path)
         for path in ROOT.rglob("*")
         if path.is_file()
         and not skipped & set(path.parts)

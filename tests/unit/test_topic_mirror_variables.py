@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.settings import is_ours, load
-from tests.unit.test_client_options import refusal
+from tests.unit.test_client_options import read_refusal
 from tests.unit.test_settings import GOOD
 
 MIRROR = {
@@ -108,7 +108,7 @@ def test_another_programs_names_change_nothing(stray: dict[str, str]) -> None:
 )
 def test_a_contradiction_is_named(ours: dict[str, str], name: str) -> None:
     """Which of two was meant cannot be known; equal ones are no contradiction."""
-    message = refusal(MIRROR | ours)
+    message = read_refusal(MIRROR | ours)
     assert name in message
     assert "contradict each other" in message
     assert load(MIRROR | {"REO_SOURCE_TOPIC": "orders"}).source_topic == "orders"
@@ -121,7 +121,7 @@ def test_a_contradiction_with_the_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "reo.yaml"
     file.write_text("source:\n  bootstrap_servers: ['a:1', 'b:2']\nmetrics:\n  port: 9095\n")
     assert load(MIRROR | {"PROM_SERVER_ADDR": ":9095"}, str(file)).metrics.port == 9095
-    assert "PROM_SERVER_ADDR and" in refusal(MIRROR | {"PROM_SERVER_ADDR": ":9096"}, str(file))
+    assert "PROM_SERVER_ADDR and" in read_refusal(MIRROR | {"PROM_SERVER_ADDR": ":9096"}, str(file))
 
 
 def test_the_command_line_wins_over_its_names() -> None:
@@ -150,6 +150,6 @@ def test_the_command_line_wins_over_its_names() -> None:
 )
 def test_what_is_wrong_with_them_is_said(change: dict[str, str], part: str) -> None:
     """By its own name, once; and why half of an environment is not taken."""
-    message = refusal(MIRROR | change)
+    message = read_refusal(MIRROR | change)
     assert part in message
     assert message.count(part) == 1 or "OUTPUT_TOPIC" in change

@@ -67,7 +67,7 @@ REFERENCE = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
 FILE = re.compile(r"(?<![\w/.*-])((?:[a-z_]+/)*[a-z_]+\.(?:py|c))\b")
 
 
-def named(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path as a test's name."""
     return str(path.relative_to(ROOT))
 
@@ -77,7 +77,7 @@ def is_property(function: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(each) for each in function.decorator_list)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES, ids=format_path)
 def test_functions_are_verbs(path: Path) -> None:
     """The first word of each function's name is a verb."""
     assert [
@@ -111,7 +111,7 @@ def exists(dotted_name: str, module: str) -> bool:
         stems = [path for path in MODULES if path.stem == first]
         if not stems:
             return True  # of a library, or a setting
-        found = importlib.import_module(named(stems[0])[:-3].replace("/", "."))
+        found = importlib.import_module(format_path(stems[0])[:-3].replace("/", "."))
     for name in rest:
         try:
             found = getattr(found, name, None) or importlib.import_module(
@@ -122,17 +122,17 @@ def exists(dotted_name: str, module: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES, ids=format_path)
 def test_what_a_docstring_names_exists(path: Path) -> None:
     """Files by their name, and modules, classes and functions by their dotted name."""
-    module = named(path)[:-3].replace("/", ".").removesuffix(".__init__")
+    module = format_path(path)[:-3].replace("/", ".").removesuffix(".__init__")
     texts = list(docstrings(path))
     assert [
         name
         for text in texts
         for name in FILE.findall(text)
         if not any((folder / name).exists() for folder in path.parents)
-        and not any(named(other).endswith("/" + name) for other in MODULES)
+        and not any(format_path(other).endswith("/" + name) for other in MODULES)
     ] == []
     assert [
         name
@@ -168,7 +168,7 @@ def defined() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES, ids=format_path)
 def test_a_name_in_a_docstring_exists(path: Path, defined: set[str]) -> None:
     """A single name in backticks is a word of this module's code, or is defined in another one."""
     known = list_words_of_code(path) | defined | FOREIGN_NAMES
