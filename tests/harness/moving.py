@@ -21,10 +21,9 @@ from subprocess import DEVNULL, Popen
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.child_processes import set_parent_death_signal
-from common.frontier import decode
 from tests.harness.judge import to_record
-from tests.harness.kafka import ROOT, Clusters, until
-from tests.harness.recovery import PARTITIONS, read_commits
+from tests.harness.kafka import ROOT, Clusters
+from tests.harness.recovery import wait_for_next_epoch
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02
@@ -104,14 +103,9 @@ def relay_records(shared: Clusters, topic: str) -> Iterator[None]:
     """A stage one of one line that goes on: what the source shows is wrapped and written to the
     intermediate topic, until the end of the block.
 
-    Waits for the frontiers, since its epoch is above theirs: a transaction's offsets can be read a
-    moment after its commit is answered.
+    Waits for the frontiers, since its epoch is above theirs.
     """
-    until(lambda: len(read_commits(shared.destination, topic)) == PARTITIONS, "every frontier")
-    epoch = 1 + max(
-        decode(commit.metadata).rule.epoch
-        for commit in read_commits(shared.destination, topic).values()
-    )
+    epoch = wait_for_next_epoch(shared.destination, topic)
     clusters = Clusters(shared.source.for_another_thread(), shared.destination.for_another_thread())
     stopping = threading.Event()
     errors: list[BaseException] = []

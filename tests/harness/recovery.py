@@ -56,6 +56,15 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     }
 
 
+def wait_for_next_epoch(cluster: Cluster, topic: str) -> int:
+    """An epoch above those of all frontiers. Waits for these: a transaction's offsets can be read a
+    moment after its commit is answered.
+    """
+    until(lambda: len(read_commits(cluster, topic)) == PARTITIONS, "every frontier")
+    commits = read_commits(cluster, topic)
+    return 1 + max(decode(commit.metadata).rule.epoch for commit in commits.values())
+
+
 def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> None:
     """Alter the offsets of a group without members, as an operator can."""
     group = f"reo-{topic}"
@@ -121,11 +130,7 @@ def copy_more(
     """
     clusters.source.write(topic, records[max(begin, source_has) :])
     wait_for_frontiers(service, PARTITIONS)
-    until(lambda: len(read_commits(clusters.destination, topic)) == PARTITIONS, "every frontier")
-    epoch = 1 + max(
-        decode(commit.metadata).rule.epoch
-        for commit in read_commits(clusters.destination, topic).values()
-    )
+    epoch = wait_for_next_epoch(clusters.destination, topic)
     write_intermediate(
         clusters,
         topic,
