@@ -148,12 +148,12 @@ def _draw_extras(
 ) -> tuple[PlanExtras, tuple[str, ...]]:
     """The extras, and the kinds of faults that are not drawn by their weights."""
     candidates = generator.choice((2, 3)) if generator.random() < 1 / 8 else 1
-    kinds: tuple[str, ...] = (FRONTIERS_DELETED,) if generator.random() < 1 / 8 else ()
+    kinds: tuple[str, ...] = (FRONTIERS_DELETED,) if generator.random() < 1 / 16 else ()
     is_plain = candidates == 1 and not kinds
     start = "latest" if generator.random() < 1 / 8 and is_plain else "earliest"
     filters = ("", "", "", "", "", "", "filter.sql", "filter.function")
     filter_setting = generator.choice(filters) if is_plain else ""
-    record_delay_s = generator.uniform(2.5, 8.0) if generator.random() < 1 / 16 else 0.0
+    record_delay_s = generator.uniform(2.5, 8.0) if generator.random() < 1 / 32 else 0.0
     batch_s = generator.choice((5, 30))
     topic_count = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
     # candidates are refused with a pattern
@@ -225,9 +225,9 @@ def _draw_faults(generator: random.Random, kinds: list[str]) -> tuple[Fault, ...
 def draw_plan(seed: int, candidates: int | None = None, topics: int | None = None) -> Plan:
     """The plan of a seed.
 
-    One schedule in eight has two or three candidates; in one in eight, an operator deletes the
+    One schedule in eight has two or three candidates; in one in sixteen, an operator deletes the
     frontiers; one in eight starts at the latest offsets; one in four filters records; one in
-    sixteen has a slow destination; every second one has short batches; one in four has several
+    thirty-two has a slow destination; every second one has short batches; one in four has several
     topics, one in eight a pattern; one in five has compacted topics. With `candidates`, the plan
     has that number and none of the others; with `topics`, that number and no pattern. These are
     drawn with a generator of their own, so that the rest of the plan is the same with and without

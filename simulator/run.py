@@ -11,6 +11,7 @@ from simulator import kafka
 from simulator.faults import FaultInjector
 from simulator.frontier_judge import FrontierJudge
 from simulator.judge import Judge
+from simulator.kafka.log import Log
 from simulator.metrics_judge import MetricsJudge
 from simulator.plan import Plan, list_smaller_plans
 from simulator.schedule import Schedule
@@ -25,6 +26,8 @@ SETTLE_S = 4.0
 """After the copy is complete, nothing more may be written for this time."""
 MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
+HISTORY_LOST_S = 60.0
+"""When one side lost records and the service need not end, it is only watched for this time."""
 STEPS_MAX = 400_000
 
 
@@ -85,15 +88,26 @@ def _run_schedule(
 ) -> str:
     """The violation, or an empty string."""
     metrics_judge, frontier_judge = other_judges
+    judged_change_count = -1
 
     def has_violation() -> bool:
-        return (
+        nonlocal judged_change_count
+        if (
+            judged_change_count == Log.change_count
+            and schedule.now < metrics_judge.next_check_at
+            and schedule.steps <= STEPS_MAX
+            and not injector.unexpected_error
+        ):
+            return False  # nothing has changed since it was False
+        is_violated = (
             judge.has_violation()
             or metrics_judge.has_violation()
             or frontier_judge.has_violation()
             or bool(injector.unexpected_error)
             or schedule.steps > STEPS_MAX
         )
+        judged_change_count = -1 if is_violated else Log.change_count
+        return is_violated
 
     def is_over() -> bool:
         return (
@@ -111,8 +125,12 @@ def _run_schedule(
 
     schedule.run(FAULTS_END_S, is_over)
     injector.pending.clear()
-    until = max(schedule.now, injector.ends_at) + COMPLETE_WITHIN_S
-    schedule.run(until, is_complete)
+    is_only_watched = judge.is_history_lost and not injector.required_exit_codes
+    schedule.run(
+        max(schedule.now, injector.ends_at)
+        + (HISTORY_LOST_S if is_only_watched else COMPLETE_WITHIN_S),
+        is_complete,
+    )
     if system.service_exit_code is None and not has_violation() and is_complete():
         # no record may follow
         schedule.run(

@@ -166,21 +166,26 @@ class Schedule:
         """Run until this time, until nothing is left to do, or until `stop()`, which is called
         after each step, is true.
         """
-        while self.queue and self.queue[0][0] <= until and not stop():
+        if stop():
+            return
+        while self.queue and self.queue[0][0] <= until:
             at_s, _, _, ticket, action = heapq.heappop(self.queue)
-            if not isinstance(action, Task):
-                self.now = max(self.now, at_s)
-                self.steps += 1
-                action()
-            elif action.process.is_alive and action.ticket == ticket:
+            if isinstance(action, Task):
+                if not action.process.is_alive or action.ticket != ticket:
+                    continue
                 self.now = max(self.now, at_s)
                 if action.process.is_frozen:
                     action.process.deferred_tasks.append(action)
-                else:
-                    self.steps += 1
-                    self._resume(action)
-        if not stop() and (not self.queue or self.queue[0][0] > until):
-            self.now = max(self.now, until)
+                    continue
+                self.steps += 1
+                self._resume(action)
+            else:
+                self.now = max(self.now, at_s)
+                self.steps += 1
+                action()
+            if stop():
+                return
+        self.now = max(self.now, until)
 
     def _resume(self, task: Task) -> None:
         task.ticket += 1
