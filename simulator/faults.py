@@ -32,6 +32,7 @@ PRODUCER_FAULTS = {
     "producer batch late": "straggle",
     "task repeated": "repeat",
 }
+END_TXN = "EndTxn"
 CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults of the process whose call it is."""
@@ -45,7 +46,8 @@ class FaultInjector:
         self.judge = judge
         self.pending = list(faults)
         self.calls = 0
-        self.request_faults: list[str] = []
+        self.request_faults: list[tuple[str, str]] = []
+        """The kinds, each with the request that it waits for; an empty name is the next one."""
         self.producer_faults: list[str] = []
         self.injected_kinds: list[str] = []
         """The kinds of the faults that were injected."""
@@ -97,10 +99,11 @@ class FaultInjector:
         if self.system.service_exit_code is not None or self.system.is_source_topic_missing:
             return
         generator = random.Random(fault.seed)  # noqa: S311
-        if fault.kind in OUTCOMES or fault.kind in PRODUCER_FAULTS:
-            (self.request_faults if fault.kind in OUTCOMES else self.producer_faults).append(
-                fault.kind
-            )
+        if fault.kind in OUTCOMES:
+            self.request_faults.append((fault.kind, generator.choice(("", END_TXN))))
+            return
+        if fault.kind in PRODUCER_FAULTS:
+            self.producer_faults.append(fault.kind)
             return
         description = self.INJECTORS[fault.kind](self, generator, child)
         if description:
@@ -124,6 +127,17 @@ class FaultInjector:
         """Whether no fault has disturbed the service for a while."""
         return not self.injected_kinds or self.system.schedule.now > self.ends_at + CALM_S
 
+    @property
+    def is_last_fault(self) -> bool:
+        """Whether no fault is still to come."""
+        return not (self.pending or self.request_faults or self.producer_faults)
+
+    def kill_processes(self, name: str = "") -> None:
+        """Kill all live processes of the service whose name begins with `name`."""
+        for child in self.system.children:
+            if child.name.startswith(name) and child.process and child.process.is_alive:
+                self.system.kill(child)
+
     def schedule_end(self, seconds: float, call: Callable[[], object]) -> None:
         """Call a function at the end of a fault that has a duration."""
         self.disturbed_until_s = max(self.disturbed_until_s, self.system.schedule.now + seconds)
@@ -140,7 +154,13 @@ class FaultInjector:
         """The outcome of a request of one of the service's processes."""
         if not self.request_faults or self.system.find_child(process) is None:
             return "ok"
-        kind = self.request_faults.pop(0)
+        request_fault = next(
+            (waiting for waiting in self.request_faults if waiting[1] in ("", api)), None
+        )
+        if request_fault is None:
+            return "ok"
+        self.request_faults.remove(request_fault)
+        kind = request_fault[0]
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
 

@@ -14,6 +14,8 @@ from typing import Any
 FAULTS_MAX = 6
 FAULT_CALLS_MAX = 1000
 """Every fault happens within this number of calls of the processes."""
+BURST_SHARE, BURST_CALLS = 0.4, 80
+"""In this share of the plans, all faults happen within this number of calls, so that they meet."""
 SWARM_SHARE, SWARM_KINDS_SHARE = 0.5, 0.25
 """This share of the plans draws from a part of the kinds only, so that these meet more often (swarm
 testing: Groce et al., ISSTA 2012).
@@ -203,20 +205,20 @@ def _draw_fault_kinds(
 
 
 def _draw_faults(generator: random.Random, kinds: list[str]) -> tuple[Fault, ...]:
+    burst_at = (
+        generator.randrange(FAULT_CALLS_MAX // 2) if generator.random() < BURST_SHARE else None
+    )
+
+    def draw_call() -> int:
+        if burst_at is not None:
+            return burst_at + generator.randrange(BURST_CALLS)
+        return generator.randrange(
+            FAULT_CALLS_MAX if generator.random() < 0.7 else FAULT_CALLS_MAX // 10
+        )
+
     return tuple(
         sorted(
-            (
-                Fault(
-                    (
-                        generator.randrange(FAULT_CALLS_MAX)
-                        if generator.random() < 0.7
-                        else generator.randrange(FAULT_CALLS_MAX // 10)
-                    ),
-                    kind,
-                    generator.getrandbits(32),
-                )
-                for kind in kinds
-            ),
+            (Fault(draw_call(), kind, generator.getrandbits(32)) for kind in kinds),
             key=lambda fault: fault.at_call,
         )
     )

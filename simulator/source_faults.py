@@ -137,9 +137,7 @@ def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> No
     )
     if is_quiet and system.service_exit_code is None:
         system.source.delete_records(*source, system.source.log(*source).last_stable_offset)
-        for child in system.children:
-            if child.name.startswith("stage one") and child.process and child.process.is_alive:
-                system.kill(child)
+        injector.kill_processes("stage one")
 
 
 def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
