@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 import orjson
 from pyspark.sql import SparkSession
 
-from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
+from common.errors import FilterFailed, RecordRefused, SettingsInvalid
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
@@ -68,9 +68,9 @@ NEXT: dict[tuple[State, Event], State] = {
 
 
 def get_next_state(state: State, event: Event) -> State:
-    """The next state; StageFailed when the table has no such event for this state."""
+    """The next state; RuntimeError when the table has no such event for this state."""
     if (state, event) not in NEXT:
-        raise StageFailed(f"a run that is {state!r} cannot take {event!r}: a defect in stage one")
+        raise RuntimeError(f"a run that is {state!r} cannot take {event!r}")
     return NEXT[state, event]
 
 

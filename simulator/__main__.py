@@ -49,8 +49,10 @@ class CampaignResult:
         self.violations += other.violations
 
 
-def run_seeds(first_seed: int, end: int) -> CampaignResult:
-    """Run the schedules of these seeds, one after the other."""
+def run_seeds(first_seed: int, end: int, first_only: bool = False) -> CampaignResult:
+    """Run the schedules of these seeds, one after the other. With `first_only`, end at the first
+    violation.
+    """
     from simulator import plan, run
 
     campaign_result = CampaignResult()
@@ -64,6 +66,8 @@ def run_seeds(first_seed: int, end: int) -> CampaignResult:
         campaign_result.ends[result.end.split(":")[0]] += 1
         if result.violation:
             campaign_result.violations.append((seed, result.violation, result.story))
+            if first_only:
+                break
     # a worker of stage two that is killed leaves the collector as it is in `pause_gc`: off, with
     # all objects frozen
     gc.unfreeze()
@@ -107,7 +111,9 @@ def run_campaign(
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
                 waiting.add(
-                    pool.submit(run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs))
+                    pool.submit(
+                        run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs), first_only
+                    )
                 )
             if not waiting:
                 return total

@@ -48,6 +48,9 @@ class FaultInjector:
         self.calls = 0
         self.request_faults: list[tuple[str, str]] = []
         """The kinds, each with the request that it waits for; an empty name is the next one."""
+        self.coordinator_away_until_s = 0.0
+        self.coordinator_outcome: RequestOutcome = "lost"
+        """What happens to every EndTxn until then."""
         self.producer_faults: list[str] = []
         self.injected_kinds: list[str] = []
         """The kinds of the faults that were injected."""
@@ -152,6 +155,8 @@ class FaultInjector:
 
     def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
         """The outcome of a request of one of the service's processes."""
+        if api == END_TXN and self.system.schedule.now < self.coordinator_away_until_s:
+            return self.coordinator_outcome
         if not self.request_faults or self.system.find_child(process) is None:
             return "ok"
         request_fault = next(
@@ -163,6 +168,14 @@ class FaultInjector:
         kind = request_fault[0]
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
+
+    def _make_coordinator_unavailable(self, generator: random.Random, _: Child | None) -> str:
+        """The broker of the transaction coordinator is away, while the others answer."""
+        seconds = generator.choice((1.0, 5.0, 15.0)) * generator.uniform(0.5, 1.5)
+        self.coordinator_outcome = generator.choice(("lost", "lost", "answer lost"))
+        self.coordinator_away_until_s = self.system.schedule.now + seconds
+        self.schedule_end(seconds, lambda: None)
+        return f"for {seconds:.1f} s, {self.coordinator_outcome}"
 
     def take_producer_fault(self, task: Task) -> str:
         """The fault of a producer batch of stage one, or an empty string."""
@@ -274,6 +287,7 @@ class FaultInjector:
         "second stage one": _second_stage_one,
         "worker added": _add_worker,
         "worker removed": _remove_worker,
+        "transaction coordinator away": _make_coordinator_unavailable,
         **source_faults.INJECTORS,
         **destination_faults.INJECTORS,
     }

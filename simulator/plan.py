@@ -33,6 +33,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "request late": 4,
     "source away": 2,
     "destination away": 3,
+    "transaction coordinator away": 3,
     "producer batch lost": 4,
     "producer batch late": 4,
     "task repeated": 3,

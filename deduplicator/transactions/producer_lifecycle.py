@@ -1,13 +1,11 @@
 """The lifecycle of a transactional producer: a table of states and events.
 
-An event that is not in the table is a defect of reo and raises.
+An event that is not in the table is a defect of reo, and no error for users: RuntimeError.
 """
 
 from __future__ import annotations
 
 from typing import Literal
-
-from common.errors import StageFailed
 
 State = Literal["new", "ready", "open", "offsets sent", "committing"]
 Event = Literal[
@@ -31,9 +29,7 @@ NEXT: dict[tuple[State, Event], State] = {
 
 
 def get_next_state(state: State, event: Event) -> State:
-    """The next state; StageFailed when the table does not have the event in this state."""
+    """The next state; RuntimeError when the table does not have the event in this state."""
     if (state, event) not in NEXT:
-        raise StageFailed(
-            f"a producer that is {state!r} cannot take {event!r}: a defect in the loop"
-        )
+        raise RuntimeError(f"a producer that is {state!r} cannot take {event!r}")
     return NEXT[state, event]

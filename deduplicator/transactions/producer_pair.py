@@ -13,7 +13,6 @@ import logging
 
 from confluent_kafka import Producer
 
-from common.errors import StageFailed
 from deduplicator.transactions.transaction import TransactionalProducer
 
 log = logging.getLogger(__name__)
@@ -41,17 +40,14 @@ class ProducerPair:
         its commit must have started.
         """
         if self.current.state in ("open", "offsets sent"):
-            raise StageFailed("a transaction was begun while another is open: a defect in the loop")
+            raise RuntimeError("a transaction was begun while another is open")
         self.turn = 1 - self.turn
         return self.current.begin()
 
     def start_commit(self) -> None:
         """Start the current transaction's commit; the one before it must be known to be done."""
         if any(producer.state == "committing" for producer in self.producers):
-            raise StageFailed(
-                "a commit was started before the last one was known to be done: a defect in the"
-                " loop"
-            )
+            raise RuntimeError("a commit was started before the last one was known to be done")
         self.current.start_commit()
 
     def finish_commit(self) -> None:
