@@ -1,5 +1,6 @@
 """What the faults of the source and of the destination have in common: a cluster that is away, a
-log that loses its newest records, a partition at random, and whether frontiers are committed.
+log that loses its newest records, a partition at random, whether frontiers are committed, and
+whether the copy is quiet.
 """
 
 from __future__ import annotations
@@ -51,4 +52,23 @@ def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
         intermediate_topic in ("", topic)
         for group in injector.system.destination.groups.values()
         for topic, _ in group.offsets
+    )
+
+
+QUIET_AFTER_S, QUIET_S = 30.0, 10.0
+"""A fault of a quiet copy happens this long after its call, if nothing has happened for QUIET_S."""
+
+
+def is_copy_quiet(injector: FaultInjector) -> bool:
+    """Whether everything is copied, a query runs, and nothing has happened for QUIET_S."""
+    system, judge = injector.system, injector.judge
+    since_s = system.schedule.now - QUIET_S
+    return (
+        system.service_exit_code is None
+        and not system.is_loading
+        and system.written_at_s < since_s
+        and injector.is_quiet_since(since_s)
+        and any(query.can_read and query.started_at_s < since_s for query in system.queries)
+        and not judge.is_history_lost
+        and judge.is_complete()
     )

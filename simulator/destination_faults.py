@@ -19,7 +19,14 @@ from common.errors import (
 )
 from common.routes import TopicPartition
 from simulator import logs, operator
-from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
+from simulator.cluster_faults import (
+    QUIET_AFTER_S,
+    choose_partition,
+    has_frontiers,
+    is_copy_quiet,
+    make_unavailable,
+    truncate_log,
+)
 from simulator.plan import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
 from simulator.system import Child
 
@@ -48,9 +55,55 @@ def _delete_intermediate_records(
     tp = _choose_intermediate_partition(injector, generator)
     if tp is None:
         return ""
-    offset = generator.randint(0, injector.system.destination.log(*tp).end)
-    injector.system.destination.delete_records(*tp, offset)
+    destination = injector.system.destination
+    if generator.random() < 0.5:
+        frozen_s = generator.uniform(0.0, 20.0)
+        _run_without_workers(
+            injector, frozen_s, lambda: destination.delete_records(*tp, destination.log(*tp).end)
+        )
+        _append_source_records(injector, generator, tp, frozen_s + generator.uniform(0.0, 8.0))
+        return f"{tp}: all, after {frozen_s:.1f} s without a worker"
+    offset = generator.randint(0, destination.log(*tp).end)
+    destination.delete_records(*tp, offset)
     return f"{tp} begins at {offset}"
+
+
+def _append_source_records(
+    injector: FaultInjector, generator: random.Random, intermediate: TopicPartition, after_s: float
+) -> None:
+    """The source partition of an intermediate partition gets more records, some time later."""
+    system, count = injector.system, generator.randint(1, 6)
+    if system.candidates or system.plan.stop_at_end:
+        return
+    route = next(route for route in system.routes if route.intermediate_topic == intermediate.topic)
+
+    def append() -> None:
+        if not (system.source.is_down or system.is_source_topic_missing):
+            system.append_records(route.get_source(intermediate.partition), count)
+
+    injector.call_later(after_s, append)
+
+
+def _run_without_workers(
+    injector: FaultInjector, seconds: float, action: Callable[[], object]
+) -> None:
+    """Freeze the workers for this time, so that records stay unread, and then call `action` before
+    they go on.
+    """
+    workers = [
+        child.process
+        for child in injector.system.children
+        if child.name.startswith("worker") and child.process and child.process.is_alive
+    ]
+
+    def end() -> None:
+        action()
+        for process in workers:
+            injector.system.schedule.thaw(process)
+
+    for process in workers:
+        injector.system.schedule.freeze(process)
+    injector.schedule_end(seconds, end)
 
 
 def _truncate_intermediate_topic(
@@ -72,23 +125,13 @@ def _compact_intermediate_topic(
     if tp is None:
         return ""
     injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
-    workers = [
-        child.process
-        for child in injector.system.children
-        if child.name.startswith("worker") and child.process and child.process.is_alive
-    ]
 
     def compact() -> None:
         injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
         injector.system.destination.compact(*tp)
-        for process in workers:
-            injector.system.schedule.thaw(process)
 
-    # frozen workers leave records unread, so that compaction can delete some of these
-    for process in workers:
-        injector.system.schedule.freeze(process)
     frozen_s = generator.uniform(0.0, 60.0)
-    injector.schedule_end(frozen_s, compact)
+    _run_without_workers(injector, frozen_s, compact)
     return f"{tp}, after {frozen_s:.1f} s without a worker"
 
 
@@ -149,6 +192,9 @@ def _recreate_destination(
 def _truncate_destination(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
+    """The newest records are lost now, or later, when the copy is quiet: then nothing else shows
+    the loss.
+    """
     route, partition = choose_partition(injector, generator)
     tp = route.get_destination(partition)
     if (
@@ -156,12 +202,26 @@ def _truncate_destination(
         or not injector.system.destination.log(*tp).end
     ):
         return ""
+    if generator.random() < 0.5:
+        injector.call_later(
+            QUIET_AFTER_S,
+            lambda: (
+                is_copy_quiet(injector)
+                and _lose_destination_records(injector, generator, tp, is_calm=True)
+            ),
+        )
+        return f"{tp}: if the copy is quiet in {QUIET_AFTER_S:.0f} s"
+    return f"{tp}: {_lose_destination_records(injector, generator, tp, is_calm=injector.is_calm)}"
+
+
+def _lose_destination_records(
+    injector: FaultInjector, generator: random.Random, tp: TopicPartition, *, is_calm: bool
+) -> int:
+    """How many offsets are lost."""
     injector.judge.is_destination_history_lost = True
     # with compaction, or a fault that follows, the loss may not be seen: other records can take
     # these offsets before the check
-    is_certain = (
-        injector.is_calm and injector.is_last_fault and not injector.system.plan.is_compacted
-    )
+    is_certain = is_calm and injector.is_last_fault and not injector.system.plan.is_compacted
     read_result = logs.read_committed(injector.system.destination, tp, 0)
     lost_records = truncate_log(injector.system.destination, tp, generator)
     # when a marker is lost, its transaction stays open
@@ -174,16 +234,22 @@ def _truncate_destination(
         injector.required_exit_codes = exit_codes
     if generator.random() < 0.5:  # only the check at the start can see it
         injector.kill_processes("worker")
-    return f"{tp}: {len(lost_records)}"
+    return len(lost_records)
 
 
-def _delete_frontiers(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
-    if not has_frontiers(injector) or injector.system.is_stopped_by_operator:
+def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    system = injector.system
+    if not has_frontiers(injector) or system.is_stopped_by_operator:
         return ""
-    injector.system.recovered_exit_codes.add(FrontierLost.exit_code)
-    injector.system.stop_for_operator(operator.delete_frontiers)
-    injector.schedule_end(operator.RESTART_WITHIN_S, lambda: None)
-    return "the operator stops the service"
+    system.recovered_exit_codes.add(FrontierLost.exit_code)
+    frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
+    if frozen_s:  # records stay unread, and one of their run's batches can come after the recovery
+        injector.producer_faults.append("producer batch late")
+    _run_without_workers(
+        injector, frozen_s, lambda: system.stop_for_operator(operator.delete_frontiers)
+    )
+    injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
+    return f"after {frozen_s:.1f} s without a worker, the operator stops the service"
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
 from common.routes import TopicPartition
 from simulator import logs
-from simulator.cluster_faults import choose_partition, has_frontiers, make_unavailable, truncate_log
+from simulator.cluster_faults import (
+    QUIET_AFTER_S,
+    QUIET_S,
+    choose_partition,
+    has_frontiers,
+    is_copy_quiet,
+    make_unavailable,
+    truncate_log,
+)
 from simulator.plan import TOPIC_ADDED
 from simulator.system import Child
 
@@ -102,8 +110,8 @@ def _delete_copied_source_records(
     """Retention: what is copied is deleted, or later, in a quiet source, everything."""
     source = _choose_source_partition(injector, generator)
     if generator.random() < 0.5:
-        injector.call_later(RETENTION_S, lambda: _delete_quiet_records(injector, source))
-        return f"{source}: all, if it is quiet in {RETENTION_S:.0f} s"
+        injector.call_later(QUIET_AFTER_S, lambda: _delete_quiet_records(injector, source))
+        return f"{source}: all, if it is quiet in {QUIET_AFTER_S:.0f} s"
     offset = injector.judge.find_last_copied_offset(source) + 1
     if offset > injector.system.source.log(*source).end:  # the source lost these records
         return ""
@@ -111,31 +119,20 @@ def _delete_copied_source_records(
     return f"{source} begins at {offset}"
 
 
-RETENTION_S, QUIET_S = 30.0, 10.0
-
-
 def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> None:
-    """When everything is copied and was quiet for QUIET_S, delete the markers and the records of
+    """When everything is copied and was quiet for a while, delete the markers and the records of
     aborted transactions too, and kill stage one: it has written down that nothing is left.
     """
     system, judge = injector.system, injector.judge
     is_quiet = (
         # what filter.sql left out is known when a batch of Spark ends
         system.plan.filter_setting != "filter.sql"
-        and not system.is_loading
-        and system.schedule.now > system.written_at_s + QUIET_S
-        and injector.is_quiet_since(system.schedule.now - QUIET_S)
-        and any(
-            query.can_read and query.started_at_s < system.schedule.now - QUIET_S
-            for query in system.queries
-        )
-        and not judge.is_history_lost
-        and judge.is_complete()
+        and is_copy_quiet(injector)
         and 0
         <= judge.find_last_copied_offset(source)
         == judge.find_last_copied_offset(source, QUIET_S)
     )
-    if is_quiet and system.service_exit_code is None:
+    if is_quiet:
         system.source.delete_records(*source, system.source.log(*source).last_stable_offset)
         injector.kill_processes("stage one")
 
