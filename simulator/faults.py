@@ -50,7 +50,11 @@ class FaultInjector:
         """The kinds, each with the request that it waits for; an empty name is the next one."""
         self.coordinator_away_until_s = 0.0
         self.coordinator_outcome: RequestOutcome = "lost"
-        """What happens to every EndTxn until then."""
+        """What happens until then to every EndTxn of one producer: each transactional id has its
+        own coordinator.
+        """
+        self.coordinator_client = ""
+        """The task that sends these, when the first one was sent."""
         self.producer_faults: list[str] = []
         self.injected_kinds: list[str] = []
         """The kinds of the faults that were injected."""
@@ -156,7 +160,11 @@ class FaultInjector:
     def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
         """The outcome of a request of one of the service's processes."""
         if api == END_TXN and self.system.schedule.now < self.coordinator_away_until_s:
-            return self.coordinator_outcome
+            assert self.system.schedule.task is not None
+            client = self.system.schedule.task.name
+            self.coordinator_client = self.coordinator_client or client
+            if client == self.coordinator_client:
+                return self.coordinator_outcome
         if not self.request_faults or self.system.find_child(process) is None:
             return "ok"
         request_fault = next(
@@ -170,10 +178,11 @@ class FaultInjector:
         return OUTCOMES[kind]
 
     def _make_coordinator_unavailable(self, generator: random.Random, _: Child | None) -> str:
-        """The broker of the transaction coordinator is away, while the others answer."""
-        seconds = generator.choice((1.0, 5.0, 15.0)) * generator.uniform(0.5, 1.5)
+        """The broker of one transaction coordinator is away, while the others answer."""
+        seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
         self.coordinator_outcome = generator.choice(("lost", "lost", "answer lost"))
         self.coordinator_away_until_s = self.system.schedule.now + seconds
+        self.coordinator_client = ""
         self.schedule_end(seconds, lambda: None)
         return f"for {seconds:.1f} s, {self.coordinator_outcome}"
 

@@ -70,7 +70,7 @@ others.
 CANDIDATE_FAULT_WEIGHTS = {
     "candidate not fed": 3,
     "leaders of a candidate changed": 3,
-    "candidate recreated": 2,
+    "candidate recreated": 6,
 }
 FRONTIERS_DELETED = "frontiers deleted"
 TOPIC_ADDED = "topic added"

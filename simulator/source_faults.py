@@ -73,9 +73,19 @@ def _has_copied_every_partition(injector: FaultInjector) -> bool:
 
 
 def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark
-    reads before its next check.
+    """Recreate the topic of a candidate that no query reads, now or later: the service cannot know
+    what Spark reads before its next check. Then, with an even chance, the others go away.
     """
+    if generator.random() < 0.5:
+        injector.call_later(RECREATED_AFTER_S, lambda: _recreate_unread(injector, generator))
+        return f"in {RECREATED_AFTER_S:.0f} s"
+    return _recreate_unread(injector, generator)
+
+
+RECREATED_AFTER_S = 15.0
+
+
+def _recreate_unread(injector: FaultInjector, generator: random.Random) -> str:
     system = injector.system
     clusters_read = [
         system.find_cluster(query.plan.settings.source_cluster)
@@ -93,10 +103,12 @@ def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Ch
         generator.choice(other_candidates),
         system.choose_route(generator).source_topic,
     )
-    return (
-        f"{candidate.cluster.name}, {topic}: {system.source_clusters.recreate(candidate, topic)}"
-        " other records"
-    )
+    count = system.source_clusters.recreate(candidate, topic)
+    if generator.random() < 0.5:
+        for other in system.candidates:
+            if other is not candidate.cluster and not other.is_down:
+                make_unavailable(injector, generator, other)
+    return f"{candidate.cluster.name}, {topic}: {count} other records"
 
 
 def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
