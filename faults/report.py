@@ -25,6 +25,7 @@ from faults.campaign_tables import (
     wrap_paragraph,
 )
 from faults.timeline_picture import draw_picture
+from simulator import planted_defects
 from tests.harness.kafka import ROOT
 
 DOCS = ROOT / "docs"
@@ -120,6 +121,9 @@ def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
     return ranges
 
 
+TEXT_CHARS_MAX = 200
+
+
 def format_simulation(rows: list[Row]) -> list[str]:
     """`make simulate`: totals, and every kind of fault."""
     fault_counts: Counter[str] = Counter()
@@ -161,12 +165,17 @@ def format_simulation(rows: list[Row]) -> list[str]:
 
 
 def format_planted(rows: list[Row]) -> list[str]:
-    """Known defects, and after how many schedules each was found."""
-    detected_rows = [row for row in rows if row["seed"]]
+    """Known defects, and after how many schedules each was found. Of several rows of a defect, the
+    last one counts.
+    """
+    last_rows = {row["name"]: row for row in rows}
+    limits = {defect.name: defect.limit for defect in planted_defects.DEFECTS}
+    detected_rows = [row for row in last_rows.values() if row["seed"]]
     what = (
         "Known defects, put into the service's source text one at a time (`make simulate"
         " PLANTED=all`); the seeds from 1 on run until one finds it:"
-        f" **{len(detected_rows)} of {len(rows)} found**."
+        f" **{len(detected_rows)} of {len(limits)} found**. Commit"
+        f" {', '.join(dict.fromkeys(row['commit'] for row in last_rows.values()))}."
     )
     lines = [
         "## Planted defects",
@@ -176,12 +185,15 @@ def format_planted(rows: list[Row]) -> list[str]:
         "| defect | found after | violation |",
         "|---|---:|---|",
     ]
-    for row in rows:
-        violation = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
-        lines.append(
-            f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} |"
-            f" {violation} |"
-        )
+    for name, limit in limits.items():
+        row = last_rows.get(name)
+        if row is None:
+            after, text = "not run", ""
+        elif row["seed"]:
+            after, text = format(row["seed"], ","), row["violation"].splitlines()[0]
+        else:
+            after, text = f"not in {row['runs']:,}", limit
+        lines.append(f"| {name} | {after} | {text.replace('|', '/')[:TEXT_CHARS_MAX]} |")
     return [*lines, ""]
 
 

@@ -61,15 +61,13 @@ class RouteData:
         """
         topic_partitions = list(map(self.route.get_destination, self.common_partitions))
         ends = partition_offsets.list_end_offsets(self.destination_admin, topic_partitions)
-        stable = partition_offsets.list_end_offsets(
-            self.destination_admin, topic_partitions, committed_only=True
-        )
-        for tp in topic_partitions:
-            if stable[tp] < ends[tp]:
-                raise HangingTransaction(
-                    f"a transaction on {tp} is open from offset {stable[tp]} on."
-                    f" {self.group.describe_abort(tp)}"
-                )
+        for tp, offset in partition_offsets.find_open_transactions(
+            self.destination_admin, ends
+        ).items():
+            raise HangingTransaction(
+                f"a transaction on {tp} is open from offset {offset} on."
+                f" {self.group.describe_abort(tp)}"
+            )
         return {tp.partition: end for tp, end in ends.items()}
 
     def describe_alignment(self, partition: int, source_partitions: int) -> AlignmentInput:

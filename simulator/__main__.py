@@ -162,7 +162,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.planted:
         return planted_defects.search_planted(
-            arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out
+            arguments.planted,
+            arguments.runs,
+            arguments.processes,
+            run_campaign,
+            read_commit(),
+            arguments.out,
         )
     started = time.monotonic()
     total = run_campaign(

@@ -33,6 +33,8 @@ class Defect:
     module: str
     text: str
     becomes: str
+    limit: str = ""
+    """Why the simulator finds it hardly or never."""
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -77,7 +79,12 @@ def plant(name: str) -> None:
 
 
 def search_planted(
-    name: str, runs: int, processes: int, run_campaign: Callable[..., Any], output_file: Path | None
+    name: str,
+    runs: int,
+    processes: int,
+    run_campaign: Callable[..., Any],
+    commit: str,
+    output_file: Path | None,
 ) -> int:
     """Run the seeds from 1 on for one defect, or for each of them, and print which seed finds it.
     Returns the exit code.
@@ -100,6 +107,7 @@ def search_planted(
                                 "seed": seed,
                                 "runs": campaign_result.runs,
                                 "violation": violation,
+                                "commit": commit,
                             }
                         )
                         + "\n"

@@ -6,7 +6,7 @@ Both stages and the command line ask for them here; this module keeps no state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -151,6 +151,16 @@ def list_end_offsets(
 ) -> dict[TopicPartition, int]:
     """The end of each partition: its next offset."""
     return list_offsets(client, topic_partitions, OffsetSpec.latest(), committed_only, timeout_s)
+
+
+def find_open_transactions(
+    client: AdminClient, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Of partitions with these ends, those that have an open transaction, with the offset at which
+    it begins: the last stable offset.
+    """
+    stable_ends = list_end_offsets(client, ends, committed_only=True)
+    return {tp: stable_ends[tp] for tp, end in ends.items() if stable_ends[tp] < end}
 
 
 def list_beginning_offsets(

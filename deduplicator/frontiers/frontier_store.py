@@ -122,10 +122,7 @@ class KafkaFrontierStore:
                         partition_offsets.list_end_offsets,
                     )
                 )
-                stable_ends = partition_offsets.list_end_offsets(
-                    client, frontiers, committed_only=True
-                )
-                undecided = {tp for tp in frontiers if stable_ends[tp] != ends[tp]}
+                undecided = set(partition_offsets.find_open_transactions(client, ends))
                 return check_destination(
                     self.consumer_group.reader,
                     reset_uncounted(frontiers, ends),

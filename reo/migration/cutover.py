@@ -104,17 +104,14 @@ class Cutover:
         ends, quiet_since_s = self.source_ends.read(), runtime.monotonic()
         while True:
             runtime.sleep(POLL_S)
-            current_ends, stable_ends = (
-                self.source_ends.read(),
-                self.source_ends.read(committed_only=True),
-            )
+            current_ends = self.source_ends.read()
             if current_ends != ends:
                 ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for(
                     "1 waiting for the producers to stop: records are written to "
                     + list_topics(ends)
                 )
-            elif open_partitions := sorted(tp for tp, end in ends.items() if stable_ends[tp] < end):
+            elif open_partitions := self.source_ends.find_open(ends):
                 quiet_since_s = runtime.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"

@@ -21,24 +21,25 @@ class SourceEnds:
         self.settings = settings
         self.client = client
 
-    def read(self, committed_only: bool = False) -> Ends:
-        """The end of every partition; with `committed_only` the offset at which its first open
-        transaction begins.
-        """
+    def read(self) -> Ends:
+        """The end of every partition."""
         sources = topics.describe_sources(self.settings, self.client)
         topic_partitions = [
             route.get_source(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
         ]
-        return partition_offsets.list_end_offsets(self.client, topic_partitions, committed_only)
+        return partition_offsets.list_end_offsets(self.client, topic_partitions)
+
+    def find_open(self, ends: Ends) -> list[TopicPartition]:
+        """The partitions that have an open transaction."""
+        return sorted(partition_offsets.find_open_transactions(self.client, ends))
 
     def find_written(self, ends: Ends) -> list[TopicPartition]:
         """The partitions whose end has moved, or that have an open transaction."""
-        current_ends, stable_ends = self.read(), self.read(committed_only=True)
-        return sorted(
-            tp for tp, end in current_ends.items() if end != ends.get(tp) or stable_ends[tp] < end
-        )
+        current_ends = self.read()
+        moved = {tp for tp, end in current_ends.items() if end != ends.get(tp)}
+        return sorted(moved.union(self.find_open(current_ends)))
 
 
 def list_topics(ends: Ends) -> str:

@@ -104,7 +104,10 @@ class SnapshotReader:
             [readings.find_progress(source, tp) for source, tp in pairs],
             frontiers_by_tp,
             readings.find_open_at_source(),
-            self._find_open_transactions(outputs),
+            partition_offsets.find_open_transactions(
+                self.clients.destination_admin,
+                partition_offsets.list_end_offsets(self.clients.destination_admin, outputs),
+            ),
         )
 
     def _read_partitions(
@@ -221,12 +224,3 @@ class SnapshotReader:
                 " then run the command again"
             )
         return records
-
-    def _find_open_transactions(
-        self, topic_partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        ends = partition_offsets.list_end_offsets(self.clients.destination_admin, topic_partitions)
-        stable = partition_offsets.list_end_offsets(
-            self.clients.destination_admin, topic_partitions, committed_only=True
-        )
-        return {tp: stable[tp] for tp, end in ends.items() if stable[tp] < end}
