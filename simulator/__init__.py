@@ -6,7 +6,7 @@ In the order in which a schedule is made and judged:
     plan.py            the sizes, the settings and the faults of a schedule, from its seed
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
-    virtual_runtime.py  the clock, sleep, threads and random numbers that the service asks for
+    virtual_runtime.py the clock, sleep, threads and random numbers that the service asks for
     system.py          the service's processes and their restarts
     clusters.py        two clusters, their topics, the writers at the source
     candidates.py      several identical source clusters
@@ -14,11 +14,11 @@ In the order in which a schedule is made and judged:
     spark_task.py      the tasks of the query: producer batches, and their faults
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
-    faults.py          injects faults into processes, requests and producer batches
-    source_faults.py, destination_faults.py
-                       inject faults into clusters and topics, and say which exit codes of the
-                       service each fault allows or requires
-    cluster_faults.py  what these two have in common
+    faults.py          injects faults into requests and producer batches
+    process_faults.py, source_faults.py, destination_faults.py
+                       inject faults into processes, clusters and topics, and say which exit codes
+                       of the service each fault allows or requires
+    cluster_faults.py  what the last two have in common
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step
@@ -30,6 +30,6 @@ In the order in which a schedule is made and judged:
 These are not simulated, so the simulator finds no defect in them: commands other than `reo
 recover`, mappings, PostgreSQL, `source.start` with offsets or a time, the
 supervisor itself (its restarts are simulated), security, quotas. When the destination loses its
-newest records together with another fault, the service may go on: other records can take their
-offsets before the service checks.
+newest records shortly before or after another fault, the service may go on: other records can take
+their offsets before the service checks.
 """

@@ -127,6 +127,22 @@ def run_campaign(
                 return total
 
 
+def print_campaign(total: CampaignResult, seconds: float, should_shrink: bool) -> None:
+    """Print the first violations, the totals, and the numbers of faults and ends."""
+    for seed, violation, story in total.violations[:10]:
+        print(shrink_seed(seed) if should_shrink else format_violation(seed, violation, story, ""))
+    print(
+        f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds,"
+        f" {total.compared:,} records compared, {total.steps:,} steps, {total.virtual_s / 3600:.0f}"
+        f" h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a"
+        f" minute); violations: {len(total.violations)}"
+    )
+    for kind, number in total.faults.most_common():
+        print(f"  {number:>8,}  {kind}")
+    for end, number in total.ends.most_common():
+        print(f"  {number:>8,}  ended: {end}")
+
+
 def read_commit() -> str:
     """The commit that is checked out, with a plus sign when files differ from it."""
     return subprocess.run(
@@ -180,20 +196,7 @@ def main() -> int:
     )
     seconds = time.monotonic() - started
     _begin_worker("")
-    for seed, violation, story in total.violations[:10]:
-        print(
-            shrink_seed(seed) if arguments.shrink else format_violation(seed, violation, story, "")
-        )
-    print(
-        f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds,"
-        f" {total.compared:,} records compared, {total.steps:,} steps, {total.virtual_s / 3600:.0f}"
-        f" h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a"
-        f" minute); violations: {len(total.violations)}"
-    )
-    for kind, number in total.faults.most_common():
-        print(f"  {number:>8,}  {kind}")
-    for end, number in total.ends.most_common():
-        print(f"  {number:>8,}  ended: {end}")
+    print_campaign(total, seconds, arguments.shrink)
     if arguments.out:
         with arguments.out.open("a") as out:
             fields = {name: getattr(total, name) for name in CampaignResult.__dataclass_fields__}

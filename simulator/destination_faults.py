@@ -40,6 +40,18 @@ def _make_destination_unavailable(
     return make_unavailable(injector, generator, injector.system.destination)
 
 
+def _make_coordinator_unavailable(
+    injector: FaultInjector, generator: random.Random, _: Child | None
+) -> str:
+    """The broker of one transaction coordinator is away, while the others answer."""
+    seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
+    injector.coordinator_outcome = generator.choice(("lost", "lost", "answer lost"))
+    injector.coordinator_away_until_s = injector.system.schedule.now + seconds
+    injector.coordinator_client = ""
+    injector.schedule_end(seconds, lambda: None)
+    return f"for {seconds:.1f} s, {injector.coordinator_outcome}"
+
+
 def _choose_intermediate_partition(
     injector: FaultInjector, generator: random.Random
 ) -> TopicPartition | None:
@@ -254,6 +266,7 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
     "destination away": _make_destination_unavailable,
+    "transaction coordinator away": _make_coordinator_unavailable,
     "unread intermediate records deleted": _delete_intermediate_records,
     "newest intermediate records lost": _truncate_intermediate_topic,
     "destination recreated": _recreate_destination,

@@ -1,5 +1,5 @@
-"""Injects the faults of a plan when their call has come: into processes, requests and producer
-batches here, into clusters and topics in `source_faults` and `destination_faults`.
+"""Injects the faults of a plan when their call has come: into requests and producer batches here,
+into processes, clusters and topics in `process_faults`, `source_faults` and `destination_faults`.
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from common.errors import SourceTruncated
 from common.routes import TopicPartition
-from simulator import destination_faults, source_faults
+from simulator import destination_faults, process_faults, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
@@ -33,6 +33,7 @@ PRODUCER_FAULTS = {
     "task repeated": "repeat",
 }
 END_TXN = "EndTxn"
+INJECTORS = process_faults.INJECTORS | source_faults.INJECTORS | destination_faults.INJECTORS
 CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults of the process whose call it is."""
@@ -112,7 +113,7 @@ class FaultInjector:
         if fault.kind in PRODUCER_FAULTS:
             self.producer_faults.append(fault.kind)
             return
-        description = self.INJECTORS[fault.kind](self, generator, child)
+        description = INJECTORS[fault.kind](self, generator, child)
         if description:
             self._record_fault(fault.kind, description)
         if fault.kind in CALLER_FAULTS and child and child.process:
@@ -177,15 +178,6 @@ class FaultInjector:
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
 
-    def _make_coordinator_unavailable(self, generator: random.Random, _: Child | None) -> str:
-        """The broker of one transaction coordinator is away, while the others answer."""
-        seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
-        self.coordinator_outcome = generator.choice(("lost", "lost", "answer lost"))
-        self.coordinator_away_until_s = self.system.schedule.now + seconds
-        self.coordinator_client = ""
-        self.schedule_end(seconds, lambda: None)
-        return f"for {seconds:.1f} s, {self.coordinator_outcome}"
-
     def take_producer_fault(self, task: Task) -> str:
         """The fault of a producer batch of stage one, or an empty string."""
         if not self.producer_faults:
@@ -196,9 +188,6 @@ class FaultInjector:
 
     # ---- processes
 
-    def _name_caller(self, _: random.Random, child: Child | None) -> str:
-        return child.name if child else ""
-
     def _freeze_process(self, child: Child) -> None:
         process = child.process
         assert process is not None
@@ -206,97 +195,9 @@ class FaultInjector:
         self.schedule_end(seconds, lambda: self.system.schedule.thaw(process))
         self.system.schedule.freeze(process)
 
-    def _find_jvm(self) -> Process | None:
-        return next(
-            (
-                child.engine.process
-                for child in self.system.children
-                if child.engine and child.engine.process.is_alive
-            ),
-            None,
-        )
-
-    def _kill_jvm(self, _: random.Random, __: Child | None) -> str:
-        jvm = self._find_jvm()
-        if jvm:
-            self.system.schedule.kill(jvm)
-        return jvm.name if jvm else ""
-
-    def _freeze_jvm(self, generator: random.Random, _: Child | None) -> str:
-        jvm = self._find_jvm()
-        if jvm:
-            self.system.schedule.freeze(jvm)
-            self.schedule_end(generator.uniform(0.5, 30), lambda: self.system.schedule.thaw(jvm))
-            child = next(
-                child
-                for child in self.system.children
-                if child.engine and child.engine.process is jvm
-            )
-            if generator.random() < 0.5:
-                self.schedule_end(
-                    0.0,
-                    lambda: (
-                        self.system.kill(child)
-                        if child.process and child.process.is_alive
-                        else None
-                    ),
-                )
-        return jvm.name if jvm else ""
-
-    def _terminate_worker(self, generator: random.Random, _: Child | None) -> str:
-        child = generator.choice(
-            [child for child in self.system.children if child.name.startswith("worker")]
-        )
-        child.is_stop_requested = True
-        return child.name
-
-    def _second_stage_one(self, generator: random.Random, _: Child | None) -> str:
-        self.system.add_stage_one()
-        self.schedule_end(
-            generator.uniform(2, 40),
-            lambda child=self.system.children[-1]: self._disable_child(child),  # type: ignore[misc]
-        )
-        return self.system.children[-1].name
-
-    def _add_worker(self, _: random.Random, __: Child | None) -> str:
-        number = sum(child.name.startswith("worker") for child in self.system.children)
-        self.system.add_worker(number)
-        return self.system.children[-1].name
-
-    def _remove_worker(self, generator: random.Random, _: Child | None) -> str:
-        workers = [
-            child
-            for child in self.system.children
-            if child.name.startswith("worker") and child.is_enabled
-        ]
-        if len(workers) < 2:
-            return ""
-        child = generator.choice(workers)
-        self._disable_child(child)
-        return child.name
-
-    def _disable_child(self, child: Child) -> None:
-        child.is_enabled = False
-        if child.process and child.process.is_alive:
-            self.system.kill(child)
-
     def on_unexpected_error(self, name: str, raised: BaseException) -> None:
         """A process ended with an exception that is no error class of the service: a defect of the
         service or of the simulator.
         """
         frames = "".join(traceback.format_exception(raised)[-6:])
         self.unexpected_error = self.unexpected_error or f"{name}: {frames}"
-
-    INJECTORS: ClassVar[dict[str, Callable[[FaultInjector, random.Random, Child | None], str]]] = {
-        "SIGKILL": _name_caller,
-        "SIGSTOP": _name_caller,
-        "SIGKILL of the JVM": _kill_jvm,
-        "SIGSTOP of the JVM": _freeze_jvm,
-        "SIGTERM of a worker": _terminate_worker,
-        "second stage one": _second_stage_one,
-        "worker added": _add_worker,
-        "worker removed": _remove_worker,
-        "transaction coordinator away": _make_coordinator_unavailable,
-        **source_faults.INJECTORS,
-        **destination_faults.INJECTORS,
-    }

@@ -16,10 +16,12 @@ FAULT_CALLS_MAX = 1000
 """Every fault happens within this number of calls of the processes."""
 BURST_SHARE, BURST_CALLS = 0.4, 80
 """In this share of the plans, all faults happen within this number of calls, so that they meet."""
-SWARM_SHARE, SWARM_KINDS_SHARE = 0.5, 0.25
+SWARM_SHARE, SWARM_KINDS_SHARE = 0.35, 0.25
 """This share of the plans draws from a part of the kinds only, so that these meet more often (swarm
 testing: Groce et al., ISSTA 2012).
 """
+FAMILY_SHARE = 0.25
+"""This share of the plans draws from one of `FAULT_FAMILIES` only."""
 
 TORN = "torn transaction"
 FAULT_WEIGHTS: dict[str, int] = {
@@ -54,6 +56,26 @@ FAULT_WEIGHTS: dict[str, int] = {
     TORN: 1,
 }
 """Every kind of fault, with its weight when kinds are drawn."""
+FAULT_FAMILIES = (
+    ("producer batch lost", "producer batch late", "task repeated", "SIGKILL"),
+    (
+        "answer lost",
+        "request lost",
+        "request late",
+        "transaction coordinator away",
+        "SIGSTOP",
+        "worker added",
+    ),
+    (
+        "unread intermediate records deleted",
+        "newest intermediate records lost",
+        "producer batch late",
+        "SIGKILL",
+    ),
+)
+"""Kinds that concern the same part of the service: the rule, transactions, and lost records of the
+intermediate topic.
+"""
 SOURCE_FAULTS = frozenset(
     {
         "records committed at the source are deleted",
@@ -184,7 +206,10 @@ def _draw_fault_kinds(
         possible_weights = {
             kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS
         } | CANDIDATE_FAULT_WEIGHTS
-    if generator.random() < SWARM_SHARE:
+    share = generator.random()
+    if share < FAMILY_SHARE:
+        possible_weights = dict.fromkeys(generator.choice(FAULT_FAMILIES), 1)
+    elif share < FAMILY_SHARE + SWARM_SHARE:
         possible_weights = {
             kind: weight
             for kind, weight in possible_weights.items()

@@ -57,8 +57,15 @@ def run_plan(plan: Plan) -> Result:
     system_runtime = runtime.use(VirtualRuntime(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
-    other_judges = MetricsJudge(system, judge), FrontierJudge(system, judge)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
+    judges = Judges(
+        schedule,
+        system,
+        judge,
+        injector,
+        MetricsJudge(system, judge),
+        FrontierJudge(system, judge),
+    )
     real_clients = kafka_clients.use_clients(
         kafka_clients.ClientFactories(
             *kafka.clients(system.network), has_tls_listener=lambda _: False
@@ -66,7 +73,7 @@ def run_plan(plan: Plan) -> Result:
     )
     try:
         system.start_all()
-        result.violation = _run_schedule(schedule, system, judge, injector, other_judges)
+        result.violation = _run_schedule(judges)
         if result.violation:
             result.story += schedule.describe_stacks()
     finally:
@@ -79,68 +86,87 @@ def run_plan(plan: Plan) -> Result:
     return result
 
 
-def _run_schedule(
-    schedule: Schedule,
-    system: System,
-    judge: Judge,
-    injector: FaultInjector,
-    other_judges: tuple[MetricsJudge, FrontierJudge],
-) -> str:
-    """The violation, or an empty string."""
-    metrics_judge, frontier_judge = other_judges
-    judged_change_count = -1
+@dataclass(slots=True)
+class Judges:
+    """All judges of a schedule. Each is asked only when something it looks at can have changed."""
 
-    def has_violation() -> bool:
-        nonlocal judged_change_count
+    schedule: Schedule
+    system: System
+    judge: Judge
+    injector: FaultInjector
+    metrics_judge: MetricsJudge
+    frontier_judge: FrontierJudge
+    judged_change_count: int = -1
+    """What `Log.change_count` was when there was no violation."""
+
+    def has_violation(self) -> bool:
+        """Called after each step."""
         if (
-            judged_change_count == Log.change_count
-            and schedule.now < metrics_judge.next_check_at
-            and schedule.steps <= STEPS_MAX
-            and not injector.unexpected_error
+            self.judged_change_count == Log.change_count
+            and self.schedule.now < self.metrics_judge.next_check_at
+            and self.schedule.steps <= STEPS_MAX
+            and not self.injector.unexpected_error
         ):
-            return False  # nothing has changed since it was False
+            return False
         is_violated = (
-            judge.has_violation()
-            or metrics_judge.has_violation()
-            or frontier_judge.has_violation()
-            or bool(injector.unexpected_error)
-            or schedule.steps > STEPS_MAX
+            self.judge.has_violation()
+            or self.metrics_judge.has_violation()
+            or self.frontier_judge.has_violation()
+            or bool(self.injector.unexpected_error)
+            or self.schedule.steps > STEPS_MAX
         )
-        judged_change_count = -1 if is_violated else Log.change_count
+        self.judged_change_count = -1 if is_violated else Log.change_count
         return is_violated
 
-    def is_over() -> bool:
+    def is_over(self) -> bool:
+        """Whether every fault is over and the sources get no more records, or the service has
+        ended.
+        """
         return (
-            has_violation()
-            or system.service_exit_code is not None
-            or (not injector.pending and not system.is_loading and schedule.now > injector.ends_at)
+            self.has_violation()
+            or self.system.service_exit_code is not None
+            or (
+                not self.injector.pending
+                and not self.system.is_loading
+                and self.schedule.now > self.injector.ends_at
+            )
         )
 
-    def is_complete() -> bool:
-        if has_violation() or system.service_exit_code is not None:
+    def is_complete(self) -> bool:
+        """Whether everything is copied, or the service has ended."""
+        if self.has_violation() or self.system.service_exit_code is not None:
             return True
         return (
-            not injector.required_exit_codes and not judge.is_history_lost and judge.is_complete()
+            not self.injector.required_exit_codes
+            and not self.judge.is_history_lost
+            and self.judge.is_complete()
         )
 
-    schedule.run(FAULTS_END_S, is_over)
+
+def _run_schedule(judges: Judges) -> str:
+    """The violation, or an empty string."""
+    schedule, system, injector = judges.schedule, judges.system, judges.injector
+    schedule.run(FAULTS_END_S, judges.is_over)
     injector.pending.clear()
-    is_only_watched = judge.is_history_lost and not injector.required_exit_codes
+    is_only_watched = judges.judge.is_history_lost and not injector.required_exit_codes
     schedule.run(
         max(schedule.now, injector.ends_at)
         + (HISTORY_LOST_S if is_only_watched else COMPLETE_WITHIN_S),
-        is_complete,
+        judges.is_complete,
     )
-    if system.service_exit_code is None and not has_violation() and is_complete():
+    if system.service_exit_code is None and not judges.has_violation() and judges.is_complete():
         # no record may follow
         schedule.run(
-            schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None
+            schedule.now + SETTLE_S,
+            lambda: judges.has_violation() or system.service_exit_code is not None,
         )
     if system.service_exit_code == 0:
-        schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, has_violation)
-    return next(
-        (other.violation for other in other_judges if other.violation), ""
-    ) or _find_violation(schedule, system, judge, injector)
+        schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, judges.has_violation)
+    return (
+        judges.metrics_judge.violation
+        or judges.frontier_judge.violation
+        or _find_violation(schedule, system, judges.judge, injector)
+    )
 
 
 def _find_violation(
