@@ -52,7 +52,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "newest source records lost": 1,
     "source recreated": 1,
     "newest destination records lost": 2,
-    "intermediate topic compacted": 1,
+    "intermediate topic compacted": 2,
     TORN: 1,
 }
 """Every kind of fault, with its weight when kinds are drawn."""

@@ -14,6 +14,7 @@ from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
 from reference import figures
+from simulator.planted_defects import DEFECTS
 
 PAGE = report.DOCS / "faults.md"
 
@@ -67,7 +68,9 @@ def test_a_section_without_new_results_is_kept(
     page.write_text(PAGE.read_text())
     planted = tmp_path / "planted.jsonl"
     planted.write_text(
-        '{"name": "a defect", "seed": 7, "runs": 7, "violation": "a record is lost"}'
+        '{"name": "%s", "seed": 0, "runs": 7, "violation": "", "commit": "abc"}\n'
+        '{"name": "%s", "seed": 8, "runs": 9, "violation": "a record is lost", "commit": "abc"}'
+        % (DEFECTS[0].name, DEFECTS[0].name)
     )
     simulated = tmp_path / "simulated.jsonl"
     simulated.write_text(
@@ -80,7 +83,7 @@ def test_a_section_without_new_results_is_kept(
         report.main()
     new, old = page.read_text(), PAGE.read_text()
     assert new.startswith(report.HEAD)
-    assert new.count("\n## Planted defects\n") == new.count("| a defect | 7 |") == 1
+    assert new.count("\n## Planted defects\n") == new.count(f"| {DEFECTS[0].name} | 8 |") == 1
     titles = [line for line in old.splitlines() if line.startswith("## ")]
     assert all(new.count(f"\n{title}\n") == 1 for title in titles)
     runs = old.partition("\n**")[2].partition("\n## Simulated\n")[0]
