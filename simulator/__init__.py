@@ -4,6 +4,7 @@ One seed decides everything that happens.
 In the order in which a schedule is made and judged:
 
     plan.py            the sizes, the settings and the faults of a schedule, from its seed
+    fault_kinds.py     the kinds of faults, with their weights
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
     virtual_runtime.py the clock, sleep, threads and random numbers that the service asks for

@@ -27,7 +27,7 @@ from simulator.cluster_faults import (
     make_unavailable,
     truncate_log,
 )
-from simulator.plan import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
+from simulator.fault_kinds import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
 from simulator.system import Child
 
 if TYPE_CHECKING:

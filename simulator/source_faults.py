@@ -22,7 +22,7 @@ from simulator.cluster_faults import (
     make_unavailable,
     truncate_log,
 )
-from simulator.plan import TOPIC_ADDED
+from simulator.fault_kinds import TOPIC_ADDED
 from simulator.system import Child
 
 if TYPE_CHECKING:

@@ -67,10 +67,10 @@ def test_a_section_without_new_results_is_kept(
     page = tmp_path / PAGE.name
     page.write_text(PAGE.read_text())
     planted = tmp_path / "planted.jsonl"
+    name = DEFECTS[0].name
     planted.write_text(
-        '{"name": "%s", "seed": 0, "runs": 7, "violation": "", "commit": "abc"}\n'
-        '{"name": "%s", "seed": 8, "runs": 9, "violation": "a record is lost", "commit": "abc"}'
-        % (DEFECTS[0].name, DEFECTS[0].name)
+        f'{{"name": "{name}", "seed": 0, "runs": 7, "violation": "", "commit": "abc"}}\n'
+        f'{{"name": "{name}", "seed": 8, "runs": 9, "violation": "a loss", "commit": "abc"}}'
     )
     simulated = tmp_path / "simulated.jsonl"
     simulated.write_text(
@@ -83,7 +83,7 @@ def test_a_section_without_new_results_is_kept(
         report.main()
     new, old = page.read_text(), PAGE.read_text()
     assert new.startswith(report.HEAD)
-    assert new.count("\n## Planted defects\n") == new.count(f"| {DEFECTS[0].name} | 8 |") == 1
+    assert new.count("\n## Planted defects\n") == new.count(f"| {name} | 8 |") == 1
     titles = [line for line in old.splitlines() if line.startswith("## ")]
     assert all(new.count(f"\n{title}\n") == 1 for title in titles)
     runs = old.partition("\n**")[2].partition("\n## Simulated\n")[0]

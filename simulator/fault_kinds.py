@@ -1,0 +1,93 @@
+"""The kinds of faults, with their weights when the faults of a schedule are drawn."""
+
+from __future__ import annotations
+
+TORN = "torn transaction"
+FAULT_WEIGHTS: dict[str, int] = {
+    "SIGKILL": 8,
+    "SIGKILL of the JVM": 2,
+    "SIGSTOP": 5,
+    "SIGSTOP of the JVM": 1,
+    "SIGTERM of a worker": 1,
+    "answer lost": 6,
+    "request lost": 3,
+    "request late": 4,
+    "source away": 2,
+    "destination away": 3,
+    "transaction coordinator away": 3,
+    "producer batch lost": 4,
+    "producer batch late": 4,
+    "task repeated": 3,
+    "second stage one": 2,
+    "worker added": 2,
+    "worker removed": 1,
+    "records committed at the source are deleted": 2,
+    "source compacted": 1,
+    "partition added": 1,
+    "unread intermediate records deleted": 3,
+    "newest intermediate records lost": 2,
+    "destination recreated": 1,
+    "unread source records deleted": 1,
+    "newest source records lost": 1,
+    "source recreated": 1,
+    "newest destination records lost": 2,
+    "intermediate topic compacted": 2,
+    TORN: 1,
+}
+"""Every kind of fault, with its weight when kinds are drawn."""
+FAULT_FAMILIES = (
+    ("producer batch lost", "producer batch late", "task repeated", "SIGKILL"),
+    (
+        "answer lost",
+        "request lost",
+        "request late",
+        "transaction coordinator away",
+        "SIGSTOP",
+        "worker added",
+    ),
+    (
+        "unread intermediate records deleted",
+        "newest intermediate records lost",
+        "producer batch late",
+        "SIGKILL",
+    ),
+)
+"""Kinds that concern the same part of the service: the rule, transactions, and lost records of the
+intermediate topic.
+"""
+SOURCE_FAULTS = frozenset(
+    {
+        "records committed at the source are deleted",
+        "source compacted",
+        "partition added",
+        "unread source records deleted",
+        "newest source records lost",
+        "source recreated",
+    }
+)
+"""Not drawn with several candidates: after such a fault, a candidate has other records than the
+others.
+"""
+CANDIDATE_FAULT_WEIGHTS = {
+    "candidate not fed": 3,
+    "leaders of a candidate changed": 3,
+    "candidate recreated": 6,
+}
+FRONTIERS_DELETED = "frontiers deleted"
+TOPIC_ADDED = "topic added"
+EXCLUSIVE_FAULTS = frozenset(
+    {
+        "unread source records deleted",
+        "newest source records lost",
+        "source recreated",
+        "newest destination records lost",
+        "destination recreated",
+        "intermediate topic compacted",
+        "candidate recreated",
+        TORN,
+        FRONTIERS_DELETED,
+    }
+)
+"""Faults that can end the service. A schedule has at most one of them; otherwise nobody could say
+which exit code is right.
+"""
