@@ -43,7 +43,9 @@ class Result:
     commit: str = ""
     """The commit of the code."""
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
-    """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
+    """Seconds, and how many records the source and the destination have, for stories that ask for
+    it.
+    """
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     @property

@@ -147,7 +147,7 @@ class Run:
             f"partitions {unexpected_partitions} have records that the source did not have when it"
             " was harmed"
         )
-        self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
+        self.expected_stop = f"stopped as expected: {error.__name__}, exit code {error.exit_code}"
 
     def read_source(self) -> Partitions:
         """All records of the source; the load must be paused."""

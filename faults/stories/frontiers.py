@@ -77,7 +77,7 @@ def tear_and_add_foreign(run: Run) -> None:
         "the service wrote records after the foreign ones"
     )
     run.expected_stop = (
-        f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
+        f"stopped as expected: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
     )
 
 

@@ -30,8 +30,9 @@ def freeze_process(run: Run, service: Service) -> None:
     stage = run.rng.choice(("jvm", "deduplicator"))
     pid = until(lambda: service.find_pid(stage), f"{stage} lives")
     send_signal(pid, signal.SIGSTOP)
-    run.record_fault("SIGSTOP")
-    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
+    seconds = run.rng.uniform(1, 12)
+    run.record_fault(f"SIGSTOP for {seconds:.0f} s")
+    time.sleep(seconds)  # how long it lasts is the harm
     os.kill(pid, signal.SIGCONT)
     run.stage_two_deaths += 1
 
@@ -47,8 +48,9 @@ def make_half_open(run: Run, _: Service) -> None:
     """Make the connections to one cluster half-open for some seconds."""
     proxy = get_proxy(run, run.rng.choice(("source", "destination")))
     proxy.half_open = True
-    run.record_fault("half-open")
-    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
+    seconds = run.rng.uniform(1, 12)
+    run.record_fault(f"half-open for {seconds:.0f} s")
+    time.sleep(seconds)  # how long it lasts is the harm
     proxy.half_open = False
 
 
