@@ -119,7 +119,7 @@ class SystemRuntime:
 _in_use: Runtime = SystemRuntime()
 
 
-def use(runtime: Runtime) -> Runtime:
+def use_runtime(runtime: Runtime) -> Runtime:
     """Use this runtime from now on, in the whole interpreter; returns the previous one."""
     global _in_use
     before, _in_use = _in_use, runtime

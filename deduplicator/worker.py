@@ -162,7 +162,7 @@ class Worker:
 
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
-    user_code.check(settings)
+    user_code.check_user_code(settings)
     routes = {
         route.intermediate_topic: route
         for route in topic_creation.prepare_topics(source_candidates.select_answering(settings))

@@ -153,7 +153,7 @@ class Check:
     def _check_user_code(self) -> Iterator[Finding]:
         """Nothing where the settings name none."""
         names = user_code.list_names(self.settings)
-        user_code.check(self.settings)
+        user_code.check_user_code(self.settings)
         if names:
             yield report_ok("own code", f"{', '.join(names)} can be called")
 

@@ -72,7 +72,7 @@ class Recovery:
         ends = self.data.list_destination_ends()
         is_compacted = self.data.is_compacted()
         self.partitions = [
-            recovery_report.decode_commit(partition, commits.get(partition))
+            recovery_report.build_row(partition, commits.get(partition))
             for partition in self.data.common_partitions
         ]
         source_partitions = max(

@@ -97,7 +97,7 @@ class RecoveredPartition:
         }
 
 
-def decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
+def build_row(partition: int, commit: Commit | None) -> RecoveredPartition:
     """A partition with what the group has of it."""
     row = RecoveredPartition(partition, commit)
     if commit is not None:

@@ -156,14 +156,14 @@ class Stage:
                 return end_event
             if self.has_filter:
                 watch.spark_read_up_to = run.read_offsets(query)
-            event = self._check_run(watch)
+            event = self._evaluate_run(watch)
             if event is not None:
                 return event
             # `run.find_end_event` handles a failed query
             with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(WATCH_S)
 
-    def _check_run(self, watch: Watch) -> Event | None:
+    def _evaluate_run(self, watch: Watch) -> Event | None:
         """Take one snapshot and evaluate it; None while a cluster does not answer."""
         self.liveness.beat()
         health_event = self.health.poll(watch.source_partitions.values())
@@ -209,7 +209,7 @@ class Stage:
     def _drain(self, watch: Watch) -> Event:
         """After `finished`: wait until stage two has read everything, or until it cannot go on."""
         while not self.stopping():
-            event = self._check_run(watch)
+            event = self._evaluate_run(watch)
             commits = self.planner.try_read_commits(watch.plan.starts)
             ends = partition_offsets.list_end_offsets(
                 self.clients.destination_admin, watch.plan.starts

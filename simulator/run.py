@@ -54,7 +54,7 @@ def run_plan(plan: Plan) -> Result:
     def log_event(what: str) -> None:
         result.story.append(f"{schedule.now:9.3f} s  {' '.join(what.split())}")
 
-    system_runtime = runtime.use(VirtualRuntime(schedule))
+    system_runtime = runtime.use_runtime(VirtualRuntime(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
@@ -79,7 +79,7 @@ def run_plan(plan: Plan) -> Result:
     finally:
         schedule.close()
         kafka_clients.use_clients(real_clients)
-        runtime.use(system_runtime)
+        runtime.use_runtime(system_runtime)
     result.faults.update(injector.injected_kinds)
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
     result.end = system.end_reason or "everything is copied"

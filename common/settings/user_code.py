@@ -18,7 +18,7 @@ from common.settings.name_spelling import spell
 from common.settings.settings_sources import RawSetting
 
 
-def check(settings: Settings) -> None:
+def check_user_code(settings: Settings) -> None:
     """SettingsInvalid lists everything that cannot be used."""
     errors = list(dict.fromkeys(_list_errors(settings)))
     if errors:

@@ -14,7 +14,7 @@ from common.kafka.clients import create_admin_client
 from common.settings import Settings, destination_kind
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover import Cutover
-from reo.migration.cutover_plan import Plan, make_plan
+from reo.migration.cutover_plan import CutoverPlan, make_plan
 from reo.migration.cutover_view import CutoverView
 from reo.migration.translation_report import format_offset
 from reo.migration.write_denial import WriteDenial
@@ -46,7 +46,7 @@ def plan_command(
 
 def _make_plan(
     settings: Settings, groups: str, quiet_s: float, resume: str | None, deny_writes: bool
-) -> Plan:
+) -> CutoverPlan:
     view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
     resume_file.read()
     sources = topics.describe_sources(settings, view.source_admin)

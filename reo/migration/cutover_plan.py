@@ -37,7 +37,7 @@ STEPS = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class CutoverPlan:
     """Two snapshots, and the state of groups and service between them."""
 
     before: Snapshot
@@ -244,7 +244,7 @@ def make_plan(
     to_compare: int,
     denied: list[str],
     deny_writes: bool,
-) -> Plan:
+) -> CutoverPlan:
     """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
     ends = {row.source: row.source_end for row in before.partitions}
@@ -252,7 +252,7 @@ def make_plan(
     left_out = view.find_left_out(ends, groups)
     runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
     now = view.take_snapshot()
-    return Plan(
+    return CutoverPlan(
         before,
         now,
         groups,

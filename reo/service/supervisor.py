@@ -104,7 +104,7 @@ class Supervisor:
             if "replicator" in self.stages:
                 connector_jars.list_jars()  # before anything is created on the clusters
             if "deduplicator" in self.stages:
-                user_code.check(self.settings)
+                user_code.check_user_code(self.settings)
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0

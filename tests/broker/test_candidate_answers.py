@@ -121,14 +121,14 @@ def test_what_the_watch_says_of_a_topic_that_was_recreated(
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
     stage, watch = create_watch(candidates if mode == "failover" else (one,), clusters, topic, mode)
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)
     if mode == "failover":
-        assert stage._check_run(watch) == "lost"
+        assert stage._evaluate_run(watch) == "lost"
     else:
         with pytest.raises(SourceRecreated):
-            stage._check_run(watch)
+            stage._evaluate_run(watch)
 
 
 def test_a_candidate_is_not_waited_for_longer_than_is_said(
@@ -140,7 +140,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
     stage, watch = create_watch(candidates, clusters, topic, "failover")
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
@@ -151,7 +151,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
         return found
 
     monkeypatch.setattr(topics, "describe_sources", then_still)
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     assert set(asked.found) == {int(QUICK_FAILOVER["source_request_timeout_ms"]) / 1000}
 
 

@@ -68,7 +68,7 @@ def create_watch(settings: Settings) -> tuple[Stage, Watch]:
     assert plan is not None
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     watch = Watch(plan.settings, stage.clients, plan)
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     return stage, watch
 
 
@@ -150,7 +150,7 @@ def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) 
     source for a while or sees another leader.
     """
     with pytest.raises(SourceTruncated, match="another record at offset"):
-        copies.stage._check_run(copies.watch)
+        copies.stage._evaluate_run(copies.watch)
 
 
 def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1) -> None:

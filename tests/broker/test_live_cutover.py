@@ -15,7 +15,7 @@ import pytest
 from common import settings as reo_settings
 from common.routes import TopicPartition
 from demo import fair_share
-from reo.migration.cutover_plan import Plan
+from reo.migration.cutover_plan import CutoverPlan
 from reo.migration.cutover_view import CutoverView
 from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
 from tests.conftest import Start
@@ -162,7 +162,7 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=1)
     assert producer.flush(30) == 0
-    plan = Plan(
+    plan = CutoverPlan(
         before,
         view.take_snapshot(),
         [],

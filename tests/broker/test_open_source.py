@@ -67,7 +67,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
         clusters.source.end_offsets(topic, stable=True),
     ) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
-        assert stage._check_run(watch) is None
+        assert stage._evaluate_run(watch) is None
     lag, open_s = read_metrics(topic)
     assert (lag, bool(open_s)) == (RECORDS, True)
     assert watch.is_progressing(), "there is nothing that stage one could do"
@@ -88,8 +88,8 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     )
     producer.abort_transaction(30)
     until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
-    assert stage._check_run(watch) is None
+    assert stage._evaluate_run(watch) is None
     assert read_metrics(topic) == Seen(0, 0)
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout

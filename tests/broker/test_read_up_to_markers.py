@@ -73,7 +73,9 @@ def test_markers_that_retention_deletes_are_no_loss(
     else:
         watch = Watch(settings, stage.clients, plan)
         until(
-            lambda: stage._check_run(watch) is None and service.metric("reo_frontier_offset") == 14,
+            lambda: (
+                stage._evaluate_run(watch) is None and service.metric("reo_frontier_offset") == 14
+            ),
             "the watch has it written down",
         )
     assert service.metric("reo_frontier_offset") == 14

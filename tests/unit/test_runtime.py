@@ -28,9 +28,9 @@ class Still(runtime.SystemRuntime):
 def still() -> Iterator[Still]:
     """In the place of the real one, for one test."""
     replaced = Still()
-    before = runtime.use(replaced)
+    before = runtime.use_runtime(replaced)
     yield replaced
-    runtime.use(before)
+    runtime.use_runtime(before)
 
 
 def test_a_clock_that_is_a_default_is_the_one_in_use(still: Still) -> None:

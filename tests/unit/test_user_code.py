@@ -65,7 +65,7 @@ def test_what_cannot_be_called_is_refused(given: dict[str, str], part: str) -> N
     """
     loaded = load(given)
     with pytest.raises(SettingsInvalid) as wrong:
-        user_code.check(loaded)
+        user_code.check_user_code(loaded)
     assert part in str(wrong.value)
 
 
@@ -80,7 +80,7 @@ def test_a_settings_file_is_named_as_it_is_written(tmp_path: Path) -> None:
             r" filter.options \(none\)"
         ),
     ):
-        user_code.check(load(ONE, str(file)))
+        user_code.check_user_code(load(ONE, str(file)))
 
 
 def test_reading_settings_imports_no_code_of_the_user(
