@@ -17,7 +17,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "transaction coordinator away": 3,
     "producer batch lost": 4,
     "producer batch late": 4,
-    "task repeated": 3,
+    "task repeated": 5,
     "second stage one": 2,
     "worker added": 2,
     "worker removed": 1,
@@ -36,7 +36,13 @@ FAULT_WEIGHTS: dict[str, int] = {
 }
 """Every kind of fault, with its weight when kinds are drawn."""
 FAULT_FAMILIES = (
-    ("producer batch lost", "producer batch late", "task repeated", "SIGKILL"),
+    (
+        "producer batch lost",
+        "producer batch late",
+        "task repeated",
+        "source compacted",
+        "SIGKILL",
+    ),
     (
         "answer lost",
         "request lost",

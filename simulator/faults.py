@@ -184,6 +184,16 @@ class FaultInjector:
             return ""
         kind = self.producer_faults.pop(0)
         self._record_fault(kind, str(task.tp))
+        schedule = self.system.schedule
+        if kind == "task repeated" and self.system.plan.is_compacted:
+            # the log cleaner runs while two attempts write: they number the records differently
+            self.call_later(
+                schedule.random.uniform(0.0, 0.2),
+                lambda: self._record_fault(
+                    "source compacted",
+                    source_faults.compact_partition(self, task.source_partition),
+                ),
+            )
         return PRODUCER_FAULTS[kind]
 
     # ---- processes

@@ -36,6 +36,8 @@ IDLE_S = 1.0
 RESEND_S = 0.5
 FAIL_DELAY_S = (0.01, 3.0)
 """An attempt fails this long after its producer batch was lost."""
+INTERRUPTED_MAX_S = (0.5, 5.0)
+"""An attempt that was replaced is interrupted before one of these times."""
 REPLACED_DELAY_S = (0.0, 0.5)
 """How long an attempt that was replaced waits before it reads on."""
 
@@ -232,8 +234,9 @@ class Task:
             self.ends_at,
         )
         self.next_attempt = other
+        generator = self.system.schedule.random
         self.system.schedule.call_later(
-            self.system.schedule.random.uniform(0.0, 5.0), self._interrupt
+            generator.uniform(0.0, generator.choice(INTERRUPTED_MAX_S)), self._interrupt
         )
         other.read()
 
