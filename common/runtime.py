@@ -1,7 +1,7 @@
 """What a process needs from its runtime: clocks, sleep, random numbers, threads and events. Only
 this module provides them.
 
-So a simulator can replace it (`use`): with a virtual clock, seeded random numbers, and background
+So a simulator can replace it (`use_runtime`): with a virtual clock, seeded random numbers, and background
 work that it schedules. Then the service's own processes run in one thread, and a schedule can be
 repeated. In production nothing is replaced.
 
