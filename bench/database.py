@@ -20,7 +20,7 @@ from bench.load import KINDS, fill
 from bench.processes import Usage, usage_of
 from bench.testbed import Testbed, start_testbed
 from bench.throughput import measure_copy
-from common.child_processes import list_children
+from common.parent_death_signal import list_children
 from tests.harness.postgresql import Server
 
 PARTITIONS = 4

@@ -18,7 +18,7 @@ from bench.contenders import Reo
 from bench.processes import usage_of
 from bench.testbed import Testbed
 from bench.throughput import measure_copy, wait_until_copied
-from common.child_processes import list_children, set_parent_death_signal
+from common.parent_death_signal import list_children, set_parent_death_signal
 from common.records import Consumed
 
 BARE = "bare"

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
+from common.background_probe import Probe
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -30,7 +31,6 @@ from common.errors import (
     TopicsUnfit,
 )
 from common.liveness import Liveness
-from common.probe import Probe
 from common.settings import Settings
 from common.settings.destination_kind import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 

@@ -1,9 +1,9 @@
 """What a process needs from its runtime: clocks, sleep, random numbers, threads and events. Only
 this module provides them.
 
-So a simulator can replace it (`use_runtime`): with a virtual clock, seeded random numbers, and background
-work that it schedules. Then the service's own processes run in one thread, and a schedule can be
-repeated. In production nothing is replaced.
+So a simulator can replace it (`use_runtime`): with a virtual clock, seeded random numbers, and
+background work that it schedules. Then the service's own processes run in one thread, and a
+schedule can be repeated. In production nothing is replaced.
 
 The functions look the runtime up at each call: `clock: Callable[[], float] = runtime.monotonic` is
 the clock of the runtime that is in use by then. They are for calls that happen a few times per

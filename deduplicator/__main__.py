@@ -4,12 +4,12 @@ environment.
 
 import sys
 
-from common import process
+from common import stage_process
 from deduplicator import worker
 
 NUMBER = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 sys.exit(
-    process.run(
+    stage_process.run(
         f"deduplicator-{NUMBER}", lambda settings, stopping: worker.run(settings, NUMBER, stopping)
     )
 )

@@ -1,5 +1,5 @@
 """Moves the frontier over source offsets that have no record to copy (read-up-to records,
-`common.read_up_to`). No I/O, like the rule.
+`common.read_up_to_record`). No I/O, like the rule.
 
 A read-up-to record is true whenever it is read: between its two offsets the source has nothing to
 copy. So it is enough that the frontier is exactly the offset that it follows; then no record in
@@ -15,7 +15,7 @@ as if there were no read-up-to record.
 from __future__ import annotations
 
 from common.frontier import RuleState
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 
 
 def advance_frontier(state: RuleState, read_up_to: ReadUpTo) -> RuleState:

@@ -21,7 +21,7 @@ from common.kafka.intermediate_records import (
     parse_read_up_to,
 )
 from common.origin import Origin
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 from common.records import Consumed, Headers, compute_checksum, list_headers
 from common.routes import TopicPartition
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from common import failpoints, runtime, source_candidates
+from common.background_probe import Probe
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
-from common.probe import Probe
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import destination_factory, fetch_queue

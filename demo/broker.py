@@ -32,7 +32,7 @@ from typing import BinaryIO
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from demo import fair_share
 from demo.fair_share import Limit
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.child_processes import list_children, set_parent_death_signal
+from common.parent_death_signal import list_children, set_parent_death_signal
 from demo.broker import free_port
 
 PACKAGES = Path(__file__).parent.parent

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import yaml
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from demo.broker import free_port
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run

@@ -13,7 +13,7 @@ import orjson
 
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
-from common.settings import client_options, guarded_options, topic_mirror_variables
+from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
 from common.settings.setting_index import SETTINGS
 from fuzz.messages import frame
 from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
@@ -150,7 +150,7 @@ _NUMBERS = (
 """The ends of the ranges of integers, in network byte order."""
 _NAMES = (
     *(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
-    *(name.encode() + b"=" for name in sorted(topic_mirror_variables.VARIABLES)),
+    *(name.encode() + b"=" for name in sorted(kafka_topic_mirror_variables.VARIABLES)),
     *(client_options.get_variable_prefix(name).encode() for name in guarded_options.GUARDED),
 )
 _KEYS = tuple(

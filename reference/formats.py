@@ -16,7 +16,7 @@ import orjson
 
 from common import frontier
 from common.origin import LAYOUT
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 
 ORIGIN: Mapping[str, tuple[str, str]] = {
     "version": ("B", "1"),

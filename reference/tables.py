@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.kafka.needed_acls import PARKED, PERMISSIONS
-from common.settings import client_options, topic_mirror_variables
+from common.settings import client_options, kafka_topic_mirror_variables
 from common.settings.candidate_setting_names import CANDIDATES_MAX
 from common.settings.declaration import Setting
 from common.settings.guarded_options import GUARDED
@@ -132,7 +132,7 @@ NAMES = {
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.get_variable_prefix(setting.name)}…`"
-    mirrors = [name for name, ours, _ in topic_mirror_variables.NAMES if ours == setting.name]
+    mirrors = [name for name, ours, _ in kafka_topic_mirror_variables.NAMES if ours == setting.name]
     return "<br>".join(
         f"`{name}`"
         for name in (

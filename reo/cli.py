@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import argcomplete
 from argcomplete.shell_integration import shellcode
 
-from common import errors, logs, process
+from common import errors, logs, stage_process
 from common import settings as reo_settings
 from common.settings import Settings
 from common.topic_rules import TOPIC_NAME
@@ -50,7 +50,7 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
     from reo.service.supervisor import Supervisor
 
     stages = (options.stage,) if options.stage else ("deduplicator", "replicator")
-    return process.run(
+    return stage_process.run(
         "reo",
         lambda settings_now, stopping: Supervisor(settings_now, stages, stopping).run(),
         settings,

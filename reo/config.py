@@ -17,8 +17,8 @@ import orjson
 from common.errors import SettingsInvalid
 from common.settings import Settings, client_options
 from common.settings.setting_index import SETTINGS
-from reo import kaf_relay_import, kaf_relay_tables
-from reo.kaf_relay_tables import ImportedSettings
+from reo import kaf_relay_import, kaf_relay_toml
+from reo.kaf_relay_toml import ImportedSettings
 from reo.output import align_columns
 
 SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
@@ -106,7 +106,7 @@ def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> in
             print(f"reo config import: {file}: {error}", file=sys.stderr)
             return SettingsInvalid.exit_code
     imported = kaf_relay_import.import_settings(
-        kaf_relay_tables.merge_tables(trees), with_secrets, mode
+        kaf_relay_toml.merge_tables(trees), with_secrets, mode
     )
     _add_topics(imported)
     print(format_toml(imported))

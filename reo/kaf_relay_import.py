@@ -4,7 +4,7 @@ Each line that knows a key removes it from its table, and the keys that are left
 reported as unknown. So no key is dropped silently: it becomes a setting, or a note says why not.
 Passwords become settings only on request, because what is printed ends up in logs.
 
-Its source: config.sample.toml, init.go and pkg/relay/config.go. Tables are `reo.kaf_relay_tables`.
+Its source: config.sample.toml, init.go and pkg/relay/config.go. Tables are `reo.kaf_relay_toml`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from common.settings.candidate_setting_names import CANDIDATES_MAX
 from common.settings.setting_index import BY_NAME
-from reo.kaf_relay_tables import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
+from reo.kaf_relay_toml import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 OFFSETS = {"start": "earliest", "end": "latest"}

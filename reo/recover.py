@@ -2,9 +2,9 @@
 pending for ever.
 
 It recovers each route that is one to one; for the others the data does not tell the frontier
-(`reo.compare.comparable`). Without `--apply` it only reads. Per partition it prints what the group
-has, how far the copy is by the data (`reo.compare.alignment`), and what would be committed. With
-`--apply` it commits that, for all partitions of a route in one request, or for none when a
+(`reo.compare.comparable_routes`). Without `--apply` it only reads. Per partition it prints what the
+group has, how far the copy is by the data (`reo.compare.alignment`), and what would be committed.
+With `--apply` it commits that, for all partitions of a route in one request, or for none when a
 partition of any route is refused:
 
 1. check that the group has no members (`ServiceRuns`) and no pending offsets
@@ -47,7 +47,7 @@ from deduplicator.frontiers.source_start_offsets import find_first_source_offset
 from deduplicator.frontiers.start import raise_epoch
 from reo import recovery_report
 from reo.compare import alignment
-from reo.compare.comparable import select_comparable
+from reo.compare.comparable_routes import select_comparable
 from reo.recovery_data import RouteData
 from reo.recovery_report import RecoveredPartition
 

@@ -29,7 +29,7 @@ from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare import not_compared, parallel
-from reo.compare.comparable import select_comparable
+from reo.compare.comparable_routes import select_comparable
 from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile

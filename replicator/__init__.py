@@ -4,8 +4,8 @@ place that imports pyspark.
 In the order in which a record passes:
 
     source.py              read the source from given offsets
-    sql_filter.py          drop the records that `filter.sql` does not select; try_filter.py:
-                           whether Spark understands it, for `reo check`
+    sql_filter.py          drop the records that `filter.sql` does not select;
+                           check_filter_sql.py: whether Spark understands it, for `reo check`
     wrap.py                keep key, value and headers as they are, add one header
     intermediate.py        write to the partition with the same number
 

@@ -8,13 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from common import process
+from common import stage_process
 from replicator import stage
 
 METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 STATE_FILE = Path(METRICS).parent / "source" if METRICS else None
 sys.exit(
-    process.run(
+    stage_process.run(
         "replicator",
         lambda settings, stopping: stage.run_stage(settings, stopping, state_file=STATE_FILE),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from common.kafka import intermediate_records, partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.origin import Origin
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_candidates import get_request_timeout_s

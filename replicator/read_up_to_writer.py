@@ -1,5 +1,5 @@
-"""Record on the intermediate topic how far the source has nothing to copy (`common.read_up_to`), so
-that a deletion there is no loss.
+"""Record on the intermediate topic how far the source has nothing to copy
+(`common.read_up_to_record`), so that a deletion there is no loss.
 
 A read-up-to record may be written for a partition only when
 
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException, Producer
 
 from common.kafka.clients import create_idempotent_producer
-from common.read_up_to import HEADER, ReadUpTo, encode
+from common.read_up_to_record import HEADER, ReadUpTo, encode
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 

@@ -18,10 +18,10 @@ from common.kafka import partition_offsets, permissions, topic_creation, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
-from common.process import Stopping
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot
+from common.stage_process import Stopping
 from replicator.candidates import tail_comparison
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients

@@ -28,8 +28,8 @@ from common.errors import (
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
-from common.process import Stopping
 from common.settings import Settings
+from common.stage_process import Stopping
 from replicator import run
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection

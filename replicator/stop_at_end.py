@@ -10,9 +10,9 @@ from __future__ import annotations
 from common import runtime
 from common.kafka import partition_offsets, visible_records
 from common.liveness import Liveness
-from common.process import Stopping
 from common.routes import TopicPartition
 from common.settings import Settings
+from common.stage_process import Stopping
 from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Plan

@@ -19,13 +19,13 @@ In the order in which a schedule is made and judged:
     process_faults.py, source_faults.py, destination_faults.py
                        inject faults into processes, clusters and topics, and say which exit codes
                        of the service each fault allows or requires
-    cluster_faults.py  what the last two have in common
+    fault_helpers.py   what the last two have in common
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step
     frontier_judge.py  what must be true of every committed frontier
     metrics_judge.py   what must be true of the metrics of the service
-    logs.py            reads the logs of the clusters directly, without a request
+    log_reader.py      reads the logs of the clusters directly, without a request
     planted_defects.py known defects, put into the service to show that the simulator finds them
 
 These are not simulated, so the simulator finds no defect in them: commands other than `reo

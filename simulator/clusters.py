@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from common.routes import Route, TopicPartition
-from simulator import logs
+from simulator import log_reader
 from simulator.candidates import SourceCluster, SourceClusters
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
@@ -107,14 +107,14 @@ class Clusters:
         return [
             route.get_source(partition)
             for route in self.routes
-            for partition in range(logs.count_partitions(self.source, route.source_topic))
+            for partition in range(log_reader.count_partitions(self.source, route.source_topic))
         ]
 
     @property
     def is_source_topic_missing(self) -> bool:
         """Whether a source topic is deleted and not recreated yet."""
         return not all(
-            logs.count_partitions(self.source, route.source_topic) for route in self.routes
+            log_reader.count_partitions(self.source, route.source_topic) for route in self.routes
         )
 
     def choose_route(self, generator: random.Random) -> Route:
@@ -135,7 +135,7 @@ class Clusters:
                 continue
             topic = self.choose_route(generator).source_topic
             partition, count = (
-                generator.randrange(logs.count_partitions(self.source, topic)),
+                generator.randrange(log_reader.count_partitions(self.source, topic)),
                 generator.randint(1, 4),
             )
             self.written_at_s = self.schedule.now

@@ -18,8 +18,8 @@ from common.errors import (
     TopicsUnfit,
 )
 from common.routes import TopicPartition
-from simulator import logs, operator
-from simulator.cluster_faults import (
+from simulator import log_reader, operator
+from simulator.fault_helpers import (
     QUIET_AFTER_S,
     choose_partition,
     has_frontiers,
@@ -40,10 +40,8 @@ def _make_destination_unavailable(
     return make_unavailable(injector, generator, injector.system.destination)
 
 
-def _make_coordinator_unavailable(
-    injector: FaultInjector, generator: random.Random, _: Child | None
-) -> str:
-    """The broker of one transaction coordinator is away, while the others answer."""
+def _drop_end_txn(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """The coordinator of one producer answers no EndTxn, while all other requests are answered."""
     seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
     injector.coordinator_outcome = generator.choice(("lost", "lost", "answer lost"))
     injector.coordinator_away_until_s = injector.system.schedule.now + seconds
@@ -58,7 +56,7 @@ def _choose_intermediate_partition(
     """A partition of an intermediate topic, if it exists."""
     route, partition = choose_partition(injector, generator)
     tp = route.get_intermediate(partition)
-    return tp if logs.has_partition(injector.system.destination, tp) else None
+    return tp if log_reader.has_partition(injector.system.destination, tp) else None
 
 
 def _delete_intermediate_records(
@@ -184,7 +182,7 @@ def _recreate_destination(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
     route = injector.system.choose_route(generator)
-    count = logs.count_partitions(injector.system.destination, route.destination_topic)
+    count = log_reader.count_partitions(injector.system.destination, route.destination_topic)
     if not count or any(
         0 < log.end < FEW_OFFSETS
         for log in injector.system.destination.topics[route.destination_topic].logs
@@ -210,7 +208,7 @@ def _truncate_destination(
     route, partition = choose_partition(injector, generator)
     tp = route.get_destination(partition)
     if (
-        not logs.has_partition(injector.system.destination, tp)
+        not log_reader.has_partition(injector.system.destination, tp)
         or not injector.system.destination.log(*tp).end
     ):
         return ""
@@ -234,7 +232,7 @@ def _lose_destination_records(
     # with compaction, or a fault that follows, the loss may not be seen: other records can take
     # these offsets before the check
     is_certain = is_calm and injector.is_last_fault and not injector.system.plan.is_compacted
-    read_result = logs.read_committed(injector.system.destination, tp, 0)
+    read_result = log_reader.read_committed(injector.system.destination, tp, 0)
     lost_records = truncate_log(injector.system.destination, tp, generator)
     # when a marker is lost, its transaction stays open
     exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}
@@ -266,7 +264,7 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
     "destination away": _make_destination_unavailable,
-    "transaction coordinator away": _make_coordinator_unavailable,
+    "EndTxn not answered": _drop_end_txn,
     "unread intermediate records deleted": _delete_intermediate_records,
     "newest intermediate records lost": _truncate_intermediate_topic,
     "destination recreated": _recreate_destination,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from common import frontier as frontiers
 from common.routes import TopicPartition
-from simulator import logs
+from simulator import log_reader
 from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FrontierJudge:
             return
         if intermediate in self.system.faults.torn_partitions:
             return  # the records of the torn transaction are visible too
-        read_result = logs.read_committed(cluster, tp, frontier.destination_known + 1)
+        read_result = log_reader.read_committed(cluster, tp, frontier.destination_known + 1)
         visible = len(read_result[0]) if read_result else -1
         if visible != frontier.sent:
             self.violation = (

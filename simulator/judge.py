@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from common.routes import TopicPartition
-from simulator import logs
+from simulator import log_reader
 from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Judge:
 
     def _read_source(self, tp: TopicPartition, copy: PartitionCopy) -> None:
         begin = max(copy.source_read_to, self.system.source.log(*tp).begin)
-        read_result = logs.read_committed(self.system.source, tp, begin)
+        read_result = log_reader.read_committed(self.system.source, tp, begin)
         if read_result is not None and not self.is_source_history_lost:
             records, copy.source_read_to = read_result
             copy.expected += [
@@ -159,7 +159,9 @@ class Judge:
             ]
 
     def _compare_destination(self, tp: TopicPartition, copy: PartitionCopy) -> None:
-        read_result = logs.read_committed(self.system.destination, tp, copy.destination_read_to)
+        read_result = log_reader.read_committed(
+            self.system.destination, tp, copy.destination_read_to
+        )
         if read_result is None:
             return
         records, copy.destination_read_to = read_result
@@ -283,7 +285,7 @@ class Judge:
             if source.topic != source_topic:
                 continue
             copy.next_index = copy.destination_read_to = 0
-            source_offsets = logs.list_data_offsets(self.system.source, source)
+            source_offsets = log_reader.list_data_offsets(self.system.source, source)
             for expected_record in copy.expected:
                 expected_record.is_optional = expected_record.offset not in source_offsets
 

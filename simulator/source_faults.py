@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
 from common.routes import TopicPartition
-from simulator import logs
-from simulator.cluster_faults import (
+from simulator import log_reader
+from simulator.fault_helpers import (
     QUIET_AFTER_S,
     QUIET_S,
     choose_partition,
@@ -155,10 +155,10 @@ def _compact_source(injector: FaultInjector, generator: random.Random, _: Child 
 
 def compact_partition(injector: FaultInjector, source: TopicPartition) -> str:
     """Compact a source partition: the removed records may be missing in the copy."""
-    offsets_before = logs.list_data_offsets(injector.system.source, source)
+    offsets_before = log_reader.list_data_offsets(injector.system.source, source)
     injector.system.source.compact(*source)
     removed = frozenset(offsets_before) - frozenset(
-        logs.list_data_offsets(injector.system.source, source)
+        log_reader.list_data_offsets(injector.system.source, source)
     )
     injector.judge.allow_missing(source, removed)
     return f"{source}: {sorted(removed)}"
@@ -166,7 +166,7 @@ def compact_partition(injector: FaultInjector, source: TopicPartition) -> str:
 
 def _add_partition(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     topic = injector.system.choose_route(generator).source_topic
-    count = logs.count_partitions(injector.system.source, topic)
+    count = log_reader.count_partitions(injector.system.source, topic)
     injector.system.source.add_partitions(topic, count + 1)
     if not has_frontiers(injector):
         injector.system.ends_at_start[TopicPartition(topic, count)] = 0  # the copy has not begun
@@ -246,7 +246,7 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
 
 def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     topic = injector.system.choose_route(generator).source_topic
-    count = logs.count_partitions(injector.system.source, topic)
+    count = log_reader.count_partitions(injector.system.source, topic)
     if not has_frontiers(injector, topic):
         return ""
     injector.judge.is_source_history_lost = True

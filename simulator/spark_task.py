@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.origin import HEADER, Origin, encode
 from common.routes import TopicPartition
-from simulator import logs
+from simulator import log_reader
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Task:
                 continue
             if self.end is not None and self.position >= self.end:
                 break
-            read_result = logs.read_committed(
+            read_result = log_reader.read_committed(
                 source,
                 self.source_partition,
                 self.position,
@@ -219,7 +219,7 @@ class Task:
         self.unacknowledged_batches -= 1
         self.query.progressed.notify()
         destination = self._find_destination()
-        if logs.has_partition(destination, self.tp):
+        if log_reader.has_partition(destination, self.tp):
             destination.append(self.tp.topic, self.tp.partition, batch)
         else:
             self._fail("UnknownTopicOrPartitionException")

@@ -19,7 +19,7 @@ from common.settings import Settings
 from deduplicator import worker
 from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, is_end_of_service
 from replicator import stage
-from simulator import logs, operator, record_filter
+from simulator import log_reader, operator, record_filter
 from simulator.clusters import LOAD_S, Clusters
 from simulator.plan import Plan
 from simulator.schedule import Process, Schedule
@@ -127,9 +127,9 @@ class System(Clusters):
     def load_frontier(self, source: TopicPartition) -> int | None:
         """The frontier that the group has committed for a source partition, or None."""
         intermediate = self.find_route(source.topic).get_intermediate(source.partition)
-        return logs.load_frontier(self.destination, self.settings.application, intermediate)
+        return log_reader.load_frontier(self.destination, self.settings.application, intermediate)
 
-    def is_copied(self, content: logs.Content) -> bool:
+    def is_copied(self, content: log_reader.Content) -> bool:
         """Whether the filter lets a record through."""
         return not self.plan.filter_setting or record_filter.is_value_copied(content[1])
 

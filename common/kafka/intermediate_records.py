@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer
 
 from common import origin as origins
-from common import read_up_to
+from common import read_up_to_record
 from common.errors import ForeignRecord, RecordRefused
 from common.kafka import visible_records
 from common.origin import Origin
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 from common.records import Consumed, get_headers
 from common.routes import TopicPartition
 
@@ -59,9 +59,9 @@ def parse_read_up_to(message: Consumed) -> ReadUpTo | None:
     """
     with _raise_foreign_record(message):
         headers = get_headers(message)
-        if not headers or headers[-1][0] != read_up_to.HEADER:
+        if not headers or headers[-1][0] != read_up_to_record.HEADER:
             return None
-        content = read_up_to.parse(headers[-1][1] or b"")
+        content = read_up_to_record.parse(headers[-1][1] or b"")
         if content.source_partition != message.partition():
             raise ValueError(f"it is of partition {content.source_partition}")
     return content

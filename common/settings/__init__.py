@@ -7,7 +7,7 @@ text and converted by the type that the sections declare (`schema`, `cluster_sec
 number and `1_000` is 1000.
 
 All errors are reported at once, each under the name that the user gave
-(`common.settings.name_spelling`), and none that only follows from another one.
+(`common.settings.names_in_messages`), and none that only follows from another one.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every
 unknown name in the file and every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable

@@ -13,7 +13,7 @@ from common.settings import (
     sync_settings,
 )
 from common.settings.candidate_setting_names import build_candidate_setting_name
-from common.settings.name_spelling import find_names, spell
+from common.settings.names_in_messages import find_names, spell
 from common.settings.setting_index import SETTINGS
 from common.settings.settings import Settings
 from common.settings.settings_sources import RawSettings

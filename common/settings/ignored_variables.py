@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from common.settings import topic_mirror_variables
+from common.settings import kafka_topic_mirror_variables
 
 KAFKA_REO_PREFIX = "KAFKA_CLUSTERS_"
 """The prefix of kafka-reo's variables for its clusters."""
@@ -31,7 +31,7 @@ IGNORED = KAFKA_REO_VARIABLES | TOPIC_MIRROR_VARIABLES
 def list_ignored(environment: Mapping[str, str]) -> Iterator[str]:
     """One message for each variable that is set and has no effect."""
     is_kafka_reo = any(name.startswith(KAFKA_REO_PREFIX) for name in environment)
-    is_topic_mirror = topic_mirror_variables.has_required(environment)
+    is_topic_mirror = kafka_topic_mirror_variables.has_required(environment)
     names = [
         *(KAFKA_REO_VARIABLES if is_kafka_reo else ()),
         *(TOPIC_MIRROR_VARIABLES if is_topic_mirror else ()),

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from common.errors import SettingsInvalid
 from common.settings import (
     client_options,
+    kafka_topic_mirror_variables,
     settings_sources,
-    topic_mirror_variables,
 )
 from common.settings.contradictions import spell_contradictions
 from common.settings.conversion import convert_setting
@@ -26,7 +26,7 @@ def is_ours(variable: str) -> bool:
         variable in BY_ENVIRONMENT
         or variable in SECRETS
         or variable == FILE_VARIABLE
-        or variable in topic_mirror_variables.VARIABLES
+        or variable in kafka_topic_mirror_variables.VARIABLES
         or client_options.parse_variable(variable) is not None
     )
 
@@ -42,7 +42,7 @@ def load(
     raw = settings_sources.read_all(
         environment, [files] if isinstance(files, str) else files or (), arguments or {}
     )
-    hint = topic_mirror_variables.describe_missing(environment)
+    hint = kafka_topic_mirror_variables.describe_missing(environment)
     values = {setting.name: convert_setting(setting, raw, hint) for setting in SETTINGS}
     if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
         raw.fail(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import failpoints
-from common.settings import client_options, settings_file, topic_mirror_variables
+from common.settings import client_options, kafka_topic_mirror_variables, settings_file
 from common.settings.candidate_setting_names import CANDIDATE_TABLE
 from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS
 from common.suggestions import suggest
@@ -171,14 +171,16 @@ def _read_topic_mirror_variables(environment: Mapping[str, str], raw: RawSetting
     """Add kafka-topic-mirror's variables: they can repeat a value from another source, and never
     override it.
     """
-    for variable, name, text in topic_mirror_variables.translate_variables(environment, raw.errors):
+    for variable, name, text in kafka_topic_mirror_variables.translate_variables(
+        environment, raw.errors
+    ):
         where, value, _ = raw.values.setdefault(name, RawSetting(variable, text))
         if (",".join(map(str, value)) if isinstance(value, list) else str(value)) != text:
             raw.fail(
                 name,
                 f"{variable} and {where} name the same setting and contradict each other: remove"
                 " one. (Names without a prefix are kafka-topic-mirror's when"
-                f" {' and '.join(topic_mirror_variables.REQUIRED_VARIABLES)} are both set)",
+                f" {' and '.join(kafka_topic_mirror_variables.REQUIRED_VARIABLES)} are both set)",
             )
 
 

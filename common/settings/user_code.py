@@ -14,7 +14,7 @@ from typing import Any
 from common import filters, partition_mapping
 from common.errors import SettingsInvalid
 from common.settings import Settings, destination_kind
-from common.settings.name_spelling import spell
+from common.settings.names_in_messages import spell
 from common.settings.settings_sources import RawSetting
 
 

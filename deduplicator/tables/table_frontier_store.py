@@ -43,7 +43,7 @@ from deduplicator.frontiers.frontier_store import (
 )
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.tables.frontier_rows import FrontierRow, FrontierTable
-from deduplicator.tables.last_row_per_partition import check_last_row, select_last_offsets
+from deduplicator.tables.last_row_check import check_last_row, select_last_offsets
 from deduplicator.tables.table_creation import create_tables
 
 log = logging.getLogger(__name__)

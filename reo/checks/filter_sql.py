@@ -2,8 +2,8 @@
 
 Only Spark can tell: its parser knows whether the text is SQL, and its analyzer whether the columns
 and functions exist and are deterministic. So a Spark starts, in a process of its own that makes the
-same check as a start of stage one (`replicator.try_filter`). It takes about three seconds, and only
-where `filter.sql` is set.
+same check as a start of stage one (`replicator.check_filter_sql`). It takes about three seconds,
+and only where `filter.sql` is set.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from common.child_processes import set_parent_death_signal
 from common.errors import SettingsInvalid
+from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 
@@ -57,7 +57,7 @@ def _start_spark(settings: Settings) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
     with tempfile.TemporaryDirectory(prefix="reo-check-") as folder:
         return subprocess.run(
-            [sys.executable, "-m", "replicator.try_filter"],
+            [sys.executable, "-m", "replicator.check_filter_sql"],
             env=inherited | settings.build_environment() | {"TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             capture_output=True,

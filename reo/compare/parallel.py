@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from common import runtime
 from common import settings as reo_settings
-from common.child_processes import set_parent_death_signal
 from common.errors import ReoError, StageFailed
 from common.kafka import visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.visible_records import FROM_BEGINNING
+from common.parent_death_signal import set_parent_death_signal
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind

@@ -30,14 +30,14 @@ from typing import TypeVar
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
 from common.settings import Settings
-from reo.compare.comparable import select_comparable
+from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.migration.cutover_view import CutoverView, MovingGroup
+from reo.migration.cutover_state import CutoverView, MovingGroup
+from reo.migration.foreign_group import UserGroup
 from reo.migration.offsets import Translator
 from reo.migration.source_ends import Ends, SourceEnds, list_topics
 from reo.migration.translation_report import TranslatedPartition
-from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 

@@ -19,11 +19,11 @@ from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Group
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
-from reo.compare.comparable import select_comparable
+from reo.compare.comparable_routes import select_comparable
 from reo.migration import translation_report
+from reo.migration.foreign_group import UserGroup
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
-from reo.migration.user_group import UserGroup
 
 ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to

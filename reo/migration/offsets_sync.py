@@ -21,7 +21,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from common import process, runtime, source_candidates
+from common import runtime, source_candidates, stage_process
 from common.errors import (
     AccessRefused,
     GroupBusy,
@@ -32,13 +32,13 @@ from common.errors import (
 )
 from common.kafka import permissions
 from common.metrics import HEARTBEAT
-from common.process import Stopping
 from common.settings import Settings, destination_kind
+from common.stage_process import Stopping
 from common.suggestions import suggest
 from reo.migration import sync_report
+from reo.migration.foreign_group import list_groups
 from reo.migration.offsets import ProvedOffsets, Translator
 from reo.migration.sync_report import SyncedGroup
-from reo.migration.user_group import list_groups
 
 log = logging.getLogger(__name__)
 STAGE = "offsets"
@@ -208,4 +208,4 @@ def run(settings: Settings, stopping: Stopping) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(process.run(STAGE, run))
+    sys.exit(stage_process.run(STAGE, run))

@@ -22,7 +22,7 @@ from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings

@@ -31,7 +31,7 @@ from common.kafka.consumer_group import Group
 from common.kafka.intermediate_records import parse_origin, parse_read_up_to
 from common.kafka.topics import Topic
 from common.origin import Origin
-from common.read_up_to import ReadUpTo
+from common.read_up_to_record import ReadUpTo
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings

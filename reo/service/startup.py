@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from common import source_candidates
-from common.child_processes import set_parent_death_signal
 from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
-from common.process import Stopping
+from common.parent_death_signal import set_parent_death_signal
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind, sync_settings
+from common.stage_process import Stopping
 from reo.migration import config_drift
 
 log = logging.getLogger(__name__)

@@ -28,10 +28,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
-from common.child_processes import set_parent_death_signal
 from common.errors import ClusterUnreachable, find_exit_code_name, list_stop_codes
-from common.process import Stopping
+from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours, user_code
+from common.stage_process import Stopping
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
 from reo.service.stop_at_end import StopAtEnd
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 TICK_S = 0.05
 BACKOFF_FIRST_S = 0.2
 BACKOFF_MAX_S = 30.0
-HEALTHY_S = 60.0
+BACKOFF_RESET_S = 60.0
 STOP_S = 8.0
 OUTPUT_TIMEOUT_S = 1.0
 WATCHDOG_INTERVAL_S = 5.0
@@ -174,7 +174,10 @@ class Supervisor:
             return
         code = child.process.poll()
         if code is None:
-            if child.backoff_s > BACKOFF_FIRST_S and runtime.time() - child.started > HEALTHY_S:
+            if (
+                child.backoff_s > BACKOFF_FIRST_S
+                and runtime.time() - child.started > BACKOFF_RESET_S
+            ):
                 child.backoff_s = BACKOFF_FIRST_S
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))

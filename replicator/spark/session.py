@@ -28,8 +28,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from common.child_processes import kill_children
 from common.errors import StageFailed
+from common.parent_death_signal import kill_children
 from common.settings import Settings, client_options
 from common.suggestions import suggest
 from replicator import run, sql_filter

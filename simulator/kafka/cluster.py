@@ -15,12 +15,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from simulator.kafka.batch_sizes import batch_bytes
 from simulator.kafka.cluster_topics import ClusterTopics
 from simulator.kafka.errors import BrokerError
 from simulator.kafka.groups import Group
 from simulator.kafka.log_records import ABORT, COMMIT, NewRecord, Writer
-from simulator.kafka.sizes import batch_bytes
-from simulator.kafka.transactions import Coordinator
+from simulator.kafka.transaction_coordinator import Coordinator
 from simulator.schedule import Schedule, Signal
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Uuid
 
-from simulator.kafka.config import DEFAULTS, DEFAULTS_3_9, merge_config
 from simulator.kafka.errors import BrokerError
 from simulator.kafka.log import Log
 from simulator.kafka.log_records import DATA, Record
+from simulator.kafka.topic_configs import DEFAULTS, DEFAULTS_3_9, merge_config
 from simulator.schedule import START_UNIX_S, Schedule
 
 

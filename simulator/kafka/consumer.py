@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
 from simulator.kafka.classic_membership import ClassicMembership
-from simulator.kafka.consumer_offsets import ConsumerOffsets
+from simulator.kafka.consumer_commits import ConsumerOffsets
 from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
 from simulator.kafka.errors import create_topic_partition
 from simulator.kafka.group_metadata import serialize_metadata

@@ -14,10 +14,10 @@ from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut,
 from simulator.kafka.group_metadata import parse_metadata
 from simulator.kafka.log_records import NewRecord, Writer
 from simulator.kafka.network import FOREVER_S, Network
+from simulator.kafka.producer_transaction_end import TransactionEnd
+from simulator.kafka.producer_transaction_state import FATAL_CODES, normalize_code
 from simulator.kafka.record_queue import PartitionKey
 from simulator.kafka.sender import CONCURRENT_RETRY_S, RETRY_S
-from simulator.kafka.transaction_end import TransactionEnd
-from simulator.kafka.transaction_state import FATAL_CODES, normalize_code
 from simulator.schedule import START_UNIX_S
 
 Bytes = str | bytes | None

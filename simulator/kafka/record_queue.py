@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
+from simulator.kafka.batch_sizes import BATCH_BYTES, record_bytes
 from simulator.kafka.client import Client
 from simulator.kafka.errors import create_error
 from simulator.kafka.log_records import NewRecord
-from simulator.kafka.sizes import BATCH_BYTES, record_bytes
 from simulator.schedule import Signal
 
 PartitionKey = tuple[str, int]

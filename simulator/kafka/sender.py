@@ -10,11 +10,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from simulator.kafka.batch_sizes import record_bytes
 from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception
 from simulator.kafka.log_records import PLAIN, NewRecord, Writer
 from simulator.kafka.network import FOREVER_S
 from simulator.kafka.record_queue import PartitionKey, Queued, RecordQueue
-from simulator.kafka.sizes import record_bytes
 from simulator.schedule import Signal
 
 CONCURRENT_RETRY_S, RETRY_S = 0.02, 0.1

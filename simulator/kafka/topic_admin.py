@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 
 from simulator.kafka.admin_requests import AdminRequests
 from simulator.kafka.cluster_topics import Topic
-from simulator.kafka.config import BROKER_CONFIG, merge_config
 from simulator.kafka.errors import BrokerError
 from simulator.kafka.future import Future
+from simulator.kafka.topic_configs import BROKER_CONFIG, merge_config
 
 TOPIC_OPERATIONS = (
     AclOperation.READ,

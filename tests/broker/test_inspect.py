@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from common.read_up_to import HEADER, ReadUpTo, encode
+from common.read_up_to_record import HEADER, ReadUpTo, encode
 from tests.harness.commands import reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_records

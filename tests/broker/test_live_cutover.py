@@ -16,7 +16,7 @@ from common import settings as reo_settings
 from common.routes import TopicPartition
 from demo import fair_share
 from reo.migration.cutover_plan import CutoverPlan
-from reo.migration.cutover_view import CutoverView
+from reo.migration.cutover_state import CutoverView
 from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
 from tests.conftest import Start
 from tests.harness import moving

@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, until
 

@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from tests.harness.kafka import ROOT
 
 DRIVER = "reo-replicator-0"

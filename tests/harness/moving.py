@@ -20,7 +20,7 @@ from subprocess import DEVNULL, Popen
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from tests.harness.judge import to_record
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.recovery import wait_for_next_epoch

@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from demo.broker import free_port
 from tests.harness.judge import Partitions, Record
 from tests.harness.kafka import until

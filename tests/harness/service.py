@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from demo import fair_share
 from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S

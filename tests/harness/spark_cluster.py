@@ -19,7 +19,7 @@ from typing import Self
 
 import pyspark
 
-from common.child_processes import set_parent_death_signal
+from common.parent_death_signal import set_parent_death_signal
 from demo.broker import free_port
 from tests.harness.kafka import until
 from tests.harness.service import read_command_line, read_session_id, send_signal

@@ -16,7 +16,7 @@ from common.routes import TopicPartition
 from common.settings import Settings, client_options, load, spark_options
 from common.settings.client_options import ALLOW_UNSAFE
 from common.settings.guarded_options import GUARDED
-from common.settings.name_spelling import spell
+from common.settings.names_in_messages import spell
 from replicator import intermediate, source
 from replicator.spark import session
 from tests.unit.test_settings import GOOD

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY, Metric
 
+from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, Liveness
-from common.probe import Probe
 from common.routes import TopicPartition
 from reo.service.health import SILENT_S, assess_health, mark_late_not_ready
 

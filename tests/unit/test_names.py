@@ -10,11 +10,11 @@ import pytest
 
 from common.settings import load
 from common.settings.ignored_variables import IGNORED
+from common.settings.kafka_topic_mirror_variables import NAMES
 from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME
-from common.settings.topic_mirror_variables import NAMES
 from reo.kaf_relay_import import import_settings
 from tests.harness.kafka import ROOT
-from tests.unit.test_topic_mirror_variables import MIRROR
+from tests.unit.test_kafka_topic_mirror_variables import MIRROR
 
 KAFKA_REO = {
     "APPLICATION_NAME": "copy",

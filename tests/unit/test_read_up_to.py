@@ -13,7 +13,7 @@ from common import origin
 from common.errors import ForeignRecord, SourceRecreated
 from common.frontier import Hole, Link, RuleState
 from common.origin import Origin
-from common.read_up_to import HEADER, ReadUpTo, encode
+from common.read_up_to_record import HEADER, ReadUpTo, encode
 from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.frontier_advance import advance_frontier

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from common import runtime
-from common.probe import Probe
+from common.background_probe import Probe
 
 
 class Still(runtime.SystemRuntime):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from common.child_processes import list_children
 from common.errors import AccessRefused, StageFailed
+from common.parent_death_signal import list_children
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from reo.service import startup

@@ -13,7 +13,7 @@ from common.errors import MoveRefused
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
-from reo.migration.user_group import UserGroup, list_groups
+from reo.migration.foreign_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import Snapshot, SnapshotReader
 

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut
 from simulator.kafka.network import FOREVER_S
+from simulator.kafka.producer_transaction_state import FATAL_CODES, TransactionState, normalize_code
 from simulator.kafka.sender import RETRY_S
-from simulator.kafka.transaction_state import FATAL_CODES, TransactionState, normalize_code
 from simulator.schedule import Signal
 
 

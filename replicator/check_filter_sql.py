@@ -1,5 +1,5 @@
-"""`python -m replicator.try_filter`: start Spark, let it check `filter.sql`, and end. `reo check`
-runs it.
+"""`python -m replicator.check_filter_sql`: start Spark, let it check `filter.sql`, and end.
+`reo check` runs it.
 
 Exit code 0: a start of stage one would take the condition; else that of the error, whose message is
 printed.
@@ -12,8 +12,8 @@ import os
 import sys
 
 from common import settings
-from common.child_processes import kill_children
 from common.errors import ReoError
+from common.parent_death_signal import kill_children
 from replicator.spark import session
 
 

@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING
 
 from common.routes import Route, TopicPartition
-from simulator import logs
+from simulator import log_reader
 from simulator.kafka import Cluster
 from simulator.kafka.log_records import Record
 
@@ -29,7 +29,7 @@ def choose_partition(injector: FaultInjector, generator: random.Random) -> tuple
     """A route and one of its partitions at random."""
     route = injector.system.choose_route(generator)
     return route, generator.randrange(
-        logs.count_partitions(injector.system.source, route.source_topic)
+        log_reader.count_partitions(injector.system.source, route.source_topic)
     )
 
 
