@@ -159,9 +159,8 @@ class Judge:
             ]
 
     def _compare_destination(self, tp: TopicPartition, copy: PartitionCopy) -> None:
-        read_result = log_reader.read_committed(
-            self.system.destination, tp, copy.destination_read_to
-        )
+        begin = copy.destination_read_to
+        read_result = log_reader.read_committed(self.system.destination, tp, begin)
         if read_result is None:
             return
         records, copy.destination_read_to = read_result
@@ -249,13 +248,10 @@ class Judge:
         """
         self.has_violation()
         copy = self._find_copy(source)
-        missing_records = [
-            expected_record
-            for expected_record in copy.expected[copy.next_index :]
-            if expected_record.offset in offsets
-        ]
-        for expected_record in missing_records:
-            expected_record.is_optional = True
+        uncopied_records = copy.expected[copy.next_index :]
+        missing_records = [record for record in uncopied_records if record.offset in offsets]
+        for record in missing_records:
+            record.is_optional = True
         return bool(missing_records)
 
     def find_last_copied_offset(self, source: TopicPartition, before_s: float = 0.0) -> int:
