@@ -128,7 +128,8 @@ def _draw_fault_kinds(
         } | CANDIDATE_FAULT_WEIGHTS
     share = generator.random()
     if share < FAMILY_SHARE:
-        possible_weights = dict.fromkeys(generator.choice(FAULT_FAMILIES), 1)
+        family = generator.choice(FAULT_FAMILIES)
+        possible_weights = {kind: 1 for kind in family if kind in possible_weights}
     elif share < FAMILY_SHARE + SWARM_SHARE:
         possible_weights = {
             kind: weight

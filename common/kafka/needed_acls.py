@@ -1,5 +1,5 @@
-"""The ACLs that each command needs at least, in one table, which docs/reference.md shows; what
-`reo acls` and `reo cutover` need beyond it stands there too.
+"""The ACLs that each command needs at least, in one table. docs/reference.md shows it, and says
+what `reo acls` and `reo cutover` need beyond it.
 
 Read, Write and Delete of a topic, and Read of a group, include Describe (Kafka's documentation,
 "Authorization and ACLs"): a row has Describe only where nothing else of the same resource is
