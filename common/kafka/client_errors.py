@@ -53,9 +53,13 @@ UNREACHABLE = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError.NOT_CONTROLLER,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError._PARTIAL,
     }
 )
-"""No answer yet: for a moment, a new topic or a restarted broker has no leaders."""
+"""No answer yet: for a moment, a new topic or a restarted broker has no leaders, and a cluster has
+no brokers that are registered.
+"""
 RECORD_REJECTED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,

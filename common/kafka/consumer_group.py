@@ -33,12 +33,12 @@ from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.clients import create_reader
+from common.kafka.cluster_metadata import OFFSETS_TOPIC, read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.clusters import Cluster
 
-OFFSETS_TOPIC = "__consumer_offsets"
 Result = TypeVar("Result")
 
 
@@ -223,7 +223,7 @@ class Group:
         """
         metadata = self._ask(
             "describing the offsets topic",
-            lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S),
+            lambda: read_metadata(self.client, REQUEST_TIMEOUT_S),
         )
         partitions = len(metadata.topics[OFFSETS_TOPIC].partitions)
         return find_offsets_partition(self.name, partitions) if partitions else -1
@@ -259,7 +259,7 @@ def list_group_offsets(
 
     The client (confluent-kafka 2.16) crashes with a segmentation fault when the answer is an error
     of the whole group: for example from a cluster that never had a group and is still creating
-    `__consumer_offsets`. So the group is described first, which raises the same error as an
+    its topic of offsets. So the group is described first, which raises the same error as an
     exception.
     """
     try:

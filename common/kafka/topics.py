@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
+from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.origin import compute_identity
 from common.routes import Route, TopicPartition
@@ -44,13 +45,11 @@ def describe(
     client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, Topic]:
     """The existing topics by name; KafkaException when the cluster does not answer."""
-    cluster_id = str(client.describe_cluster(request_timeout=timeout_s).result().cluster_id)
+    if not names:
+        return {}
+    cluster_id = str(read_metadata(client, timeout_s, min(names)).cluster_id)
     described = {}
-    futures = (
-        client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
-        if names
-        else {}
-    )
+    futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
     for name, future in futures.items():
         try:
             topic = future.result()
@@ -73,11 +72,7 @@ def get_cluster_id(
         cluster,
         client,
         timeout_s,
-        lambda: str(
-            client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S))
-            .result()
-            .cluster_id
-        ),
+        lambda: str(read_metadata(client, min(timeout_s, REQUEST_TIMEOUT_S)).cluster_id),
     )
 
 

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from common.errors import SettingsInvalid, TopicsUnfit
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
+from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.settings import Settings
 from common.settings.clusters import Cluster
@@ -51,7 +52,7 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     client_log = ApiVersionsLog()
     client = create_admin_client(cluster, settings, debug="feature", log_level=7, logger=client_log)
     # brokers send their versions when a client connects
-    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
+    read_metadata(client, REQUEST_TIMEOUT_S)
     client.poll(0.1)  # delivers the log lines
     return client_log.versions
 

@@ -18,6 +18,7 @@ from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsU
 from common.frontier import BYTES_MAX
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
+from common.kafka.cluster_metadata import read_brokers
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
 from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
@@ -43,9 +44,11 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
     client, timeout_s = create_admin_client(cluster, settings), settings.connect_timeout_s
 
     def describe() -> ClusterDescription:
-        answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
+        metadata = read_brokers(client, min(timeout_s, REQUEST_TIMEOUT_S))
         return ClusterDescription(
-            answer.cluster_id, len(answer.nodes), _read_broker_settings(client, answer.nodes[0].id)
+            str(metadata.cluster_id),
+            len(metadata.brokers),
+            _read_broker_settings(client, min(metadata.brokers)),
         )
 
     return ask_cluster(cluster, client, timeout_s, describe)

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 
 from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
+from common.kafka.cluster_metadata import read_brokers
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.settings.clusters import Cluster
 
@@ -73,10 +74,8 @@ class AclClient:
         """
 
         def ask() -> str | None:
-            broker = (
-                self.client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().controller
-            )
-            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.id))
+            broker = min(read_brokers(self.client, REQUEST_TIMEOUT_S).brokers)
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
             entries = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[
                 resource
             ].result()

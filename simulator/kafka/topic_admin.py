@@ -1,4 +1,4 @@
-"""The requests of a simulated AdminClient about the cluster, its topics and their settings."""
+"""The requests of a simulated AdminClient about topics and their settings."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, Node, TopicCollection, TopicPartitionInfo
+from confluent_kafka import KafkaError, TopicCollection, TopicPartitionInfo
 from confluent_kafka.admin import (
     AclOperation,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
-    DescribeClusterResult,
     NewPartitions,
     NewTopic,
     ResourceType,
@@ -36,34 +35,10 @@ TOPIC_OPERATIONS = (
     AclOperation.DESCRIBE_CONFIGS,
     AclOperation.ALTER_CONFIGS,
 )
-CLUSTER_OPERATIONS = (
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
 
 
 class TopicAdmin(AdminRequests):
     """The part of an AdminClient that manages topics."""
-
-    def describe_cluster(self, **options: Any) -> Future:
-        """Its id and nodes."""
-        operations: Any = (
-            [*CLUSTER_OPERATIONS] if options.get("include_authorized_operations") else None
-        )
-
-        def describe() -> DescribeClusterResult:
-            nodes = [
-                Node(number, self.cluster.name, 9092)
-                for number in range(1, self.cluster.brokers + 1)
-            ]
-            return DescribeClusterResult(self.node(), nodes, self.cluster.cluster_id, operations)
-
-        return self.send_request("DescribeCluster", describe, options)
 
     def describe_topics(self, topics: TopicCollection, **options: Any) -> dict[str, Future]:
         """By name."""

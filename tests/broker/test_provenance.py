@@ -20,7 +20,7 @@ COUNT = 20
 
 def via(record: Record, *clusters: Cluster) -> Record:
     """The record with a mark of each cluster behind its headers."""
-    ids = [cluster.admin.describe_cluster().result().cluster_id for cluster in clusters]
+    ids = [cluster.cluster_id() for cluster in clusters]
     return record._replace(headers=(*record.headers, *((HEADER, id_.encode()) for id_ in ids)))
 
 

@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from common.kafka.cluster_metadata import read_metadata
 from demo.broker import Broker
 from demo.fair_share import Limit
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
@@ -123,10 +124,14 @@ class Cluster:
         self.admin.delete_topics([topic])[topic].result()
         until(lambda: self.partitions(topic) == 0, f"topic {topic} is deleted")
 
+    def cluster_id(self) -> str:
+        """Of the brokers."""
+        return str(read_metadata(self.admin, START_S).cluster_id)
+
     def topic_id(self, topic: str) -> tuple[str, str]:
         """The cluster id and the topic id."""
         description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
-        return self.admin.describe_cluster().result().cluster_id, str(description.topic_id)
+        return self.cluster_id(), str(description.topic_id)
 
     def partitions(self, topic: str) -> int:
         """The number of partitions; 0 when the topic does not exist."""

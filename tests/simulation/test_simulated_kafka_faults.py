@@ -172,9 +172,6 @@ def test_a_cluster_that_is_away() -> None:
         context.note_call("commit", lambda: producer.commit_transaction(1.0))
         context.note_call("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
         context.note_call("topics", lambda: context.admin.list_topics(timeout=1.0))
-        context.note_call(
-            "cluster", lambda: context.admin.describe_cluster(request_timeout=1.0).result()
-        )
         simulation.schedule.call_later(2.0, lambda: simulation.cluster.set_down(False))
         context.note_call("commit", lambda: producer.commit_transaction(LONG_S))
         simulation.story += [(0.0, what, value) for what, value in context.notes]
@@ -186,7 +183,6 @@ def test_a_cluster_that_is_away() -> None:
         ("commit", ("_TIMED_OUT", "retriable=True aborts=False fatal=False")),
         ("offsets", ("_TIMED_OUT", silent)),
         ("topics", ("_TRANSPORT", silent)),
-        ("cluster", ("_TIMED_OUT", silent)),
         ("commit", None),
     ]
     assert simulation.values() == [b"a"]
