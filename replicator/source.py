@@ -29,6 +29,8 @@ def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> d
         **settings.source_cluster.security.build_spark_options(),
         "kafka.bootstrap.servers": settings.source_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-source",
+        # a Metadata request must not create a topic again that is deleted meanwhile
+        "kafka.allow.auto.create.topics": "false",
         "kafka.isolation.level": "read_committed",  # aborted records are not copied
         # not `subscribe`: only a new run adds partitions
         "assign": (

@@ -100,6 +100,8 @@ def _build_base_options(cluster: Cluster, settings: Settings, role: str) -> dict
         # with the default, 10 s, a restarted broker would wait that long for us
         "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
+        # a missing topic is an error: a Metadata request for it must not create it
+        "allow.auto.create.topics": False,
         "topic.metadata.refresh.interval.ms": 10_000,  # how soon an added partition is noticed
     }
 

@@ -68,6 +68,10 @@ _ONE_TASK = Guard(
     "the sequence numbers need one Spark task for each partition, which reads all of it in order"
 )
 _COMMITTED = Guard("records of aborted transactions would be copied", "read_committed")
+_NO_CREATION = Guard(
+    "a Metadata request would create a missing topic, with the broker's default partitions",
+    "false",
+)
 _CHECKSUMS = Guard("damaged records would be copied", "true")
 _ACKS = Guard("with less, an acknowledged record can be lost", "all|-1")
 _IDEMPOTENCE = Guard(
@@ -82,6 +86,7 @@ _CONNECTION_LOG = Guard(
 _SPARK_SOURCE = {
     **_guard_access("source", "https", *_JAVA_ACCESS),
     "isolation.level": _COMMITTED,
+    "allow.auto.create.topics": _NO_CREATION,
     "group.id": Guard(
         "Spark's tasks need a group of their own, which must not be the one that holds the frontier"
     ),
@@ -148,6 +153,7 @@ _SPARK_SINK = {
 }
 _C_CLIENT = {
     **_guard_access("destination", "https", *_C_ACCESS),
+    "allow.auto.create.topics": _NO_CREATION,
     "enable.ssl.certificate.verification": Guard(
         "without it any server is accepted as the broker", "true"
     ),
