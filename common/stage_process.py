@@ -7,6 +7,7 @@ with 1 for any unexpected error. The supervisor reads nothing else.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ def run(
     stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None
 ) -> int:
     """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
+    faulthandler.enable()  # a crash in a library leaves the stack of every thread on stderr
     stop = runtime.create_event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

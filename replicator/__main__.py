@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 from common import stage_process
+from common.kafka import client_watch
 from replicator import stage
 
 METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 STATE_FILE = Path(METRICS).parent / "source" if METRICS else None
+client_watch.start()
 sys.exit(
     stage_process.run(
         "replicator",

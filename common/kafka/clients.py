@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from common.errors import SettingsInvalid
+from common.kafka import client_watch
 from common.kafka.client_errors import note_error
 from common.settings import Settings, client_options
 from common.settings.clusters import Cluster
@@ -39,7 +40,9 @@ class ClientFactories(NamedTuple):
     """Tried for addresses that do not answer a client."""
 
 
-_factories = ClientFactories(Consumer, Producer, AdminClient)
+_factories = ClientFactories(
+    client_watch.create_consumer, client_watch.create_producer, client_watch.create_admin_client
+)
 
 
 def use_clients(clients: ClientFactories) -> ClientFactories:

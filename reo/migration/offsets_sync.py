@@ -30,7 +30,7 @@ from common.errors import (
     ReoError,
     SettingsInvalid,
 )
-from common.kafka import permissions
+from common.kafka import client_watch, permissions
 from common.metrics import HEARTBEAT
 from common.settings import Settings, destination_kind
 from common.stage_process import Stopping
@@ -208,4 +208,5 @@ def run(settings: Settings, stopping: Stopping) -> int:
 
 
 if __name__ == "__main__":
+    client_watch.start()
     sys.exit(stage_process.run(STAGE, run))

@@ -30,6 +30,8 @@ from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
 """Timeout of an end that an error asks for."""
+BEFORE_A_CRASH = 60
+"""Lines: the failed assertion and the stacks of some threads."""
 LIBRARY = """
 import os
 import threading
@@ -132,9 +134,15 @@ class Service:
     @property
     def crashes(self) -> list[str]:
         """The lines about processes that ended by a signal of their own doing, such as a failed
-        assertion in a library. The service restarts them, so the copy is right nevertheless.
+        assertion in a library, each behind what was written before it. The service restarts them,
+        so the copy is right nevertheless.
         """
-        return [line for line in self.log.splitlines() if CRASH.search(line)]
+        lines = self.log.splitlines()
+        return [
+            "\n".join(lines[max(0, number - BEFORE_A_CRASH) : number + 1])
+            for number, line in enumerate(lines)
+            if CRASH.search(line)
+        ]
 
     def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""

@@ -1,0 +1,195 @@
+"""A cluster whose only broker is not registered for a moment, as after a pause: its answers name no
+broker. The broker of these tests is registered for a second out of three. It also creates missing
+topics that a client asks for, which is Kafka's default.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from common.errors import ClusterUnreachable, StageFailed
+from common.kafka import client_watch, clients
+from common.kafka.cluster_metadata import read_brokers, read_metadata
+from common.kafka.cluster_requests import ask_cluster
+from common.settings import Settings, load
+from demo.broker import Broker
+from tests.conftest import make_topic_name
+from tests.harness.kafka import ROOT, Cluster, until
+
+ASK = """
+import os, sys, time
+from confluent_kafka import KafkaException
+from common.kafka import topics
+from common.kafka.cluster_metadata import read_metadata
+from common.kafka.clients import create_admin_client
+from common.settings import load
+
+settings = load(os.environ)
+client = create_admin_client(settings.source_cluster, settings)
+seen = set()
+while not {("brokers", 0), ("brokers", 1), ("identity", True)} <= seen:
+    for name, ask in (
+        ("brokers", lambda: len(read_metadata(client, 2).brokers)),
+        ("identity", lambda: topics.describe(client, ["missing"], 2) == {}),
+    ):
+        try:
+            seen.add((name, ask()))
+        except KafkaException as failed:
+            seen.add((name, failed.args[0].name()))
+    print(sorted(seen, key=str), flush=True)
+    time.sleep(0.05)
+"""
+
+LOSE_A_CLIENT = """
+import os, time
+from confluent_kafka import KafkaException
+from common.kafka import client_watch
+from common.kafka.clients import create_admin_client
+from common.settings import load
+
+settings = load(os.environ)
+client = create_admin_client(settings.source_cluster, settings)
+client_watch.CHECK_INTERVAL_S = 1.0
+client_watch.start()
+while True:
+    try:
+        client.list_topics("missing", 1)
+    except KafkaException:
+        pass
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker whose session ends after a second and whose heartbeats come every three."""
+    broker = Broker(
+        tmp_path_factory.mktemp("unregistered") / "broker",
+        ROOT / "jars" / "broker",
+        settings={
+            "broker.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "3000",
+            "auto.create.topics.enable": "true",
+        },
+    )
+    try:
+        yield Cluster(broker.start().wait())
+    finally:
+        broker.kill()
+
+
+def make_environment(cluster: Cluster) -> dict[str, str]:
+    """Settings with this cluster on both sides."""
+    return {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": cluster.broker.address,
+        "REO_DESTINATION_BOOTSTRAP_SERVERS": cluster.broker.address,
+        "REO_SOURCE_TOPIC": "missing",
+        "REO_CONNECT_TIMEOUT_S": "30",
+    }
+
+
+def run_script(cluster: Cluster, script: str) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=make_environment(cluster),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def settings(cluster: Cluster) -> Settings:
+    """See `make_environment`."""
+    return load(make_environment(cluster))
+
+
+def test_a_cluster_without_brokers_is_described(cluster: Cluster) -> None:
+    """In a process of its own, which a failed assertion of the client would end: the cluster and
+    its topics, with and without a broker in the answer.
+    """
+    ended = run_script(cluster, ASK)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_process_with_a_lost_client_ends(cluster: Cluster) -> None:
+    """A client that an answer without brokers has left without any: the process ends so that it is
+    started again, and says why.
+    """
+    ended = run_script(cluster, LOSE_A_CLIENT)
+    assert ended.returncode == StageFailed.exit_code, ended.stdout + ended.stderr
+    assert "librdkafka has lost the brokers" in ended.stderr
+
+
+def test_only_the_lost_client_is_found(cluster: Cluster, settings: Settings) -> None:
+    """Not those that are new or were closed."""
+    source = settings.source_cluster
+    asking = [clients.create_admin_client(source, settings) for _ in range(5)]
+    reader = clients.create_reader(source, settings)
+
+    def is_lost(client: AdminClient) -> bool:
+        try:
+            client.list_topics("missing", 1)
+        except KafkaException:
+            return True
+        return False
+
+    lost = until(lambda: {client for client in asking if is_lost(client)}, "a client is lost")
+    reader.close()
+    new = clients.create_admin_client(source, settings)
+    found = client_watch.find_lost_clients()
+    assert lost <= found
+    assert not found & {new, reader}
+
+
+def test_no_client_creates_the_topic_it_asks_for(cluster: Cluster, settings: Settings) -> None:
+    """None of the service's clients; a client with the defaults does."""
+    ours, theirs = (make_topic_name(name) for name in ("ours", "theirs"))
+
+    def ask(client: object, topic: str) -> bool:
+        try:
+            return bool(read_metadata(client, 2, topic).cluster_id)  # type: ignore[arg-type]
+        except KafkaException:
+            return False
+
+    source = settings.source_cluster
+    for create in (
+        lambda: clients.create_admin_client(source, settings),
+        lambda: clients.create_reader(source, settings),
+        lambda: clients.create_idempotent_producer(source, settings, "test"),
+        lambda: clients.create_stage_two_consumer(settings, 0),
+    ):
+        assert ask(create(), ours)
+
+    def list_topics() -> set[str]:
+        ask(cluster.admin, theirs)
+        try:
+            names = set(cluster.admin.list_topics(timeout=2).topics)
+        except KafkaException:
+            return set()
+        return names if theirs in names else set()
+
+    assert ours not in until(list_topics, "a client with the defaults creates its topic")
+
+
+def test_the_error_says_what_is_missing(settings: Settings) -> None:
+    """ClusterUnreachable, at once, with the client's words."""
+
+    def ask() -> str:
+        client = clients.create_admin_client(settings.source_cluster, settings)
+        try:
+            ask_cluster(settings.source_cluster, client, 0, lambda: read_brokers(client, 2))
+        except ClusterUnreachable as unreachable:
+            return str(unreachable)
+        return ""
+
+    until(lambda: "no broker is registered" in ask(), "it says so")
