@@ -122,6 +122,8 @@ def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
 
 
 TEXT_CHARS_MAX = 200
+FOUND = re.compile(r"\| [^|]+ \| [\d,]+ \|")
+KEPT_COMMITS = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
 
 
 def format_simulation(rows: list[Row]) -> list[str]:
@@ -164,37 +166,48 @@ def format_simulation(rows: list[Row]) -> list[str]:
     return lines
 
 
-def format_planted(rows: list[Row]) -> list[str]:
+def format_planted(rows: list[Row], page: str) -> list[str]:
     """Known defects, and after how many schedules each was found. Of several rows of a defect, the
-    last one counts.
+    last one counts; one without a row keeps its line of the page.
     """
     last_rows = {row["name"]: row for row in rows}
-    limits = {defect.name: defect.limit for defect in planted_defects.DEFECTS}
-    detected_rows = [row for row in last_rows.values() if row["seed"]]
+    kept = "\n".join(keep_section(page, "Planted defects", is_older=False))
+    kept_lines = {line.split(" | ")[0][2:]: line for line in kept.splitlines() if " | " in line}
+    lines = [
+        format_defect(defect, last_rows.get(defect.name), kept_lines.get(defect.name))
+        for defect in planted_defects.DEFECTS
+    ]
+    found = sum(bool(FOUND.match(line)) for line in lines)
+    kept_commits = (
+        KEPT_COMMITS.findall(kept.partition("\n|")[0]) if len(last_rows) < len(lines) else []
+    )
+    commits = dict.fromkeys([*kept_commits, *(row["commit"] for row in last_rows.values())])
     what = (
         "Known defects, put into the service's source text one at a time (`make simulate"
         " PLANTED=all`); the seeds from 1 on run until one finds it:"
-        f" **{len(detected_rows)} of {len(limits)} found**. Commit"
-        f" {', '.join(dict.fromkeys(row['commit'] for row in last_rows.values()))}."
+        f" **{found} of {len(lines)} found**. Commit {', '.join(commits)}."
     )
-    lines = [
+    return [
         "## Planted defects",
         "",
         wrap_paragraph(what),
         "",
         "| defect | found after | violation |",
         "|---|---:|---|",
+        *lines,
+        "",
     ]
-    for name, limit in limits.items():
-        row = last_rows.get(name)
-        if row is None:
-            after, text = "not run", ""
-        elif row["seed"]:
-            after, text = format(row["seed"], ","), row["violation"].splitlines()[0]
-        else:
-            after, text = f"not in {row['runs']:,}", limit
-        lines.append(f"| {name} | {after} | {text.replace('|', '/')[:TEXT_CHARS_MAX]} |")
-    return [*lines, ""]
+
+
+def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: str | None) -> str:
+    """A line of that table."""
+    if row is None:
+        return kept_line or f"| {defect.name} | not run | |"
+    if row["seed"]:
+        after, text = format(row["seed"], ","), row["violation"].splitlines()[0]
+    else:
+        after, text = f"not in {row['runs']:,}", defect.limit
+    return f"| {defect.name} | {after} | {text.replace('|', '/')[:TEXT_CHARS_MAX]} |"
 
 
 def keep_section(page: str, title: str, is_older: bool) -> list[str]:
@@ -242,7 +255,7 @@ def main() -> None:
         beginning, end = [kept_beginning], [kept_end]
     sections = {
         "Simulated": options.simulated and format_simulation(read_rows(options.simulated)),
-        "Planted defects": options.planted and format_planted(read_rows(options.planted)),
+        "Planted defects": options.planted and format_planted(read_rows(options.planted), page),
         RIVAL: options.rivals and format_rivals(json.loads(options.rivals.read_text()), rows),
         "Soak": options.soak and format_soak(json.loads(options.soak.read_text())),
     }
