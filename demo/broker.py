@@ -52,7 +52,6 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={folder}/data
-auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
@@ -62,6 +61,9 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
+"""
+"""The rest are Kafka's defaults. With them a client can create a missing topic by asking for it, so
+the tests notice if one of the service's does.
 """
 
 PORTS = range(10_000, 32_768)

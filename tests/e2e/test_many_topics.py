@@ -165,6 +165,7 @@ def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: St
     clusters.source.delete(f"{topic}-a")
     assert service.wait_for_exit(SOON_S) == 11, service.read_log_tail()
     assert "was deleted while it was copied" in service.log
+    assert clusters.source.partitions(f"{topic}-a") == 0  # no consumer has created it again
 
 
 def test_the_end_is_the_end_of_every_topic(clusters: Clusters, topic: str, start: Start) -> None:

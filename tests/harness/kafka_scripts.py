@@ -30,14 +30,18 @@ class ScriptContext:
         start_thread: Callable[[Callable[[], object]], object],
     ) -> None:
         self.consumer_class, self.producer_class, self.admin_class = clients
-        self.address = address
+        self.base_options = {
+            "bootstrap.servers": address,
+            "log_level": 0,
+            "allow.auto.create.topics": False,
+        }
         self.name = name
         """A unique name for a topic, a group, and a transactional id."""
         self.sleep = sleep
         self.now_ms = now_ms
         self.start_thread = start_thread
         self.notes: list[tuple[str, Any]] = []
-        self.admin = self.admin_class({"bootstrap.servers": address, "log_level": 0})
+        self.admin = self.admin_class(self.base_options)
 
     def note(self, what: str, value: Any) -> None:
         """Record a result."""
@@ -88,9 +92,8 @@ class ScriptContext:
     def producer(self, **options: Any) -> Any:
         """A producer."""
         return self.producer_class(
-            {
-                "bootstrap.servers": self.address,
-                "log_level": 0,
+            self.base_options
+            | {
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "transaction.timeout.ms": 60_000,
@@ -106,9 +109,8 @@ class ScriptContext:
     def reader(self, **options: Any) -> Any:
         """A consumer without a group."""
         return self.consumer_class(
-            {
-                "bootstrap.servers": self.address,
-                "log_level": 0,
+            self.base_options
+            | {
                 "group.id": self.name,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
