@@ -143,11 +143,11 @@ def _check_ends(
     frontiers: Mapping[TopicPartition, Frontier], ends: Mapping[TopicPartition, int]
 ) -> None:
     for tp, frontier in frontiers.items():
-        if frontier.destination_known >= ends[tp]:
+        if frontier.destination_known + frontier.sent >= ends[tp]:
             raise _build_truncated_error(
                 tp,
-                f"record {frontier.destination_known} was written, the partition ends at"
-                f" {ends[tp]}",
+                f"record {frontier.destination_known} and {frontier.sent} after it were written,"
+                f" the partition ends at {ends[tp]}",
             )
 
 

@@ -12,17 +12,18 @@ A read-up-to record may be written for a partition only when
    before the offset after the frontier.
 
 The record names the frontier that it follows. So it does nothing when it arrives late, twice, or
-after newer records. It is written while a partition is idle, once for each empty range: a busy
-source costs nothing.
+after newer records. It is written while a partition is idle, once for each empty range, and
+again only when it could not be delivered: a busy source costs nothing.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from common.kafka.clients import create_idempotent_producer
 from common.read_up_to_record import HEADER, ReadUpTo, encode
@@ -49,7 +50,9 @@ class ReadUpToWriter:
         self.settings = settings
         self.producer: Producer | None = None
         self.written: dict[TopicPartition, tuple[int, EmptyRange]] = {}
-        """By intermediate partition, the last range, with the epoch of the run that wrote it."""
+        """By intermediate partition, the last range that is delivered or on its way, with the epoch
+        of the run that wrote it.
+        """
 
     def write(
         self,
@@ -57,8 +60,8 @@ class ReadUpToWriter:
         identities: Mapping[Route, str],
         ranges: Mapping[TopicPartition, EmptyRange],
     ) -> None:
-        """Write the ranges, by intermediate partition, for the run with this epoch. A later run
-        repeats what is not delivered.
+        """Write the ranges, by intermediate partition, for the run with this epoch. What cannot be
+        delivered, the next call with this range writes again.
         """
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
         for tp, empty_range in ranges.items():
@@ -67,7 +70,6 @@ class ReadUpToWriter:
                 empty_range,
             ):
                 continue
-            self.written[tp] = epoch, empty_range
             self.producer = self.producer or create_idempotent_producer(
                 self.settings.destination_cluster, self.settings, "replicator-notes"
             )
@@ -87,12 +89,23 @@ class ReadUpToWriter:
             )
             try:
                 self.producer.produce(
-                    tp.topic, partition=tp.partition, headers=[(HEADER, encode(record))]
+                    tp.topic,
+                    partition=tp.partition,
+                    headers=[(HEADER, encode(record))],
+                    on_delivery=partial(self._note_delivery, tp),
                 )
+            # for example a partition that is new, and not yet known to the producer
             except (KafkaException, BufferError) as failed:
-                log.warning("%s: the read-up-to record cannot be written: %s", tp, failed)
+                log.info("%s: the read-up-to record is not written yet: %s", tp, failed)
+            else:
+                self.written[tp] = epoch, empty_range
         if self.producer:
             self.producer.poll(0)
+
+    def _note_delivery(self, tp: TopicPartition, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            log.info("%s: the read-up-to record is not delivered: %s", tp, error)
+            self.written.pop(tp, None)
 
     def flush(self) -> None:
         """Wait at most FLUSH_S for deliveries."""

@@ -231,7 +231,10 @@ def _lose_destination_records(
     injector.judge.is_destination_history_lost = True
     # with compaction, or a fault that follows, the loss may not be seen: other records can take
     # these offsets before the check
-    is_certain = is_calm and injector.is_last_fault and not injector.system.plan.is_compacted
+    is_compacted = (
+        "compact" in injector.system.destination.topics[tp.topic].config["cleanup.policy"]
+    )
+    is_certain = is_calm and injector.is_last_fault and not is_compacted
     read_result = log_reader.read_committed(injector.system.destination, tp, 0)
     lost_records = truncate_log(injector.system.destination, tp, generator)
     # when a marker is lost, its transaction stays open

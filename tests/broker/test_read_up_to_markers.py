@@ -11,8 +11,12 @@ from typing import cast
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
+from common.routes import Route
+from common.routes import TopicPartition as Partition
 from common.settings import load
+from replicator.read_up_to_writer import EmptyRange, ReadUpToWriter
 from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
@@ -21,6 +25,7 @@ from tests.conftest import Start
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.producing import produce_records
+from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.unit.test_read_up_to import RECORDS
 
@@ -100,3 +105,32 @@ def test_markers_that_retention_deletes_are_no_loss(
         )
         == []
     )
+
+
+def test_what_cannot_be_written_yet_is_written_by_a_later_call(
+    clusters: Clusters, topic: str
+) -> None:
+    """The producer does not know a partition that is new, and its client refuses the record: the
+    same range is written when it does, and once.
+    """
+    clusters.destination.create(topic, 1)
+    writer = ReadUpToWriter(load(build_environment(clusters, topic, {})))
+    route = Route(topic, topic, intermediate_topic=topic)
+
+    def write(partition: int) -> None:
+        ranges = {Partition(topic, partition): EmptyRange(9, 15)}
+        writer.write(7, {route: "9f86d081884c7d65"}, ranges)
+
+    def is_written(partition: int) -> bool:
+        write(partition)
+        return clusters.destination.end_offsets(topic)[partition] > 0
+
+    until(lambda: is_written(0), "the producer knows the topic")
+    write(1)
+    assert set(writer.written) == {(topic, 0)}
+    clusters.destination.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    until(lambda: clusters.destination.partitions(topic) == 2, "the partition exists")
+    until(lambda: is_written(1), "the range is written")
+    write(1)
+    writer.flush()
+    assert clusters.destination.end_offsets(topic) == {0: 1, 1: 1}
