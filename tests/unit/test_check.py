@@ -1,5 +1,5 @@
 """The check at the start: surplus records of the destination are a torn transaction's, or a foreign
-writer's, never guessed.
+writer's, never guessed; a partition that ends too early has lost records.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from typing import cast
 
 import pytest
 
-from common.errors import ForeignWriter
+from common.errors import DestinationTruncated, ForeignWriter
+from common.frontier import Frontier, RuleState
 from common.routes import TopicPartition
+from deduplicator import destination_check
 from deduplicator.destination_check import Surplus
 from deduplicator.unwrap import Record
 
@@ -94,3 +96,20 @@ def test_records_in_another_order_are_a_foreign_writer() -> None:
     """A torn transaction has the records in the order in which they are accepted."""
     with pytest.raises(ForeignWriter):
         surplus(2, 1).skip_matching([record(1), record(2)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "end", "is_lost"),
+    [(0, 5, False), (0, 4, True), (3, 8, False), (3, 7, True), (3, 4, True)],
+)
+def test_a_partition_that_ends_before_what_was_written(sent: int, end: int, is_lost: bool) -> None:
+    """Neither retention nor compaction moves a partition's end back: record 4 and those that were
+    sent after it need an offset each.
+    """
+    tp = TopicPartition("orders", 0)
+    frontiers = {tp: Frontier(RuleState(9, 1, None), "0123456789abcdef", 1, "id", 4, sent)}
+    if is_lost:
+        with pytest.raises(DestinationTruncated, match=f"ends at {end}"):
+            destination_check._check_ends(frontiers, {tp: end})
+    else:
+        destination_check._check_ends(frontiers, {tp: end})
