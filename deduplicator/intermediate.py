@@ -71,6 +71,8 @@ class Intermediate:
         """
         self.partitions = partitions
         self.topics: list[str] = []
+        self.assignments = 0
+        """How often the group has assigned partitions to this worker."""
         self.fetched_partitions: set[TopicPartition] = set()
         """The partitions that the client fetches."""
 
@@ -222,6 +224,7 @@ class Intermediate:
             if partition.topic in self.topics
         ]
         log.info("%s are assigned", topic_partitions)
+        self.assignments += 1
         REBALANCES.labels("assigned").inc()
         if self.incremental:
             consumer.incremental_assign([])

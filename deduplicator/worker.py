@@ -39,29 +39,37 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 class UnassignedPartitions:
-    """Checks once after the start that no partition is unassigned; if one is, joins the group
-    again.
+    """Checks after the start, and after each assignment, that no partition is unassigned; if one
+    is, joins the group again.
 
-    A static member that comes back gets its old assignment, without a rebalance (KIP-345). If it is
-    the group's leader, and partitions or topics were added while it was away, nobody would notice:
-    librdkafka asks for a rebalance when a number of partitions changes, and it has seen only one
-    number. When the leader joins again, the broker starts a rebalance; when another member joins
-    again, it gets its old assignment.
+    A static member that comes back gets its old assignment, without a rebalance (KIP-345): a
+    process that was restarted, or one that has lost its connection for as long as its session
+    lasts. If it is the group's leader, and partitions or topics were added while it was away,
+    nobody would notice: librdkafka asks for a rebalance when a number of partitions changes, and it
+    has seen only one number. When the leader joins again, the broker starts a rebalance; when
+    another member joins again, it gets its old assignment.
     """
 
     def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
         self.due = runtime.monotonic() + CHECK_INTERVAL_S
-        self.done = intermediate.incremental
-        """With group.protocol=consumer the broker itself assigns the partitions."""
+        self.assignments = intermediate.assignments
+        """How many there were when the time of the next check was set."""
 
     def check(self) -> None:
-        """Check, if it is time."""
-        if self.done or runtime.monotonic() < self.due or not self.intermediate.is_member:
+        """Check, if it is time. With group.protocol=consumer there is nothing to check: the broker
+        itself assigns the partitions.
+        """
+        intermediate = self.intermediate
+        if intermediate.assignments != self.assignments:
+            self.assignments = intermediate.assignments
+            self.due = runtime.monotonic() + CHECK_INTERVAL_S
+        is_due = runtime.monotonic() >= self.due and intermediate.is_member
+        if intermediate.incremental or not is_due:
             return
         unassigned = self.starter.find_unassigned()
-        self.done, self.due = unassigned == [], runtime.monotonic() + CHECK_INTERVAL_S
+        self.due = math.inf if unassigned == [] else runtime.monotonic() + CHECK_INTERVAL_S
         if unassigned:
             log.info("partitions %s are unassigned: joining the group again", unassigned)
             self.intermediate.join_group()

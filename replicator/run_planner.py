@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer
 
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topic_creation, topics
+from common.kafka.clients import create_reader
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
@@ -81,9 +85,11 @@ class Planner:
     def _has_moved(self, frontiers: Mapping[TopicPartition, Frontier]) -> bool:
         """Whether these frontiers are not the committed ones, or nobody can say: then what the
         source no longer has may be copied. A process can stand still after it has read them, while
-        stage two goes on and the copied records are deleted at the source.
+        stage two goes on and the copied records are deleted at the source. And a transaction whose
+        records are visible can still have offsets that are not: then nobody can say.
         """
-        commits = self.try_read_commits(frontiers)
+        with closing(create_reader(self.settings.destination_cluster, self.settings)) as reader:
+            commits = self.try_read_commits(frontiers, reader)
         return any(
             tp not in commits or commits[tp].frontier != frontier
             for tp, frontier in frontiers.items()
@@ -169,14 +175,15 @@ class Planner:
         return None
 
     def try_read_commits(
-        self, topic_partitions: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition], reader: Consumer | None = None
     ) -> dict[TopicPartition, GroupCommit]:
         """The commits, as of before any open transaction: stage two goes on while a run is planned,
-        too. Empty while the cluster does not answer.
+        too. Empty while the cluster does not answer; with a client of `create_reader`, also while
+        such a transaction is open.
         """
         try:
             return partition_offsets.read_commits(
-                self.clients.frontier_reader, topic_partitions, 2.0
+                reader or self.clients.frontier_reader, topic_partitions, 2.0
             )
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
