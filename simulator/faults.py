@@ -178,6 +178,11 @@ class FaultInjector:
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
 
+    def _compact_source(self, source: TopicPartition) -> None:
+        description = source_faults.compact_partition(self, source)
+        if description:
+            self._record_fault("source compacted", description)
+
     def take_producer_fault(self, task: Task) -> str:
         """The fault of a producer batch of stage one, or an empty string."""
         if not self.producer_faults:
@@ -189,10 +194,7 @@ class FaultInjector:
             # the log cleaner runs while two attempts write: they number the records differently
             self.call_later(
                 schedule.random.uniform(0.0, 0.2),
-                lambda: self._record_fault(
-                    "source compacted",
-                    source_faults.compact_partition(self, task.source_partition),
-                ),
+                lambda: self._compact_source(task.source_partition),
             )
         return PRODUCER_FAULTS[kind]
 

@@ -154,7 +154,11 @@ def _compact_source(injector: FaultInjector, generator: random.Random, _: Child 
 
 
 def compact_partition(injector: FaultInjector, source: TopicPartition) -> str:
-    """Compact a source partition: the removed records may be missing in the copy."""
+    """Compact a source partition: the removed records may be missing in the copy. Nothing happens
+    when it does not exist now.
+    """
+    if not log_reader.has_partition(injector.system.source, source):
+        return ""
     offsets_before = log_reader.list_data_offsets(injector.system.source, source)
     injector.system.source.compact(*source)
     removed = frozenset(offsets_before) - frozenset(
