@@ -138,9 +138,7 @@ class Watch:
         self._check_trust(snapshot)
         if self.source_losses.has_lost_records(snapshot, self.next_offsets):
             return "truncated"
-        if any(
-            commit.frontier.rule.epoch > self.plan.epoch for commit in snapshot.commits.values()
-        ):
+        if self._is_superseded(snapshot):
             return "superseded"
         now = runtime.monotonic()
         for tp in self.plan.starts:
@@ -175,6 +173,16 @@ class Watch:
             for route, source in snapshot.sources.items()
         )
         return "grown" if grown else None
+
+    def _is_superseded(self, snapshot: ClusterSnapshot) -> bool:
+        """Whether a newer run has begun, or a partition was begun again in a transaction that was
+        open when this run was planned: then this run begins after its frontier.
+        """
+        return any(
+            commit.frontier.rule.epoch > self.plan.epoch
+            or commit.frontier.rule.frontier + 1 < self.plan.starts[tp]
+            for tp, commit in snapshot.commits.items()
+        )
 
     def _check_trust(self, snapshot: ClusterSnapshot) -> None:
         leader_epochs = {tp: end.leader_epoch for tp, end in snapshot.intermediate_ends.items()}
