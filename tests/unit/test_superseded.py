@@ -1,4 +1,4 @@
-"""When a run of stage one has to give way to a new plan: by the frontiers that are committed now."""
+"""When a run of stage one has to give way to a new plan: by the frontiers committed now."""
 
 from __future__ import annotations
 
