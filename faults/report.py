@@ -122,8 +122,8 @@ def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
 
 
 TEXT_CHARS_MAX = 200
-FOUND = re.compile(r"\| [^|]+ \| [\d,]+ \|")
-KEPT_COMMITS = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
+FOUND_LINE = re.compile(r"\| [^|]+ \| [\d,]+ \|")
+COMMIT_HASH = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
 
 
 def format_simulation(rows: list[Row]) -> list[str]:
@@ -177,9 +177,9 @@ def format_planted(rows: list[Row], page: str) -> list[str]:
         format_defect(defect, last_rows.get(defect.name), kept_lines.get(defect.name))
         for defect in planted_defects.DEFECTS
     ]
-    found = sum(bool(FOUND.match(line)) for line in lines)
+    found = sum(bool(FOUND_LINE.match(line)) for line in lines)
     kept_commits = (
-        KEPT_COMMITS.findall(kept.partition("\n|")[0]) if len(last_rows) < len(lines) else []
+        COMMIT_HASH.findall(kept.partition("\n|")[0]) if len(last_rows) < len(lines) else []
     )
     commits = dict.fromkeys([*kept_commits, *(row["commit"] for row in last_rows.values())])
     what = (

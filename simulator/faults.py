@@ -114,13 +114,15 @@ class FaultInjector:
             self.producer_faults.append(fault.kind)
             return
         description = INJECTORS[fault.kind](self, generator, child)
-        if description:
-            self._record_fault(fault.kind, description)
+        self._record_fault(fault.kind, description)
         if fault.kind in CALLER_FAULTS and child and child.process:
             inject_signal = self.system.kill if fault.kind == "SIGKILL" else self._freeze_process
             inject_signal(child)
 
     def _record_fault(self, kind: str, what: str) -> None:
+        """Without a description nothing has happened."""
+        if not what:
+            return
         self.injected_kinds.append(kind)
         self.disturbed_until_s = max(self.disturbed_until_s, self.system.schedule.now)
         self.ends_at = max(self.ends_at, self.system.schedule.now)
@@ -178,11 +180,6 @@ class FaultInjector:
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
 
-    def _compact_source(self, source: TopicPartition) -> None:
-        description = source_faults.compact_partition(self, source)
-        if description:
-            self._record_fault("source compacted", description)
-
     def take_producer_fault(self, task: Task) -> str:
         """The fault of a producer batch of stage one, or an empty string."""
         if not self.producer_faults:
@@ -194,7 +191,10 @@ class FaultInjector:
             # the log cleaner runs while two attempts write: they number the records differently
             self.call_later(
                 schedule.random.uniform(0.0, 0.2),
-                lambda: self._compact_source(task.source_partition),
+                lambda: self._record_fault(
+                    "source compacted",
+                    source_faults.compact_partition(self, task.source_partition),
+                ),
             )
         return PRODUCER_FAULTS[kind]
 

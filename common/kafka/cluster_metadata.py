@@ -7,15 +7,24 @@ KRaft mode answers so while none of its brokers is registered, as after a pause 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata
+from confluent_kafka.admin import ClusterMetadata
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for the groups' offsets; each cluster has it, and answers for it."""
 
 
+class MetadataClient(Protocol):
+    """What consumers, producers and admin clients have in common."""
+
+    def list_topics(self, topic: str, timeout: float) -> ClusterMetadata:
+        """A Metadata request."""
+
+
 def read_metadata(
-    client: AdminClient, timeout_s: float, topic: str = OFFSETS_TOPIC
+    client: MetadataClient, timeout_s: float, topic: str = OFFSETS_TOPIC
 ) -> ClusterMetadata:
     """The metadata of a cluster and of one topic, which may be missing: its entry has the error.
     KafkaException when no broker answers.
@@ -23,7 +32,12 @@ def read_metadata(
     return client.list_topics(topic, timeout_s)
 
 
-def read_brokers(client: AdminClient, timeout_s: float) -> ClusterMetadata:
+def read_cluster_id(client: MetadataClient, timeout_s: float, topic: str = OFFSETS_TOPIC) -> str:
+    """The cluster's id; KafkaException when no broker answers."""
+    return str(read_metadata(client, timeout_s, topic).cluster_id)
+
+
+def read_brokers(client: MetadataClient, timeout_s: float) -> ClusterMetadata:
     """The metadata of a cluster, with a broker at least; KafkaException when it has none now."""
     metadata = read_metadata(client, timeout_s)
     if not metadata.brokers:

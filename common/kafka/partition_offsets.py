@@ -27,7 +27,7 @@ from common import frontier as frontiers
 from common.errors import ClusterUnreachable, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
 from common.kafka.client_errors import translate
-from common.kafka.cluster_metadata import OFFSETS_TOPIC
+from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import TopicPartition
 
@@ -182,7 +182,7 @@ def read_ends(
     requested = [ClientTopicPartition(*tp, OFFSET_END) for tp in topic_partitions]
     try:
         if not requested:
-            reader.list_topics(OFFSETS_TOPIC, timeout_s)
+            read_metadata(reader, timeout_s)
         answers = reader.offsets_for_times(requested, timeout_s) if requested else []
         for answer in answers:
             if answer.error is not None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
-from common.kafka.cluster_metadata import read_metadata
+from common.kafka.cluster_metadata import read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.origin import compute_identity
 from common.routes import Route, TopicPartition
@@ -47,7 +47,7 @@ def describe(
     """The existing topics by name; KafkaException when the cluster does not answer."""
     if not names:
         return {}
-    cluster_id = str(read_metadata(client, timeout_s, min(names)).cluster_id)
+    cluster_id = read_cluster_id(client, timeout_s, min(names))
     described = {}
     futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
     for name, future in futures.items():
@@ -72,7 +72,7 @@ def get_cluster_id(
         cluster,
         client,
         timeout_s,
-        lambda: str(read_metadata(client, min(timeout_s, REQUEST_TIMEOUT_S)).cluster_id),
+        lambda: read_cluster_id(client, min(timeout_s, REQUEST_TIMEOUT_S)),
     )
 
 

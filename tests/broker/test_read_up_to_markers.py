@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from common.routes import Route
-from common.routes import TopicPartition as Partition
+from common.routes import Route, TopicPartition
 from common.settings import load
 from replicator.read_up_to_writer import EmptyRange, ReadUpToWriter
 from replicator.run import Engine
@@ -84,7 +83,7 @@ def test_markers_that_retention_deletes_are_no_loss(
             "the watch has it written down",
         )
     assert service.metric("reo_frontier_offset") == 14
-    tp = TopicPartition(topic, 0, 15)
+    tp = ClientTopicPartition(topic, 0, 15)
     clusters.source.admin.delete_records([tp])[tp].result()
     assert clusters.source.beginning_offsets(topic) == {0: 15}
     clusters.source.write(topic, [(0, make_record(15))])
@@ -118,7 +117,7 @@ def test_what_cannot_be_written_yet_is_written_by_a_later_call(
     route = Route(topic, topic, intermediate_topic=topic)
 
     def write(partition: int) -> None:
-        ranges = {Partition(topic, partition): EmptyRange(9, 15)}
+        ranges = {TopicPartition(topic, partition): EmptyRange(9, 15)}
         writer.write(7, {route: "9f86d081884c7d65"}, ranges)
 
     def is_written(partition: int) -> bool:

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from common.kafka.cluster_metadata import read_metadata
+from common.kafka.cluster_metadata import read_cluster_id
 from demo.broker import Broker
 from demo.fair_share import Limit
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
@@ -126,7 +126,7 @@ class Cluster:
 
     def cluster_id(self) -> str:
         """Of the brokers."""
-        return str(read_metadata(self.admin, START_S).cluster_id)
+        return read_cluster_id(self.admin, START_S)
 
     def topic_id(self, topic: str) -> tuple[str, str]:
         """The cluster id and the topic id."""
