@@ -200,13 +200,19 @@ def format_planted(rows: list[Row], page: str) -> list[str]:
 
 
 def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: str | None) -> str:
-    """A line of that table."""
+    """A line of that table. Of a defect that was not found, the reason is the current one."""
     if row is None:
-        return kept_line or f"| {defect.name} | not run | |"
-    if row["seed"]:
+        if not kept_line or FOUND_LINE.match(kept_line):
+            return kept_line or f"| {defect.name} | not run | |"
+        after, text = kept_line.split(" | ")[1], ""
+    elif row["seed"]:
         after, text = format(row["seed"], ","), row["violation"].splitlines()[0]
     else:
-        after, text = f"not in {row['runs']:,}", defect.limit
+        others = row["planted_together"] - 1
+        after = f"not in {row['runs']:,}" + (f", with {others} others" if others else "")
+        text = ""
+    if not text:
+        text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")
     return f"| {defect.name} | {after} | {text.replace('|', '/')[:TEXT_CHARS_MAX]} |"
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,13 +77,12 @@ def run_seeds(first_seed: int, end: int, first_only: bool = False) -> CampaignRe
     return campaign_result
 
 
-def _begin_worker(name: str) -> None:
+def _begin_worker(planted: Sequence[str]) -> None:
     logging.disable(logging.CRITICAL)
     # A schedule makes many objects that live as long as it does: looking for cycles less often
     # makes it a tenth faster, and changes no decision.
     gc.set_threshold(100_000, 50, 50)
-    if name:
-        planted_defects.plant(name)
+    planted_defects.plant(planted)
 
 
 def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
@@ -101,12 +101,19 @@ def shrink_seed(seed: int) -> str:
 
 
 def run_campaign(
-    first_seed: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0
+    first_seed: int,
+    runs: int,
+    processes: int,
+    planted: Sequence[str],
+    first_only: bool,
+    seconds: float = 0,
 ) -> CampaignResult:
-    """Run all seeds in several processes. With `first_only`, end at the first violation."""
+    """Run all seeds in several processes, with these defects planted. With `first_only`, end at the
+    first violation.
+    """
     total, started = CampaignResult(), time.monotonic()
     chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
-    with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(name,)) as pool:
+    with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(planted,)) as pool:
         waiting: set[Future[CampaignResult]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
@@ -169,8 +176,11 @@ def main() -> int:
     )
     parser.add_argument(
         "--planted",
-        default="",
-        help="put this known defect into the service, or `all` of them, one after the other",
+        action="append",
+        choices=planted_defects.CHOICES,
+        metavar="DEFECT",
+        help="put this known defect into the service, or `all` of them, one after the other;"
+        " given several times: these together",
     )
     parser.add_argument(
         "--out", type=Path, help="append the results to this file, as a line of JSON"
@@ -190,12 +200,12 @@ def main() -> int:
         arguments.seed,
         arguments.runs,
         arguments.processes,
-        "",
+        (),
         first_only=False,
         seconds=arguments.seconds,
     )
     seconds = time.monotonic() - started
-    _begin_worker("")
+    _begin_worker(())
     print_campaign(total, seconds, arguments.shrink)
     if arguments.out:
         with arguments.out.open("a") as out:

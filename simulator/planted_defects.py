@@ -14,7 +14,7 @@ import importlib.util
 import json
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,20 +35,23 @@ class Defect:
     becomes: str
     limit: str = ""
     """Why the simulator finds it hardly or never."""
+    test: str = ""
+    """The file of the tests that fail with it, for one that the simulator did not find."""
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds one module, and loads it with the changed text."""
 
-    def __init__(self, defect: Defect) -> None:
-        self.defect = defect
-        self.path = ROOT / (defect.module.replace(".", "/") + ".py")
+    def __init__(self, module: str, defects: Sequence[Defect]) -> None:
+        self.module = module
+        self.defects = defects
+        self.path = ROOT / (module.replace(".", "/") + ".py")
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        """Find the module with the defect, and no other."""
+        """Find the module with the defects, and no other."""
         return (
             importlib.util.spec_from_loader(name, self, origin=str(self.path))
-            if name == self.defect.module
+            if name == self.module
             else None
         )
 
@@ -58,66 +61,68 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.text(), str(self.path), "exec"), module.__dict__)  # noqa: S102
 
     def text(self) -> str:
-        """The changed text. ValueError when the module does not have the text exactly once: the
-        defect is out of date.
+        """The changed text. ValueError when the module does not have the text of a defect exactly
+        once: the defect is out of date.
         """
         text = self.path.read_text()
-        if text.count(self.defect.text) != 1:
-            raise ValueError(
-                f"{self.defect.name}: {self.defect.module} has {self.defect.text!r}"
-                f" {text.count(self.defect.text)} times, not once"
-            )
-        return text.replace(self.defect.text, self.defect.becomes)
+        for defect in self.defects:
+            if text.count(defect.text) != 1:
+                raise ValueError(
+                    f"{defect.name}: {defect.module} has {defect.text!r}"
+                    f" {text.count(defect.text)} times, not once"
+                )
+            text = text.replace(defect.text, defect.becomes)
+        return text
 
 
-def plant(name: str) -> None:
-    """Install a defect. Call this before any module of the service is imported."""
-    defect = next(defect for defect in DEFECTS if defect.name == name)
-    if defect.module in sys.modules:
-        raise RuntimeError(f"{defect.module} is already imported: plant the defect first")
-    sys.meta_path.insert(0, _Finder(defect))
+def plant(names: Collection[str]) -> None:
+    """Install these defects. Call this before any module of the service is imported."""
+    by_module: dict[str, list[Defect]] = {}
+    for defect in DEFECTS:
+        if defect.name in names:
+            by_module.setdefault(defect.module, []).append(defect)
+    for module, defects in by_module.items():
+        if module in sys.modules:
+            raise RuntimeError(f"{module} is already imported: plant the defects first")
+        sys.meta_path.insert(0, _Finder(module, defects))
 
 
 def search_planted(
-    name: str,
+    names: Sequence[str],
     runs: int,
     processes: int,
     run_campaign: Callable[..., Any],
     commit: str,
     output_file: Path | None,
 ) -> int:
-    """Run the seeds from 1 on for one defect, or for each of them, and print which seed finds it.
-    Returns the exit code.
+    """Plant these defects together, or each of `all` by itself; run the seeds from 1 on until one
+    finds a violation, and print it. Returns the exit code.
+
+    Without a violation, none of those planted together is found; a violation does not say which of
+    them it shows, and then there is no result.
     """
-    survived = 0
-    for defect in DEFECTS:
-        if name in (defect.name, "all"):
-            campaign_result = run_campaign(1, runs, processes, defect.name, True)
-            survived += not campaign_result.violations
-            seed, violation, _ = min(
-                campaign_result.violations,
-                default=(0, f"NOT FOUND in {campaign_result.runs:,}", []),
-            )
-            if output_file:
-                with output_file.open("a") as out:
-                    out.write(
-                        json.dumps(
-                            {
-                                "name": defect.name,
-                                "seed": seed,
-                                "runs": campaign_result.runs,
-                                "violation": violation,
-                                "commit": commit,
-                            }
-                        )
-                        + "\n"
-                    )
-            print(
-                f"{seed or '-':>7}  {defect.name}:"
-                f" {violation.splitlines()[0][:VIOLATION_CHARS_MAX]}",
-                flush=True,
-            )
-    return 1 if survived else 0
+    not_found = 0
+    for planted in [[defect.name] for defect in DEFECTS] if "all" in names else [names]:
+        campaign_result = run_campaign(1, runs, processes, planted, True)
+        seed, violation, _ = min(
+            campaign_result.violations, default=(0, f"NOT FOUND in {campaign_result.runs:,}", [])
+        )
+        shown = violation.splitlines()[0][:VIOLATION_CHARS_MAX]
+        print(f"{seed or '-':>7}  {' + '.join(planted)}: {shown}", flush=True)
+        not_found += not seed
+        if output_file and not (seed and len(planted) > 1):
+            with output_file.open("a") as out:
+                for name in planted:
+                    row = {
+                        "name": name,
+                        "planted_together": len(planted),
+                        "seed": seed,
+                        "runs": campaign_result.runs,
+                        "violation": violation,
+                        "commit": commit,
+                    }
+                    out.write(json.dumps(row) + "\n")
+    return 1 if not_found else 0
 
 
 def _read_defects() -> tuple[Defect, ...]:
@@ -126,3 +131,5 @@ def _read_defects() -> tuple[Defect, ...]:
 
 
 DEFECTS = _read_defects()
+CHOICES = (*(defect.name for defect in DEFECTS), "all")
+"""What `--planted` may be."""

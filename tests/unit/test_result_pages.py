@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
 from reference import figures
-from simulator.planted_defects import DEFECTS
+from simulator.planted_defects import DEFECTS, ROOT, Defect
 
 PAGE = report.DOCS / "faults.md"
 
@@ -69,8 +70,13 @@ def test_a_section_without_new_results_is_kept(
     planted = tmp_path / "planted.jsonl"
     name = DEFECTS[0].name
     planted.write_text(
-        f'{{"name": "{name}", "seed": 0, "runs": 7, "violation": "", "commit": "abc"}}\n'
-        f'{{"name": "{name}", "seed": 8, "runs": 9, "violation": "a loss", "commit": "abc"}}'
+        "\n".join(
+            json.dumps({"name": name, "commit": "abc"} | row)
+            for row in (
+                {"seed": 0, "planted_together": 1, "runs": 7, "violation": ""},
+                {"seed": 8, "planted_together": 1, "runs": 9, "violation": "a loss"},
+            )
+        )
     )
     simulated = tmp_path / "simulated.jsonl"
     simulated.write_text(
@@ -90,6 +96,30 @@ def test_a_section_without_new_results_is_kept(
     others = old.partition(f"\n## {report.RIVAL}\n")[2]
     assert runs in new
     assert others in new
+
+
+def test_a_defect_that_was_not_found_has_its_reason_and_the_test_that_fails_with_it() -> None:
+    """The page's older line of such a defect keeps its number, and gets the current reason."""
+    defect = Defect("a defect", "a.module", "", "", "It is rare.", "tests/unit/test_it.py")
+    row = {"seed": 0, "planted_together": 3, "runs": 2000, "violation": "", "commit": "abc"}
+    line = report.format_defect(defect, row, None)
+    reason = "It is rare. `tests/unit/test_it.py` fails with it. |"
+    assert line == f"| a defect | not in 2,000, with 2 others | {reason}"
+    older = "| a defect | not in 7 | It was rare. |"
+    assert report.format_defect(defect, None, older) == f"| a defect | not in 7 | {reason}"
+    assert report.format_defect(defect, row | {"seed": 8, "violation": "a loss\nthere"}, older) == (
+        "| a defect | 8 | a loss |"
+    )
+    assert report.format_defect(defect, None, "| a defect | 8 | a loss |") == (
+        "| a defect | 8 | a loss |"
+    )
+
+
+@pytest.mark.parametrize("defect", [defect for defect in DEFECTS if defect.limit])
+def test_a_defect_that_is_hard_to_find_names_tests_that_are_there(defect: Defect) -> None:
+    """What the simulator finds hardly or never is found by another test."""
+    assert (ROOT / defect.test).is_file()
+    assert defect.test.startswith("tests/")
 
 
 def test_a_run_ends_as_expected_when_it_is_exact_or_stops_as_it_should() -> None:

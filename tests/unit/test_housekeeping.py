@@ -1,0 +1,51 @@
+"""When a worker reports its lag: while no commit is unfinished (`deduplicator.worker`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common import runtime
+from common.settings import load
+from deduplicator import worker
+
+ROUNDS = 50
+ROUND_S = 0.3
+
+
+def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positions are those of the last commit that was started. If it then fails, what it has
+    is not copied: a lag that does not count it would be too low.
+    """
+    now_s, rounds, reports = 100.0, 0, 0
+    is_unfinished = False
+
+    def run_round(finish: bool = False) -> None:
+        nonlocal now_s, rounds, is_unfinished
+        now_s, rounds, is_unfinished = now_s + ROUND_S, rounds + 1, not finish
+
+    def run_housekeeping() -> None:
+        nonlocal reports
+        assert not is_unfinished
+        reports += 1
+
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+            "REO_SOURCE_TOPIC": "t",
+        }
+    )
+    parts = SimpleNamespace(
+        loop=SimpleNamespace(run_round=run_round),
+        liveness=SimpleNamespace(reason=None),
+        run_housekeeping=run_housekeeping,
+        close=lambda: None,
+    )
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(worker, "build", lambda *_: cast(Any, parts))
+    monkeypatch.setattr(worker.permissions, "check_permissions", lambda *_: None)
+    worker.run(settings, 0, lambda: rounds == ROUNDS)
+    assert 1 < reports < ROUNDS, "housekeeping is due now and then, not after each round"
