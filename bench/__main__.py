@@ -10,10 +10,7 @@ shortens all measurements; the page reports it.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import re
-import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +24,8 @@ from rich.console import Console
 from bench import latency, stage_limits
 from bench.contenders import Contender, MirrorMakerContender, Reo
 from bench.load import KINDS, fill
-from bench.testbed import BROKER_HEAP_MB, Testbed, start_testbed
+from bench.machine import describe_machine
+from bench.testbed import Testbed, start_testbed
 from bench.throughput import measure_copy
 
 PARTITIONS = 4
@@ -144,6 +142,30 @@ class Bench:
                         ),
                     )
 
+    def hops(self) -> None:
+        """The latency of each hop of reo."""
+        for rate in RATES:
+            section = f"hops at {rate:,} records/s"
+            for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
+                topic = f"hops-{rate}-{number}"
+                self.testbed.source.create_topic(topic, PARTITIONS)
+                self.testbed.delete_topics()
+                contender = Reo(self.testbed, topic, topic)
+                self.measure(
+                    section,
+                    contender.name,
+                    number,
+                    partial(
+                        latency.measure_hops,
+                        self.testbed,
+                        contender,
+                        topic,
+                        rate,
+                        self.seconds(40),
+                        PARTITIONS,
+                    ),
+                )
+
     def catch_up(self) -> None:
         """After a stop of a minute, reo and MirrorMaker 2 in turn."""
         stop_s = self.seconds(60)
@@ -228,28 +250,6 @@ class Bench:
             )
 
 
-def describe_machine(options: argparse.Namespace) -> Figures:
-    """The machine and the commit; the first row of the results."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (
-        f" --only '{options.only}'" if options.only else ""
-    )
-    return {
-        "section": "machine",
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "linux": platform.release(),
-        "commit": commit,
-        "how": how,
-        "brokers": (
-            f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine"
-        ),
-        "scale": options.scale,
-    }
-
-
 def main() -> None:
     """Measure everything that `--only` names."""
     arguments = argparse.ArgumentParser(prog="bench")
@@ -263,7 +263,14 @@ def main() -> None:
     options.out.write_bytes(orjson.dumps(describe_machine(options)) + b"\n")
     with start_testbed() as testbed:
         bench = Bench(testbed, options.rounds, options.scale, re.compile(options.only), options.out)
-        for part in (bench.throughput, bench.latency, bench.catch_up, bench.limits, bench.growth):
+        for part in (
+            bench.throughput,
+            bench.latency,
+            bench.hops,
+            bench.catch_up,
+            bench.limits,
+            bench.growth,
+        ):
             part()
 
 

@@ -27,8 +27,13 @@ class Arrival(NamedTuple):
     """A record that a reader of the destination got."""
 
     at: float
-    """Seconds since 1970."""
-    latency_ms: float
+    """Seconds since 1970, as `sent_at`."""
+    sent_at: float
+
+    @property
+    def latency_ms(self) -> float:
+        """From produce to here."""
+        return 1000 * (self.at - self.sent_at)
 
 
 class Reader:
@@ -60,7 +65,7 @@ class Reader:
             messages = [first, *self.consumer.consume(1000, 0)]
             now = time.time()
             self.arrivals += [
-                Arrival(now, 1000 * (now - float(message.value() or b"0")))
+                Arrival(now, float(message.value() or b"0"))
                 for message in messages
                 if message.error() is None
             ]
@@ -98,6 +103,20 @@ def _run_steady_load(
         contender.stop()
 
 
+def compute_quantiles(latencies_ms: list[float], expected: int, who: str) -> dict[str, float]:
+    """Quantiles in ms; RuntimeError when fewer than half of the expected records arrived."""
+    if len(latencies_ms) < expected // 2:
+        raise RuntimeError(f"{who}: {len(latencies_ms)} records of {expected} arrived")
+    cuts = statistics.quantiles(latencies_ms, n=100)
+    return {
+        "p50_ms": cuts[49],
+        "p90_ms": cuts[89],
+        "p99_ms": cuts[98],
+        "max_ms": max(latencies_ms),
+        "records": len(latencies_ms),
+    }
+
+
 def measure_latency(
     testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int
 ) -> dict[str, float]:
@@ -106,22 +125,42 @@ def measure_latency(
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
-    latencies_ms = sorted(
-        arrival.latency_ms
+    latencies_ms = [arrival.latency_ms for arrival in reader.arrivals if arrival.sent_at >= begin]
+    return compute_quantiles(latencies_ms, rate * seconds, contender.name)
+
+
+def measure_hops(
+    testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int
+) -> dict[str, dict[str, float]]:
+    """As `measure_latency`, for each hop of reo: until a second consumer has the record from the
+    intermediate topic, and from then on until the first one has it from the destination.
+
+    The second consumer is one more reader for the broker, so the sum is a little more than what
+    `measure_latency` finds.
+    """
+    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
+        intermediate_reader = Reader(testbed, f"{topic}-proxy", partitions)
+        try:
+            time.sleep(WARM_S)
+            begin = time.time()
+            time.sleep(seconds)
+        finally:
+            intermediate_reader.close()
+    first_seen: dict[float, float] = {}
+    for arrival in intermediate_reader.arrivals:
+        first_seen.setdefault(arrival.sent_at, arrival.at)
+    both = [
+        (1000 * (first_seen[arrival.sent_at] - arrival.sent_at), arrival.latency_ms)
         for arrival in reader.arrivals
-        if arrival.at - arrival.latency_ms / 1000 >= begin
-    )
-    if len(latencies_ms) < rate * seconds // 2:
-        raise RuntimeError(
-            f"{contender.name}: {len(latencies_ms)} records of {rate * seconds} arrived"
-        )
-    cuts = statistics.quantiles(latencies_ms, n=100)
+        if arrival.sent_at >= begin and arrival.sent_at in first_seen
+    ]
     return {
-        "p50_ms": cuts[49],
-        "p90_ms": cuts[89],
-        "p99_ms": cuts[98],
-        "max_ms": latencies_ms[-1],
-        "records": len(latencies_ms),
+        hop: compute_quantiles(latencies_ms, rate * seconds, hop)
+        for hop, latencies_ms in (
+            ("stage one", [stage_one for stage_one, _ in both]),
+            ("stage two", [total - stage_one for stage_one, total in both]),
+            ("both", [total for _, total in both]),
+        )
     }
 
 

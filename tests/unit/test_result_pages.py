@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench.report import Results, format_details, format_side_by_side
+from bench.report import format_details, format_side_by_side
+from bench.results import Results
 from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
@@ -157,3 +158,17 @@ def test_repeated_rounds_are_one_row() -> None:
         for rate in (3000.0, 1000.0, 2000.0)
     ]
     assert "| bare loop | loop | 2,000 | 1.00 |  | 3 |" in format_details(Results(rows))
+
+
+def test_each_hop_has_its_latency() -> None:
+    """Medians over the rounds of each quantile."""
+    hops = ("stage one", "stage two", "both")
+    rows = [
+        {"section": "hops at 450 records/s", "who": "reo"}
+        | {hop: dict.fromkeys(("p50_ms", "p90_ms", "p99_ms", "max_ms"), ms) for hop in hops}
+        for ms in (3.0, 1.0, 2.0)
+    ]
+    lines = format_details(Results(rows))
+    assert all(
+        f"| latency at 450 records/s | {hop} | 2.0 | 2.0 | 2.0 | 2.0 |" in lines for hop in hops
+    )

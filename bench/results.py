@@ -1,0 +1,32 @@
+"""The results of `make bench`: rows by section and contender."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import Any
+
+OURS, THEIRS = "reo", "MirrorMaker 2"
+Row = dict[str, Any]
+
+
+class Results:
+    """The rows by section and contender; rows of measurements that failed are kept apart."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = [row for row in rows if "failed" not in row]
+        self.failed = [row for row in rows if "failed" in row]
+        self.by_section: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            self.by_section[row["section"], row.get("who", "")].append(row)
+
+    def median(self, section: str, who: str, figure: str) -> float | None:
+        """The median, or None when it was not measured."""
+        values = [row[figure] for row in self.by_section[section, who]]
+        return median(values) if values else None
+
+    def sections(self, prefix: str) -> list[str]:
+        """Names of sections in the order of the file."""
+        return list(
+            dict.fromkeys(row["section"] for row in self.rows if row["section"].startswith(prefix))
+        )
