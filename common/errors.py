@@ -270,7 +270,7 @@ def list_stop_codes() -> frozenset[int]:
 
 
 class NothingCompared(Stop):
-    """`reo verify` found no record to compare: that shows nothing."""
+    """`reo verify` found no record to compare: that proves nothing."""
 
     exit_code = 37
     default_to_do = "Wait until something is copied, or correct the names of the topics"

@@ -71,14 +71,15 @@ TORN = Counter(
 )
 LAG = Gauge(
     "reo_lag_records",
-    "Records between a stage's input and its output, as last known.",
+    "Offsets between a stage's input and its output, as last known: control records and aborted"
+    " records of the source count too.",
     ("stage", *PARTITION),
     multiprocess_mode="livemostrecent",
 )
 LAG_SECONDS = Gauge(
     "reo_lag_seconds",
-    "For how long the first record that waits for a stage has waited, at most; it grows while a"
-    " server does not answer.",
+    "Upper bound of the time that the first waiting record of a stage has waited; it grows while a"
+    " server does not answer. `reo lag` reads that record's timestamp instead.",
     ("stage", *PARTITION),
     multiprocess_mode="livemostrecent",
 )
@@ -97,7 +98,7 @@ SOURCE_OPEN = Gauge(
 )
 FRONTIER = Gauge(
     "reo_frontier_offset",
-    "Source offset of the last record that is committed at the destination.",
+    "The frontier: the source offset up to which everything is copied, inclusive.",
     PARTITION,
     multiprocess_mode="livemostrecent",
 )
@@ -134,7 +135,8 @@ SOURCE_CONNECTIONS = Counter(
 )
 SOURCE_HIGH_WATERMARK = Gauge(
     "reo_source_high_watermark",
-    "Sum of the partitions' last stable offsets at a source candidate.",
+    "Sum of the partitions' last stable offsets at a source candidate; not the high watermark,"
+    " despite the name, which is kaf-relay's.",
     CANDIDATE,
     multiprocess_mode="livemostrecent",
 )
@@ -158,7 +160,7 @@ COMPILED = Gauge(
 )
 HEARTBEAT = Gauge(
     "reo_heartbeat_seconds",
-    "Unix time of a process's last step.",
+    "Unix time of a process's last heartbeat, in seconds.",
     ("stage", "worker"),
     multiprocess_mode="livemostrecent",
 )

@@ -52,7 +52,7 @@ def exit_codes_table() -> str:
     to do.
     """
     codes = sorted(
-        (error.exit_code, error.__name__, _first_line(error)) for error in list_stop_errors()
+        (error.exit_code, error.__name__, _first_paragraph(error)) for error in list_stop_errors()
     )
     rows = (
         f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |"
@@ -93,7 +93,7 @@ def guarded_options_table() -> str:
     ]
     return "\n".join(
         [
-            "| option | of | passed without the switch | why not anything else |",
+            "| option | setting | allowed values | why no others |",
             "|---|---|---|---|",
             *lines,
         ]
@@ -102,7 +102,7 @@ def guarded_options_table() -> str:
 
 def _allowed(harmless: str) -> str:
     if harmless == "never":
-        return "nothing, with the switch neither"
+        return "none, even with `allow_unsafe_options`"
     return ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
 
 
@@ -168,5 +168,5 @@ def _list_subclasses(base: type[ReoError]) -> Iterator[type[ReoError]]:
         yield from _list_subclasses(kind)
 
 
-def _first_line(kind: type[ReoError]) -> str:
-    return (kind.__doc__ or "").strip().split("\n", 1)[0]
+def _first_paragraph(kind: type[ReoError]) -> str:
+    return " ".join((kind.__doc__ or "").strip().split("\n\n", 1)[0].split())

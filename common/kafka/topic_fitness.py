@@ -118,7 +118,7 @@ def find_unfit_configs(
             f"the intermediate topic {route.intermediate_topic} takes batches of up to"
             f" {topic_config.get_max_message_bytes(intermediate)} bytes, the source topic has up"
             f" to {source_limit}: set its max.message.bytes to at least"
-            f" {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`"
+            f" {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics --apply`"
         )
     if intermediate is not None and "compact" in str(intermediate["cleanup.policy"].value):
         yield TopicsUnfit(

@@ -83,7 +83,7 @@ class Source:
     )
     backoff_max_ms: int = declare(
         10_000,
-        "… up to this. Also the least time between two changes because of lag.",
+        "… up to this. Also the minimum time between two changes because of lag.",
         minimum=100,
         maximum=600_000,
     )

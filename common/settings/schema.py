@@ -114,7 +114,7 @@ class Log:
 
     format: Literal["text", "json"] = declare("text", "One event a line: `text` or `json`.")
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = declare(
-        "INFO", "Least level that is written."
+        "INFO", "Minimum level that is written."
     )
 
 

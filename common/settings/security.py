@@ -55,11 +55,11 @@ class Security:
     sasl_oauth_scope: str = declare("", "The scope that is asked for.")
     ssl_ca_file: str = declare(
         "",
-        "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's"
+        "PEM file of the trusted CA certificates. Default: the system's (stage two) and Java's"
         " (stage one).",
     )
     ssl_certificate_file: str = declare(
-        "", "PEM file of our own certificate and its chain, where the brokers ask for one."
+        "", "PEM file of the client certificate and its chain, for mutual TLS."
     )
     ssl_key_file: str = declare("", "PEM file of its private key, as PKCS #8, not encrypted.")
 

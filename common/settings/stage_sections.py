@@ -89,7 +89,8 @@ class Deduplicator:
     )
     session_timeout_ms: int = declare(
         10_000,
-        "After this silence another worker takes the partitions (classic protocol).",
+        "Without a heartbeat for this long, a worker is no member of the group any more: others get"
+        " its partitions (classic protocol).",
         minimum=1000,
     )
     transaction_timeout_ms: int = declare(
@@ -100,11 +101,11 @@ class Deduplicator:
         maximum=900_000,
     )
     transaction_records: int = declare(
-        20_000, "Most records of one transaction.", minimum=1, maximum=90_000
+        20_000, "Maximum number of records of one transaction.", minimum=1, maximum=90_000
     )
     compiled: bool = declare(
         True,
-        "`no`: Python does the work of stage two's compiled path, more slowly, with the same"
+        "`false`: Python does the work of stage two's compiled path, more slowly, with the same"
         " results. `reo check` says which one is used.",
     )
     without_frontier: Literal["refuse", "append"] = declare(

@@ -186,8 +186,8 @@ class TransactionalProducer:
                 self.discard()
             raise TransactionFailed(
                 f"{operation}: the transaction is not over after"
-                f" {TIMEOUT_SHARE * self.timeout_s:.0f} s, and deduplicator.transaction_timeout_ms"
-                f" is {1000 * self.timeout_s:.0f}"
+                f" {TIMEOUT_SHARE * self.timeout_s:.0f} s, {TIMEOUT_SHARE:.0%} of"
+                f" deduplicator.transaction_timeout_ms ({1000 * self.timeout_s:.0f})"
             )
 
     def _call(
