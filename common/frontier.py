@@ -98,6 +98,13 @@ class Frontier:
     (`deduplicator.leader_change`). None where it is not known.
     """
 
+    @property
+    def last_written_min(self) -> int:
+        """The lowest possible destination offset of the last record that was written; -1 when none
+        was, or when it is not known.
+        """
+        return self.destination_known + max(0, self.sent)
+
     def encode(self) -> str:
         """The metadata string."""
         link, hole = (list(pair) if pair else None for pair in (self.rule.link, self.rule.hole))

@@ -117,7 +117,9 @@ def check_destination(
         tp: DestinationState(frontier.destination_known, 0) for tp, frontier in frontiers.items()
     }
     surplus: dict[TopicPartition, Surplus] = {}
-    for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S):
+    # beyond an open transaction no consumer gets a record, nor the end of the partition
+    decided_ends = {tp: end for tp, end in ends.items() if tp not in undecided}
+    for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S, decided_ends):
         beat()
         tp, offset = TopicPartition(message.topic(), message.partition()), message.offset()
         if tp in at_known:
@@ -143,7 +145,7 @@ def _check_ends(
     frontiers: Mapping[TopicPartition, Frontier], ends: Mapping[TopicPartition, int]
 ) -> None:
     for tp, frontier in frontiers.items():
-        if frontier.destination_known + frontier.sent >= ends[tp]:
+        if frontier.last_written_min >= ends[tp]:
             raise _build_truncated_error(
                 tp,
                 f"record {frontier.destination_known} and {frontier.sent} after it were written,"

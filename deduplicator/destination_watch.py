@@ -5,6 +5,9 @@ The destination (`destination.py`) detects a loss with the next records. This de
 no records arrive, and before anything is written to a recreated topic, so that the next start finds
 the topic empty and copies everything again. It does not block: the answers are read a second later.
 A request without an answer is sent again; a topic that does not exist fails the next transaction.
+
+An end offset that is too low has to come twice: a leader that was replaced, and does not know it
+yet, answers with an old one.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -21,6 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from common import runtime
 from common.errors import DestinationTruncated
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.partition_offsets import refresh_metadata
 from common.kafka.topics import NO_TOPIC_ID
 from common.routes import TopicPartition
 
@@ -39,6 +44,8 @@ class DestinationWatch:
         """By topic: the id that it has to have, and the answer."""
         self.ends: dict[TopicPartition, tuple[int, Future[Any]]] = {}
         """By partition: the lowest possible offset of its last record, and the answer."""
+        self.too_low: set[TopicPartition] = set()
+        """The partitions whose last answer was too low."""
 
     def poll(
         self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
@@ -86,7 +93,17 @@ class DestinationWatch:
             log.debug("the end of %s cannot be read now: %s", tp, failed)
             return
         # a request that timed out is answered with a negative offset (confluent-kafka 2.16)
-        if 0 <= end <= last_offset:
+        if end < 0:
+            return
+        was_too_low = tp in self.too_low
+        self.too_low.discard(tp)
+        if end <= last_offset and not was_too_low:
+            log.warning("%s ends at %d, below offset %d: asking again", tp, end, last_offset)
+            self.too_low.add(tp)
+            with suppress(KafkaException):
+                refresh_metadata(self.client, [tp.topic], REQUEST_TIMEOUT_S)
+            self.next_request_at = self.clock()
+        elif end <= last_offset:
             raise DestinationTruncated(
                 f"{tp} lost records while it was copied to: offset {last_offset} was written,"
                 f" the partition ends at {end}. Copy to a new topic, or restore this one"

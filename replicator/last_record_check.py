@@ -20,6 +20,7 @@ loss.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import Consumer
@@ -54,51 +55,55 @@ def check_source_history(
     SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told
     now.
     """
-    offsets = {tp: last.source_offset for tp, (last, _) in copied.items()}
-    records = visible_records.read_first_records(reader, offsets)
+    beginnings, ends = (
+        list_offsets(client, copied, timeout_s=get_request_timeout_s(settings))
+        for list_offsets in (
+            partition_offsets.list_beginning_offsets,
+            partial(partition_offsets.list_end_offsets, committed_only=True),
+        )
+    )
+    offsets = {
+        tp: last.source_offset
+        for tp, (last, _) in copied.items()
+        if beginnings[tp] <= last.source_offset
+    }
+    records = visible_records.read_first_records(reader, offsets, ends)
     _check_stable(
         settings,
         client,
         {tp: offset for tp, offset in offsets.items() if tp not in records},
     )
-    missing = {
-        tp for tp, (last, _) in copied.items() if not _is_at(records[tp], last.source_offset)
-    }
-    begins, ends = (
-        ask(client, missing, timeout_s=get_request_timeout_s(settings))
-        for ask in (partition_offsets.list_beginning_offsets, partition_offsets.list_end_offsets)
-    )
-    for tp, (last, _) in copied.items():
-        if tp not in missing:
-            _check_same(tp, last, records[tp])
-        elif begins[tp] > last.source_offset:
-            continue
-        elif ends[tp] <= last.source_offset or not topics.is_compacted(
+    present = {tp for tp, offset in offsets.items() if _is_at(records[tp], offset)}
+    for tp, offset in offsets.items():
+        if tp in present:
+            _check_same(tp, copied[tp].last_record, records[tp])
+        elif ends[tp] <= offset or not topics.is_compacted(
             client, settings.source_cluster, tp.topic
         ):
             raise _build_lost_records_error(
-                tp,
-                f"no record at offset {last.source_offset} any more, which was the last one copied",
+                tp, f"no record at offset {offset} any more, which was the last one copied"
             )
     following = {
-        tp: max(last.source_offset + 1, begins.get(tp, 0)) for tp, (last, _) in copied.items()
+        tp: max(last.source_offset + 1, beginnings[tp]) for tp, (last, _) in copied.items()
     }
     _check_nothing_follows(
         settings,
         reader,
         {tp: begin for tp, begin in following.items() if begin <= copied[tp].empty_up_to},
+        ends,
         copied,
     )
-    return set(copied) - missing
+    return present
 
 
 def _check_nothing_follows(
     settings: Settings,
     reader: Consumer,
     begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     copied: Mapping[TopicPartition, LastCopied],
 ) -> None:
-    records = visible_records.read_first_records(reader, begins)
+    records = visible_records.read_first_records(reader, begins, ends)
     for tp, record in records.items():
         if record is not None and record.offset() <= copied[tp].empty_up_to:
             raise _build_lost_records_error(

@@ -12,19 +12,22 @@ A read-up-to record may be written for a partition only when
    before the offset after the frontier.
 
 The record names the frontier that it follows. So it does nothing when it arrives late, twice, or
-after newer records. It is written while a partition is idle, once for each empty range, and
-again only when it could not be delivered: a busy source costs nothing.
+after newer records. It is written while a partition is idle, once in a run for each empty range,
+and again when it was not delivered, or has had no effect for REWRITE_S: a new leader of the
+intermediate topic may have lost it. A busy source costs nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from common import runtime
+from common.kafka.client_errors import find_client_failure
 from common.kafka.clients import create_idempotent_producer
 from common.read_up_to_record import HEADER, ReadUpTo, encode
 from common.routes import Route, TopicPartition
@@ -32,6 +35,8 @@ from common.settings import Settings
 
 log = logging.getLogger(__name__)
 FLUSH_S = 5.0
+REWRITE_S = 60.0
+"""Far more than stage two needs for one record."""
 
 
 class EmptyRange(NamedTuple):
@@ -53,6 +58,7 @@ class ReadUpToWriter:
         """By intermediate partition, the last range that is delivered or on its way, with the epoch
         of the run that wrote it.
         """
+        self.written_at: dict[TopicPartition, float] = {}
 
     def write(
         self,
@@ -65,10 +71,11 @@ class ReadUpToWriter:
         """
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
         for tp, empty_range in ranges.items():
-            if empty_range.end <= empty_range.frontier + 1 or self.written.get(tp) == (
-                epoch,
-                empty_range,
-            ):
+            is_written = (
+                self.written.get(tp) == (epoch, empty_range)
+                and runtime.monotonic() < self.written_at[tp] + REWRITE_S
+            )
+            if is_written or empty_range.end <= empty_range.frontier + 1:
                 continue
             self.producer = self.producer or create_idempotent_producer(
                 self.settings.destination_cluster, self.settings, "replicator-notes"
@@ -98,9 +105,8 @@ class ReadUpToWriter:
             except (KafkaException, BufferError) as failed:
                 log.info("%s: the read-up-to record is not written yet: %s", tp, failed)
             else:
-                self.written[tp] = epoch, empty_range
-        if self.producer:
-            self.producer.poll(0)
+                self.written[tp], self.written_at[tp] = (epoch, empty_range), runtime.monotonic()
+        self._serve_deliveries(lambda producer: producer.poll(0))
 
     def _note_delivery(self, tp: TopicPartition, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -109,5 +115,20 @@ class ReadUpToWriter:
 
     def flush(self) -> None:
         """Wait at most FLUSH_S for deliveries."""
-        if self.producer:
-            self.producer.flush(FLUSH_S)
+        self._serve_deliveries(lambda producer: producer.flush(FLUSH_S))
+
+    def _serve_deliveries(self, serve: Callable[[Producer], object]) -> None:
+        """Serve delivery reports. A producer with a fatal error is replaced: an idempotent one has
+        it when the broker lost one of its records.
+        """
+        if self.producer is None:
+            return
+        try:
+            serve(self.producer)
+        except (KafkaException, SystemError) as raised:
+            failed = find_client_failure(raised)
+            if failed is None:
+                raise
+            log.warning("a new producer writes the read-up-to records, after: %s", failed)
+            self.producer = None
+            self.written.clear()

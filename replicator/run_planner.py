@@ -12,13 +12,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 
-from confluent_kafka import Consumer
-
 from common import run_epochs, runtime, source_candidates
-from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
+from common.errors import ClusterUnreachable, HangingTransaction, SourceRefused, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topic_creation, topics
 from common.kafka.clients import create_reader
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
@@ -71,7 +70,8 @@ class Planner:
             frontiers = {tp: commit.frontier for tp, commit in commits.items()}
             try:
                 source = self.selection.select_source(prepared, frontiers)
-            except SourceTruncated:
+            # with several candidates, one that was refused hides that another one is truncated
+            except (SourceTruncated, SourceRefused):
                 if self._has_moved(frontiers):
                     continue
                 raise
@@ -89,7 +89,15 @@ class Planner:
         records are visible can still have offsets that are not: then nobody can say.
         """
         with closing(create_reader(self.settings.destination_cluster, self.settings)) as reader:
-            commits = self.try_read_commits(frontiers, reader)
+            try:
+                commits = partition_offsets.read_commits(reader, frontiers, REQUEST_TIMEOUT_S)
+            except (ClusterUnreachable, HangingTransaction) as later:
+                log.warning(
+                    "the source lacks records after the frontier; whether they are copied cannot"
+                    " be told yet: %s",
+                    later,
+                )
+                return True
         return any(
             tp not in commits or commits[tp].frontier != frontier
             for tp, frontier in frontiers.items()
@@ -175,15 +183,14 @@ class Planner:
         return None
 
     def try_read_commits(
-        self, topic_partitions: Iterable[TopicPartition], reader: Consumer | None = None
+        self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, GroupCommit]:
         """The commits, as of before any open transaction: stage two goes on while a run is planned,
-        too. Empty while the cluster does not answer; with a client of `create_reader`, also while
-        such a transaction is open.
+        too. Empty while the cluster does not answer.
         """
         try:
             return partition_offsets.read_commits(
-                reader or self.clients.frontier_reader, topic_partitions, 2.0
+                self.clients.frontier_reader, topic_partitions, 2.0
             )
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)

@@ -214,9 +214,10 @@ class Stage:
             ends = partition_offsets.list_end_offsets(
                 self.clients.destination_admin, watch.plan.starts
             )
-            if len(commits) == len(ends) and all(
+            is_drained = len(commits) == len(ends) and all(
                 commits[tp].intermediate_offset >= end for tp, end in ends.items()
-            ):
+            )
+            if is_drained and self.completion.has_copied_records(watch.plan, commits):
                 failpoints.hit("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):

@@ -7,8 +7,11 @@ does not read it again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from common import runtime
-from common.kafka import partition_offsets, visible_records
+from common.kafka import copy_ends, partition_offsets, visible_records
+from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -61,8 +64,22 @@ class Completion:
 
     def is_complete(self, plan: Plan) -> bool:
         """Whether everything that the source had when the process started is below the frontier,
-        except what the filter leaves out.
+        except what the filter leaves out, and the destination has it.
         """
+        return self._is_copied(plan) and self.has_copied_records(
+            plan, self.planner.try_read_commits(plan.starts)
+        )
+
+    def has_copied_records(self, plan: Plan, commits: Mapping[TopicPartition, GroupCommit]) -> bool:
+        """Whether the destination has what these commits say. Where it lost records, or was
+        recreated, stage two moves the frontier back or stops, and a frontier that it has not
+        checked yet proves nothing.
+        """
+        return commits.keys() >= plan.starts.keys() and copy_ends.has_copied_records(
+            self.clients.destination_admin, plan.settings, plan.sources, commits
+        )
+
+    def _is_copied(self, plan: Plan) -> bool:
         if self.last_run_wrote_nothing:
             return True
         source_partitions = plan.map_source_partitions()

@@ -188,14 +188,25 @@ def _recreate_destination(
         for log in injector.system.destination.topics[route.destination_topic].logs
     ):
         return ""
-    injector.system.destination.delete_topic(route.destination_topic)
-    injector.system.destination.create_topic(route.destination_topic, count)
-    injector.judge.reset_destination(route.source_topic)
-    # a worker that runs ends, and so does a worker that is assigned a partition from a running one;
-    # a start copies the topic from the beginning
-    injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
+
+    def recreate() -> None:
+        injector.system.destination.delete_topic(route.destination_topic)
+        injector.system.destination.create_topic(route.destination_topic, count)
+        injector.judge.reset_destination(route.source_topic)
+
+    # a start copies the topic from the beginning, if it does not have the output of a killed worker
+    injector.allowed_exit_codes.add(FrontierLost.exit_code)
+    if generator.random() < 0.5 and not injector.system.is_stopped_by_operator:
+        injector.system.stop_for_operator(
+            lambda system: operator.change_while_stopped(system, recreate)
+        )
+        injector.call_later(operator.RESTART_WITHIN_S, lambda: None)
+        return f"{route.destination_topic}, {count} partitions, while the service is stopped"
+    # a worker that runs ends, and so does a worker that is assigned a partition from a running one
+    injector.allowed_exit_codes.add(DestinationTruncated.exit_code)
+    recreate()
     return f"{route.destination_topic}, {count} partitions"
 
 

@@ -24,6 +24,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "records committed at the source are deleted": 2,
     "source compacted": 1,
     "partition added": 1,
+    "source replica behind": 2,
     "unread intermediate records deleted": 3,
     "newest intermediate records lost": 2,
     "destination recreated": 1,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from common.errors import SourceTruncated
 from common.routes import TopicPartition
-from simulator import destination_faults, process_faults, source_faults
+from simulator import destination_faults, process_faults, replica_faults, source_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
@@ -33,7 +33,12 @@ PRODUCER_FAULTS = {
     "task repeated": "repeat",
 }
 END_TXN = "EndTxn"
-INJECTORS = process_faults.INJECTORS | source_faults.INJECTORS | destination_faults.INJECTORS
+INJECTORS = (
+    process_faults.INJECTORS
+    | source_faults.INJECTORS
+    | replica_faults.INJECTORS
+    | destination_faults.INJECTORS
+)
 CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults of the process whose call it is."""

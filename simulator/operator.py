@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from common.errors import (
@@ -49,6 +50,13 @@ def delete_frontiers(system: System) -> None:
         system.schedule.sleep(1.0)
     system.log_event(f"the operator deletes {len(group.offsets)} commits")
     system.destination.expire_offsets(group.name)
+    system.restart()
+
+
+def change_while_stopped(system: System, change: Callable[[], None]) -> None:
+    """Change something between two runs of the service."""
+    _wait_for_processes(system)
+    change()
     system.restart()
 
 

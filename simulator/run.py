@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from common import runtime
+from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
 from simulator import kafka
 from simulator.faults import FaultInjector
@@ -28,6 +29,8 @@ MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
 HISTORY_LOST_S = 60.0
 """When one side lost records and the service need not end, it is only watched for this time."""
+LAST_REQUEST_S = 10.0
+"""A process that ends as complete has sent its last request at most so long before."""
 STEPS_MAX = 400_000
 
 
@@ -181,9 +184,18 @@ def _find_violation(
         return f"no end after {schedule.steps} steps"
     if system.service_exit_code is not None:
         if system.service_exit_code == 0 and system.plan.stop_at_end:
-            # the fault that allows this end can come after the last request of the process
-            is_end_possible = bool(injector.required_exit_codes | injector.allowed_exit_codes)
-            if is_end_possible or judge.is_complete():
+            # the fault that calls for another end can come after the last request of the process
+            is_race = not injector.is_quiet_since(system.ended_at - LAST_REQUEST_S)
+            exit_codes = injector.required_exit_codes | injector.allowed_exit_codes
+            exit_codes -= {FrontierLost.exit_code}  # only a start ends so
+            if (exit_codes and is_race) or (
+                not injector.required_exit_codes
+                and (
+                    judge.is_history_lost
+                    or judge.is_destination_history_lost
+                    or judge.is_complete()
+                )
+            ):
                 return ""
             return (
                 "the service ended as complete, but these records are not copied:"

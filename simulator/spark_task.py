@@ -100,7 +100,7 @@ class Task:
                 self.source_partition,
                 self.position,
                 schedule.random.randint(1, 4),
-                self.end,
+                self._find_end(source),
             )
             if read_result is None:  # out of range
                 if self.query.plan.settings.stop_at_end or schedule.random.random() < 0.5:
@@ -125,6 +125,13 @@ class Task:
                 schedule.sleep(schedule.random.uniform(*REPLACED_DELAY_S))
         self.is_read = True
         self.query.progressed.notify()
+
+    def _find_end(self, source: Cluster) -> int | None:
+        """Where the read ends: at the end of the batch, or of the broker that answers."""
+        log = source.find_log(*self.source_partition)
+        if log is None or log.fetch_end is None:
+            return self.end
+        return log.fetched_end if self.end is None else min(self.end, log.fetched_end)
 
     def _wait_for_records(self, source: Cluster) -> None:
         """Wait until the partition changes, or until the batch ends, but not longer than IDLE_S. A

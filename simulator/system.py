@@ -17,7 +17,7 @@ from common.metrics import READY
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
-from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, is_end_of_service
+from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, TICK_S, is_end_of_service
 from replicator import stage
 from simulator import log_reader, operator, record_filter
 from simulator.clusters import LOAD_S, Clusters
@@ -68,6 +68,7 @@ class System(Clusters):
         self.children: list[Child] = []
         self.service_exit_code: int | None = None
         """The exit code of the service."""
+        self.ended_at = 0.0
         self.recovered_exit_codes: set[int] = set()
         """After these exit codes, an operator recovers the frontiers and starts the service
         again.
@@ -218,9 +219,26 @@ class System(Clusters):
         elif not self.is_stopped_by_operator and is_end_of_service(
             exit_code, self.plan.stop_at_end and not child.is_stop_requested
         ):
-            self.end(exit_code, message)
+            if exit_code:
+                self.end(exit_code, message)
+            else:
+                self._end_when_checked(message)
         else:
             self._restart_later(child)
+
+    def _end_when_checked(self, message: str) -> None:
+        """As the real supervisor: when every worker of stage two is ready."""
+        if self.service_exit_code is not None or self.is_stopped_by_operator:
+            return
+        workers = [
+            child
+            for child in self.children
+            if child.is_enabled and child.metric_labels[0] == "deduplicator"
+        ]
+        if all(READY.labels(*child.metric_labels)._value.get() for child in workers):
+            self.end(0, message)
+        else:
+            self.schedule.call_later(TICK_S, lambda: self._end_when_checked(message))
 
     def stop_for_operator(self, work: Callable[[System], None]) -> None:
         """An operator stops the service and does `work`. No process is started meanwhile."""
@@ -236,6 +254,7 @@ class System(Clusters):
 
     def end(self, exit_code: int, end_reason: str) -> None:
         """The service ends with this exit code."""
+        self.ended_at = self.schedule.now
         self.service_exit_code, self.end_reason = exit_code, end_reason
         self.stop()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import (
     AccessRefused,
@@ -131,3 +131,13 @@ def note_error(cluster: Cluster, error: KafkaError) -> None:
         cluster.handshake_error = error.str()
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
         cluster.connection_error = AFTER.sub("", error.str())
+
+
+def find_client_failure(raised: KafkaException | SystemError) -> KafkaException | None:
+    """The client's error in what a call has raised: confluent-kafka 2.16 can hide it behind a
+    SystemError.
+    """
+    failed = (
+        raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
+    )
+    return failed if isinstance(failed, KafkaException) else None

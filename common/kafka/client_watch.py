@@ -88,7 +88,12 @@ def _is_lost(client: MetadataClient, factory: Callable[[], MetadataClient]) -> b
         is_closed = client not in _factories
         if is_closed or _is_answered(client):
             return False
-    return _is_answered(factory())
+    try:
+        new_client = factory()
+    except KafkaException as failed:  # no thread or descriptor is left, or a certificate is gone
+        log.warning("a client gets no answer, and a new one cannot be created: %s", failed)
+        return False
+    return _is_answered(new_client)
 
 
 def _is_answered(client: MetadataClient) -> bool:

@@ -3,6 +3,10 @@ up to the end.
 
 Offsets cannot tell where such a read ends, because they also count markers and aborted records. So
 a reader reports the ends of partitions (`common.kafka.clients.create_reader`).
+
+Each broker has its own end of a partition: a leader that was replaced and does not know it yet, or
+a new one whose high watermark still lags (KIP-207 is for ListOffsets only), has a lower one than
+another broker has told before. So where a caller knows an end, the read goes on up to there.
 """
 
 from __future__ import annotations
@@ -31,14 +35,18 @@ FROM_BEGINNING = OFFSET_BEGINNING
 
 
 def read_first_records(
-    reader: Consumer, begins: Mapping[TopicPartition, int]
+    reader: Consumer,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, Consumed | None]:
     """Read the first visible record of each partition from an offset on.
 
     None: no record exists, or it was deleted. A partition that is missing in the result did not
-    answer.
+    answer; what a broker says that has less than `ends`, which are last stable offsets or below, is
+    no answer.
     """
     records: dict[TopicPartition, Consumed | None] = {}
+    known_ends = ends or {}
     if not begins:
         return records
     reader.assign([ClientTopicPartition(*tp, offset) for tp, offset in begins.items()])
@@ -51,9 +59,13 @@ def read_first_records(
             error, tp = message.error(), TopicPartition(message.topic(), message.partition())
             if error is None:
                 records.setdefault(tp, message)
-            # the second: it was deleted a moment ago
-            elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
-                records.setdefault(tp, None)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if message.offset() >= known_ends.get(tp, 0):
+                    records.setdefault(tp, None)
+            # it was deleted a moment ago, or is above the broker's end
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                if begins[tp] >= known_ends.get(tp, 0):
+                    records.setdefault(tp, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise translate(error, f"reading {message.topic()}")
     finally:
@@ -62,18 +74,25 @@ def read_first_records(
 
 
 def read_visible(
-    reader: Consumer, begins: Mapping[TopicPartition, int], silence_s: float = SILENCE_S
+    reader: Consumer,
+    begins: Mapping[TopicPartition, int],
+    silence_s: float = SILENCE_S,
+    ends: Mapping[TopicPartition, int] | None = None,
 ) -> Generator[Consumed]:
-    """Read every visible record from these offsets up to the current ends; ClusterUnreachable when
-    no record comes for `silence_s`.
+    """Read every visible record from these offsets up to the current ends, and at least up to
+    `ends`, which are last stable offsets or below; ClusterUnreachable when no record comes for
+    `silence_s`.
     """
-    with closing(read_batches(reader, begins, silence_s)) as batches:
+    with closing(read_batches(reader, begins, silence_s, ends)) as batches:
         for messages in batches:
             yield from messages
 
 
 def read_batches(
-    reader: Consumer, begins: Mapping[TopicPartition, int], silence_s: float = SILENCE_S
+    reader: Consumer,
+    begins: Mapping[TopicPartition, int],
+    silence_s: float = SILENCE_S,
+    ends: Mapping[TopicPartition, int] | None = None,
 ) -> Generator[list[Consumed]]:
     """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
 
@@ -98,7 +117,7 @@ def read_batches(
             if len(unfinished) == len(begins) and not any(has_error):
                 records, error = messages, None
             else:
-                records, error = _split_records_and_ends(messages, unfinished)
+                records, error = _split_records_and_ends(messages, unfinished, ends or {})
             if records:
                 yield records
             if error is not None:
@@ -108,10 +127,12 @@ def read_batches(
 
 
 def _split_records_and_ends(
-    messages: list[Consumed], unfinished: set[tuple[str, int]]
+    messages: list[Consumed],
+    unfinished: set[tuple[str, int]],
+    ends: Mapping[TopicPartition, int],
 ) -> tuple[list[Consumed], ReoError | None]:
     """The records of partitions that have not ended, up to the first error. Removes ended
-    partitions from `unfinished`.
+    partitions from `unfinished`; a broker's end below `ends` is none.
     """
     records = []
     for message in messages:
@@ -120,7 +141,8 @@ def _split_records_and_ends(
             if tp in unfinished:
                 records.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
-            unfinished.discard(tp)
+            if message.offset() >= ends.get(TopicPartition(*tp), 0):
+                unfinished.discard(tp)
         # librdkafka looks for the group coordinator, which a reader does not need
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             return records, translate(error, f"reading {tp[0]}-{tp[1]}")
@@ -128,13 +150,12 @@ def _split_records_and_ends(
 
 
 def find_first_visible(reader: Consumer, tp: TopicPartition, begin: int, end: int) -> int | None:
-    """The offset of the first visible record in [begin, end), or None: there may be markers and
-    aborted records only.
+    """The offset of the first visible record in [begin, end), or None: there are markers and
+    aborted records only. `end` is a last stable offset or below; ClusterUnreachable when the read
+    does not get there.
     """
     if begin >= end:
         return None
-    offset = next(
-        (message.offset() for message in read_visible(reader, {tp: begin}, REQUEST_TIMEOUT_S)),
-        end,
-    )
+    with closing(read_visible(reader, {tp: begin}, REQUEST_TIMEOUT_S, {tp: end})) as records:
+        offset = next((message.offset() for message in records), end)
     return offset if offset < end else None

@@ -13,13 +13,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from confluent_kafka import KafkaException
+
 from common import frontier as frontiers
+from common import runtime
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import DestinationState
@@ -27,6 +32,7 @@ from deduplicator.destination_check import Surplus, check_destination
 from deduplicator.frontiers.group_commits import ConsumerGroup
 
 log = logging.getLogger(__name__)
+ASK_AGAIN_S = 1.0
 CheckedOutputs = tuple[dict[TopicPartition, DestinationState], dict[TopicPartition, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
@@ -102,7 +108,8 @@ class KafkaFrontierStore:
         """No record is called missing, or deleted by compaction, while a transaction is undecided.
 
         A coordinator writes the markers of a transaction one after the other, so right after a
-        commit the frontier can be readable while its records are not.
+        commit the frontier can be readable while its records are not. And none is on one broker's
+        word: a leader that was replaced, and does not know it yet, has fewer.
         """
         client = self.consumer_group.admin
         names = {tp.topic for tp in frontiers}
@@ -111,17 +118,13 @@ class KafkaFrontierStore:
             for name in names
             if topics.is_compacted(client, self.consumer_group.settings.destination_cluster, name)
         }
+        has_asked_again = False
         while True:
             self.consumer_group.liveness.beat()
             undecided: set[TopicPartition] = set()
             try:
-                beginnings, ends = (
-                    list_offsets(client, frontiers)
-                    for list_offsets in (
-                        partition_offsets.list_beginning_offsets,
-                        partition_offsets.list_end_offsets,
-                    )
-                )
+                beginnings = partition_offsets.list_beginning_offsets(client, frontiers)
+                ends = partition_offsets.list_end_offsets(client, frontiers)
                 undecided = set(partition_offsets.find_open_transactions(client, ends))
                 return check_destination(
                     self.consumer_group.reader,
@@ -144,12 +147,24 @@ class KafkaFrontierStore:
                 missing = str(unreachable)
             except DestinationTruncated as truncated:
                 if not undecided:
-                    raise
+                    if has_asked_again:
+                        raise
+                    has_asked_again = True
+                    self._wait_before_asking_again(names, truncated)
+                    continue
                 missing = str(truncated)
             raise self.consumer_group.build_undecided_error(
                 f"a transaction on {', '.join(sorted(names))} is open, and with it: {missing}. If"
                 " it stays open, `reo recover` names the command that aborts it; then start again"
             )
+
+    def _wait_before_asking_again(
+        self, names: Collection[str], error: DestinationTruncated
+    ) -> None:
+        log.warning("asking the destination again: %s", error)
+        with suppress(KafkaException):
+            partition_offsets.refresh_metadata(self.consumer_group.admin, names, REQUEST_TIMEOUT_S)
+        runtime.sleep(ASK_AGAIN_S)
 
 
 def reset_uncounted(

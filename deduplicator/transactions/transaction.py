@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import runtime
 from common.errors import ClusterUnreachable
-from common.kafka.client_errors import translate
+from common.kafka.client_errors import find_client_failure, translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
@@ -37,7 +37,6 @@ from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
     classify_undone,
-    find_client_failure,
     is_fatal,
     is_unfinished,
 )

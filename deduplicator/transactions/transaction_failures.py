@@ -4,7 +4,7 @@ frontier (`TransactionFailed`), or one that ends the process.
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from common.errors import (
     AccessRefused,
@@ -26,16 +26,6 @@ def is_unfinished(error: KafkaError) -> bool:
     takes the same call again.
     """
     return error.code() == KafkaError._TIMED_OUT and error.retriable()
-
-
-def find_client_failure(raised: KafkaException | SystemError) -> KafkaException | None:
-    """The client's error in what a call has raised: confluent-kafka 2.16 can hide it behind a
-    SystemError.
-    """
-    failed = (
-        raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
-    )
-    return failed if isinstance(failed, KafkaException) else None
 
 
 def is_fatal(error: KafkaError, translated: Exception) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from common import source_candidates
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
@@ -103,7 +104,7 @@ class Translator:
             ask(self.source_admin, source_offsets)
             for ask in (
                 partition_offsets.list_beginning_offsets,
-                partition_offsets.list_end_offsets,
+                partial(partition_offsets.list_end_offsets, committed_only=True),
             )
         )
         rows = [

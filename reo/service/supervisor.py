@@ -11,6 +11,7 @@ child that sends no heartbeats is killed and then restarted in the same way.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import signal
@@ -93,6 +94,8 @@ class Supervisor:
     output_threads: list[threading.Thread] = field(default_factory=list)
     """They forward the children's output (`reo.service.child_output`)."""
     exit_code: int | None = None
+    is_copied: bool = False
+    """With `--stop-at-end`: whether the frontiers have reached the ends."""
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
 
@@ -132,6 +135,7 @@ class Supervisor:
             log.info(
                 "metrics, health and readiness on port %d", port, extra={"facts": {"port": port}}
             )
+            registry = health.build_registry(str(self.folder / "metrics"))
             watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
             while self.exit_code is None and not self.stopping():
                 for child in self.children:
@@ -139,7 +143,8 @@ class Supervisor:
                 if runtime.monotonic() >= watchdog_at:
                     watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
                     self._kill_hanging()
-                if end and end.is_complete():
+                self.is_copied = self.is_copied or bool(end and end.is_complete())
+                if self.is_copied and self._has_checked_destination(registry):
                     self.exit_code = 0
                 runtime.sleep(TICK_S)
         finally:
@@ -162,6 +167,13 @@ class Supervisor:
         return service_status.build_status(
             self.settings, self.stages, registry, now, self.last_error
         )
+
+    def _has_checked_destination(self, registry: CollectorRegistry) -> bool:
+        """Whether every worker of stage two is ready: then it has compared its frontiers with the
+        destination, which may have lost what they say.
+        """
+        workers = [process for process in self.list_processes() if process[0] == "deduplicator"]
+        return not health.assess_health(registry, workers).not_ready
 
     def _count_workers(self, stage: str) -> int:
         return self.settings.deduplicator.workers if stage == "deduplicator" else 1
@@ -197,9 +209,10 @@ class Supervisor:
                     child.name,
                     code,
                 )
+                self.exit_code = code
             else:
                 log.info("%s has copied all records that existed at the start", child.name)
-            self.exit_code = code
+                self.is_copied, child.start_at = True, math.inf
         else:
             log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()

@@ -97,6 +97,10 @@ class FetchAnswers(Client):
                         f"Partition log truncation detected at offset {offset} (leader epoch"
                         f" {state.leader_epoch})",
                     )
+            fetched_end = log.fetched_end
+            # a broker that has fewer records answers OFFSET_NOT_AVAILABLE, and is asked again
+            if fetched_end < offset <= log.end:
+                return FetchAnswer([], state.next, log.begin, fetched_end, -1, log.leader_epoch)
             try:
                 records, following, marker = log.read(offset, count, self.is_read_committed)
             except BrokerError:
@@ -113,12 +117,16 @@ class FetchAnswers(Client):
                 )
         except BrokerError as error:
             return FetchAnswer([], state.next, -1, -1, -1, -1, -1, error.code, error.reason)
+        if following > fetched_end:
+            records = [record for record in records if record.offset < fetched_end]
+            following, marker = fetched_end, min(marker, fetched_end)
+        end = log.last_stable_offset if self.is_read_committed else log.end
         return FetchAnswer(
             records,
             following,
             log.begin,
-            log.end,
-            log.last_stable_offset if self.is_read_committed else log.end,
+            fetched_end,
+            min(end, fetched_end),
             log.leader_epoch,
             marker,
         )

@@ -40,6 +40,7 @@ class Log:
         "begin",
         "end",
         "epochs",
+        "fetch_end",
         "leader_epoch",
         "open_transactions",
         "producers",
@@ -57,6 +58,8 @@ class Log:
         self.begin = 0
         self.end = 0
         """The high watermark: the next offset."""
+        self.fetch_end: int | None = None
+        """The lower high watermark of the broker that answers fetches, if it has fewer records."""
         self.leader_epoch = 0
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """Each leader epoch and its start offset."""
@@ -74,6 +77,11 @@ class Log:
     def last_stable_offset(self) -> int:
         """The last stable offset."""
         return min(self.open_transactions.values(), default=self.end)
+
+    @property
+    def fetched_end(self) -> int:
+        """The high watermark of the broker that answers fetches."""
+        return self.end if self.fetch_end is None else min(self.end, self.fetch_end)
 
     def index(self, offset: int) -> int:
         """The index in `records` of the first record at or after this offset."""
@@ -236,6 +244,7 @@ class Log:
         `is_same_epoch`.
         """
         self.end = max(self.begin, self.end - count)
+        self.fetch_end = None
         del self.records[self.index(self.end) :]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
         self.leader_epoch += not is_same_epoch
