@@ -4,15 +4,10 @@ next transaction becomes visible.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Uuid
-from hypothesis import given
-from hypothesis import settings as of_hypothesis
-from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
 from common.frontier import Frontier, RuleState
@@ -20,18 +15,13 @@ from common.kafka.clients import create_reader
 from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator import destination_watch
-from deduplicator.destination import DestinationState, check_delivered_offset
 from deduplicator.destination_check import check_destination
-from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import start_and_copy
 from tests.harness.service import build_environment, stopped, wait_for_failpoint
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-
-PLACE = TopicPartition("copy", 0)
 
 
 def recreate_destination(clusters: Clusters, topic: str, start: Start) -> Any:
@@ -81,99 +71,6 @@ def test_a_recreated_topic_is_seen_while_nothing_comes(
         for partition in range(PARTITIONS)
     )
     service.stop()
-
-
-@of_hypothesis(max_examples=500, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8),
-    st.integers(1, 8),
-    st.integers(1, 3),
-)
-def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
-    before: list[tuple[int, int, bool]], lost: int, after: int
-) -> None:
-    """A log with markers, aborted records and deliveries of unknown offset is never called short;
-    one that lost its last record, and others, always is.
-    """
-    log, output = 0, DestinationState(-1, 0)
-    for aborted, records, reported in before:
-        log += aborted + (aborted > 0)
-        if records:
-            output.sent += records
-            log += records
-            check_delivered_offset(PLACE, output, log - 1)
-            if reported:
-                output = DestinationState(log - 1, 0)
-            log += 1
-    check_delivered_offset(
-        PLACE, DestinationState(output.known_offset, output.sent + after), log + after - 1
-    )
-    if output.known_offset >= 0 and not output.sent:
-        end = max(0, output.known_offset + 1 - lost)
-        with pytest.raises(DestinationTruncated, match="lost records"):
-            check_delivered_offset(
-                PLACE, DestinationState(output.known_offset, after), end + after - 1
-            )
-
-
-class Asked:
-    """An admin client whose answers are given by hand."""
-
-    def __init__(self, topic_id: Uuid, end: int) -> None:
-        self.topic_id = topic_id
-        self.end = end
-        self.calls = 0
-
-    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
-        """The id, at once."""
-        self.calls += 1
-        return {"copy": complete_future(topic_id=self.topic_id)}
-
-    def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
-        """The end, at once."""
-        return {tp: complete_future(offset=self.end) for tp in asked}
-
-
-def complete_future(**answer: Any) -> Future[Any]:
-    """A future with these attributes as its result."""
-    found: Future[Any] = Future()
-    found.set_result(type("Answer", (), answer))
-    return found
-
-
-SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
-
-
-@pytest.mark.parametrize(
-    ("topic_id", "end", "lost"),
-    [
-        (SAME, 8, ""),
-        (SAME, 100, ""),
-        (SAME, -1001, ""),
-        (Uuid(0, 0), 8, ""),
-        (OTHER, 8, "was deleted and recreated"),
-        (SAME, 7, "ends at 7"),
-        (SAME, 0, "ends at 0"),
-    ],
-)
-def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
-    """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no
-    answer is no loss. It is not asked before it is time.
-    """
-    now = 0.0
-    client = Asked(topic_id, end)
-    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
-    watch.poll({"copy": str(SAME)}, {PLACE: 7})
-    assert client.calls == 0
-    now = destination_watch.REQUEST_INTERVAL_S
-    watch.poll({"copy": str(SAME)}, {PLACE: 7})
-    assert client.calls == 1
-    if lost:
-        with pytest.raises(DestinationTruncated, match=lost):
-            watch.poll({"copy": str(SAME)}, {PLACE: 7})
-    else:
-        watch.poll({"copy": str(SAME)}, {PLACE: 7})
-    assert client.calls == 1
 
 
 def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
@@ -238,15 +135,17 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
 
 
 @pytest.mark.long  # the simulator tells this story in every run
+@pytest.mark.parametrize("has_grown", [True, False], ids=["more records", "no record"])
 def test_a_deleted_destination_is_copied_from_the_start(
-    clusters: Clusters, topic: str, start: Start
+    clusters: Clusters, topic: str, start: Start, has_grown: bool
 ) -> None:
     """The frontier of a destination topic that no longer exists does not count: the new one gets
-    every record, not only the new ones.
+    every record, not only the new ones; also when the source has no new one.
     """
     make_first_copy(clusters, topic, start)
     clusters.destination.delete(topic)
-    clusters.source.write(topic, more_records())
+    if has_grown:
+        clusters.source.write(topic, more_records())
     service = start(topic, "--stop-at-end")
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []

@@ -1,0 +1,135 @@
+"""A destination that loses records, seen by the offset of the next delivery or by what the cluster
+answers; on real brokers: `tests/e2e/test_lost_destination.py`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import Uuid
+from hypothesis import given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+
+from common.errors import DestinationTruncated
+from common.routes import TopicPartition
+from deduplicator import destination_watch
+from deduplicator.destination import DestinationState, check_delivered_offset
+from deduplicator.destination_watch import DestinationWatch
+
+PLACE = TopicPartition("copy", 0)
+
+
+@of_hypothesis(max_examples=500, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8),
+    st.integers(1, 8),
+    st.integers(1, 3),
+)
+def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
+    before: list[tuple[int, int, bool]], lost: int, after: int
+) -> None:
+    """A log with markers, aborted records and deliveries of unknown offset is never called short;
+    one that lost its last record, and others, always is.
+    """
+    log, output = 0, DestinationState(-1, 0)
+    for aborted, records, reported in before:
+        log += aborted + (aborted > 0)
+        if records:
+            output.sent += records
+            log += records
+            check_delivered_offset(PLACE, output, log - 1)
+            if reported:
+                output = DestinationState(log - 1, 0)
+            log += 1
+    check_delivered_offset(
+        PLACE, DestinationState(output.known_offset, output.sent + after), log + after - 1
+    )
+    if output.known_offset >= 0 and not output.sent:
+        end = max(0, output.known_offset + 1 - lost)
+        with pytest.raises(DestinationTruncated, match="lost records"):
+            check_delivered_offset(
+                PLACE, DestinationState(output.known_offset, after), end + after - 1
+            )
+
+
+class Asked:
+    """An admin client whose answers are given by hand."""
+
+    def __init__(self, topic_id: Uuid, end: int) -> None:
+        self.topic_id = topic_id
+        self.end = end
+        self.calls = 0
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        """The id, at once."""
+        self.calls += 1
+        return {"copy": complete_future(topic_id=self.topic_id)}
+
+    def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
+        """The end, at once."""
+        return {tp: complete_future(offset=self.end) for tp in asked}
+
+    def list_topics(self, *_: Any) -> None:
+        """Renew the leaders that it knows."""
+
+
+def complete_future(**answer: Any) -> Future[Any]:
+    """A future with these attributes as its result."""
+    found: Future[Any] = Future()
+    found.set_result(type("Answer", (), answer))
+    return found
+
+
+SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "end", "lost"),
+    [
+        (SAME, 8, ""),
+        (SAME, 100, ""),
+        (SAME, -1001, ""),
+        (Uuid(0, 0), 8, ""),
+        (OTHER, 8, "was deleted and recreated"),
+        (SAME, 7, "ends at 7"),
+        (SAME, 0, "ends at 0"),
+    ],
+)
+def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
+    """Offset 7 was written: the partition has to end behind it, in one of two answers, and the
+    topic to be the same; no answer is no loss. It is not asked before it is time.
+    """
+    now = 0.0
+    client = Asked(topic_id, end)
+    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 0
+    now = destination_watch.REQUEST_INTERVAL_S
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 1
+    if lost.startswith("ends"):
+        watch.poll({"copy": str(SAME)}, {PLACE: 7})
+        assert client.calls == 2
+    if lost:
+        with pytest.raises(DestinationTruncated, match=lost):
+            watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    else:
+        watch.poll({"copy": str(SAME)}, {PLACE: 7})
+        assert client.calls == 1
+
+
+def test_an_old_answer_is_no_loss() -> None:
+    """A leader that was replaced and does not know it yet has an older end than the one that stage
+    two has written to: the next answer decides.
+    """
+    now = 0.0
+    client = Asked(SAME, 7)
+    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    for round_number in range(6):
+        now += destination_watch.REQUEST_INTERVAL_S
+        watch.poll({"copy": str(SAME)}, {PLACE: 7})
+        client.end = 7 if round_number % 2 else 8
+    assert client.calls >= 5

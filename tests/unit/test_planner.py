@@ -1,0 +1,71 @@
+"""A refused source is believed only when the frontiers are certain (`replicator.run_planner`); on
+real brokers: `tests/broker/test_frontier_in_doubt.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common import source_candidates
+from common.errors import ReoError, SourceRefused, SourceTruncated
+from common.kafka import permissions
+from common.routes import TopicPartition
+from replicator.run_planner import Planner
+
+TP = TopicPartition("orders-proxy", 0)
+
+
+def plan_with(
+    monkeypatch: pytest.MonkeyPatch, refuse: Callable[[], None], has_moved: list[bool]
+) -> int:
+    """How often the source is compared with the frontiers until there is a plan: the first time it
+    is refused.
+    """
+    compared = 0
+
+    def select_source(*_: object) -> Any:
+        nonlocal compared
+        compared += 1
+        if compared == 1:
+            refuse()
+        return SimpleNamespace(settings=None)
+
+    unused = cast(Any, None)
+    planner = Planner(
+        cast(Any, SimpleNamespace(source=SimpleNamespace(backoff_min_ms=1, backoff_max_ms=1))),
+        cast(Any, SimpleNamespace(use_source=lambda _: None)),
+        cast(Any, SimpleNamespace(select_source=select_source)),
+        unused,
+        lambda: False,
+    )
+    monkeypatch.setattr(source_candidates, "select_answering", lambda settings: settings)
+    monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
+    for name, result in (
+        ("_prepare_sources", {}),
+        ("_wait_for_frontiers", {TP: SimpleNamespace(frontier=None)}),
+        ("_build_plan", "the plan"),
+    ):
+        monkeypatch.setattr(planner, name, lambda *_, result=result: result)
+    monkeypatch.setattr(planner, "_has_moved", lambda _: has_moved.pop(0))
+    assert planner.plan() == cast(Any, "the plan")
+    return compared
+
+
+@pytest.mark.parametrize("error", [SourceTruncated, SourceRefused])
+def test_a_refusal_counts_only_with_certain_frontiers(
+    monkeypatch: pytest.MonkeyPatch, error: type[ReoError]
+) -> None:
+    """What the source no longer has can be copied: the plan begins anew. SourceRefused can stand
+    for one candidate that differs and another one that is truncated.
+    """
+
+    def refuse() -> None:
+        raise error("orders-0 begins at offset 21 now")
+
+    assert plan_with(monkeypatch, refuse, [True]) == 2
+    with pytest.raises(error):
+        plan_with(monkeypatch, refuse, [False])
