@@ -198,7 +198,8 @@ def _recreate_destination(
 
     # a start copies the topic from the beginning, if it does not have the output of a killed worker
     injector.allowed_exit_codes.add(FrontierLost.exit_code)
-    if generator.random() < 0.5 and not injector.system.is_stopped_by_operator:
+    is_wanted = injector.system.plan.stop_at_end or generator.random() < 0.5
+    if is_wanted and not injector.system.is_stopped_by_operator:
         injector.system.stop_for_operator(
             lambda system: operator.change_while_stopped(system, recreate)
         )
