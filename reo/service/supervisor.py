@@ -108,12 +108,14 @@ class Supervisor:
                 connector_jars.list_jars()  # before anything is created on the clusters
             if "deduplicator" in self.stages:
                 user_code.check_user_code(self.settings)
-            places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
-            if places is None:
+            partitions = startup.prepare_clusters(self.settings, self.stages, self.stopping)
+            if partitions is None:
                 return 0
             is_alone = "replicator" not in self.stages
             end = (
-                StopAtEnd(self.settings, places) if self.settings.stop_at_end and is_alone else None
+                StopAtEnd(self.settings, partitions)
+                if self.settings.stop_at_end and is_alone
+                else None
             )
             (self.folder / "metrics").mkdir()
             # none of them is ready
@@ -144,7 +146,7 @@ class Supervisor:
                     watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
                     self._kill_hanging()
                 self.is_copied = self.is_copied or bool(end and end.is_complete())
-                if self.is_copied and self._has_checked_destination(registry):
+                if self.is_copied and (not partitions or self._has_checked_destination(registry)):
                     self.exit_code = 0
                 runtime.sleep(TICK_S)
         finally:

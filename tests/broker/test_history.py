@@ -212,6 +212,9 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
     silent, lost = TopicPartition("orders", 0), TopicPartition("orders", 1)
     monkeypatch.setattr(visible_records, "read_first_records", lambda *_: {})
     monkeypatch.setattr(
+        partition_offsets, "list_beginning_offsets", lambda *_, **__: {silent: 0, lost: 0}
+    )
+    monkeypatch.setattr(
         partition_offsets, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3}
     )
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):

@@ -122,7 +122,9 @@ def test_larger_records_are_allowed_for_on_demand(
     wait_for_frontiers(service, 1)
     service.stop()
     change(clusters.source, topic, max_message_bytes="3000000")
-    stopped(start(topic, "deduplicator"), 13, "TopicsUnfit", f"{topic}-proxy", "`reo topics`")
+    stopped(
+        start(topic, "deduplicator"), 13, "TopicsUnfit", f"{topic}-proxy", "`reo topics --apply`"
+    )
     assert reo_topics(clusters, topic, "--apply").returncode == 0
     again = start(topic, "deduplicator")
     wait_for_frontiers(again, 1)
