@@ -206,14 +206,14 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
             return kept_line or f"| {defect.name} | not run | |"
         after, text = kept_line.split(" | ")[1], ""
     elif row["seed"]:
-        after, text = format(row["seed"], ","), row["violation"].splitlines()[0]
+        after, text = format(row["seed"], ","), row["violation"].splitlines()[0][:TEXT_CHARS_MAX]
     else:
         others = row["planted_together"] - 1
         after = f"not in {row['runs']:,}" + (f", with {others} others" if others else "")
         text = ""
     if not text:
         text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")
-    return f"| {defect.name} | {after} | {text.replace('|', '/')[:TEXT_CHARS_MAX]} |"
+    return f"| {defect.name} | {after} | {text.replace('|', '/')} |"
 
 
 def keep_section(page: str, title: str, is_older: bool) -> list[str]:
