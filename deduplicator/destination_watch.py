@@ -7,7 +7,8 @@ the topic empty and copies everything again. It does not block: the answers are 
 A request without an answer is sent again; a topic that does not exist fails the next transaction.
 
 An end offset that is too low has to come twice: a leader that was replaced, and does not know it
-yet, answers with an old one.
+yet, answers with an old one. Before the second request the client renews its metadata, which waits
+for an answer.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ does not read it again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from common import runtime
@@ -22,6 +23,7 @@ from replicator.run import Plan
 from replicator.run_planner import Planner
 from replicator.watch import Watch
 
+log = logging.getLogger(__name__)
 WRITTEN_DOWN_S = 10.0
 """How long to wait for stage two at the end. What it has not committed by then, the next start
 checks again.
@@ -66,16 +68,25 @@ class Completion:
         """Whether everything that the source had when the process started is below the frontier,
         except what the filter leaves out, and the destination has it.
         """
-        return self._is_copied(plan) and self.has_copied_records(
-            plan, self.planner.try_read_commits(plan.starts)
-        )
+        if not self._is_copied(plan):
+            return False
+        is_there = self.has_copied_records(plan, self.planner.try_read_commits(plan.starts))
+        if not is_there:
+            log.info(
+                "everything is copied, say the frontiers, but the destination does not show it:"
+                " waiting until stage two has compared them"
+            )
+        return is_there
 
     def has_copied_records(self, plan: Plan, commits: Mapping[TopicPartition, GroupCommit]) -> bool:
         """Whether the destination has what these commits say. Where it lost records, or was
         recreated, stage two moves the frontier back or stops, and a frontier that it has not
-        checked yet proves nothing.
+        checked yet proves nothing. It may have moved the frontier back since the plan was made.
         """
-        return commits.keys() >= plan.starts.keys() and copy_ends.has_copied_records(
+        return all(
+            tp in commits and commits[tp].frontier.rule.frontier + 1 >= start
+            for tp, start in plan.starts.items()
+        ) and copy_ends.has_copied_records(
             self.clients.destination_admin, plan.settings, plan.sources, commits
         )
 

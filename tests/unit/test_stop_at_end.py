@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from common.kafka import partition_offsets
+from common.kafka import copy_ends, partition_offsets
 from common.routes import TopicPartition
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
@@ -66,3 +66,48 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
     )
     completion.write_read_up_to(cast("Any", plan))
     assert writer.ranges == written
+
+
+@pytest.mark.parametrize(
+    ("frontier", "is_at_destination", "is_complete"),
+    [
+        pytest.param(29, True, True, id="as planned"),
+        pytest.param(40, True, True, id="further"),
+        pytest.param(29, False, False, id="the destination was recreated"),
+        pytest.param(-1, True, False, id="stage two has begun again since the plan was made"),
+        pytest.param(None, True, False, id="no answer"),
+    ],
+)
+def test_a_frontier_counts_when_the_destination_has_what_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+    frontier: int | None,
+    is_at_destination: bool,
+    is_complete: bool,
+) -> None:
+    """30 is the first offset that is not copied, says the plan, and the source ends there."""
+    unused = cast("Any", None)
+    monkeypatch.setattr(copy_ends, "has_copied_records", lambda *_: is_at_destination)
+    commits = (
+        {}
+        if frontier is None
+        else {
+            INTERMEDIATE: SimpleNamespace(
+                frontier=SimpleNamespace(rule=SimpleNamespace(frontier=frontier))
+            )
+        }
+    )
+    completion = Completion(
+        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        cast("Any", SimpleNamespace(source_reader=None, destination_admin=None)),
+        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
+        unused,
+        lambda: True,
+    )
+    completion.end_offsets = {INTERMEDIATE: 30}
+    plan = SimpleNamespace(
+        settings=None,
+        sources=(),
+        starts={INTERMEDIATE: 30},
+        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
+    )
+    assert completion.is_complete(cast("Any", plan)) == is_complete
