@@ -127,19 +127,8 @@ class Bench:
             section = f"latency at {rate:,} records/s"
             for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
                 for contender, topic in self.contenders(number, section):
-                    self.measure(
-                        section,
-                        contender.name,
-                        number,
-                        partial(
-                            latency.measure_latency,
-                            self.testbed,
-                            contender,
-                            topic,
-                            rate,
-                            self.seconds(40),
-                            PARTITIONS,
-                        ),
+                    self._measure_under_load(
+                        latency.measure_latency, section, contender, number, topic, rate
                     )
 
     def hops(self) -> None:
@@ -151,20 +140,26 @@ class Bench:
                 self.testbed.source.create_topic(topic, PARTITIONS)
                 self.testbed.delete_topics()
                 contender = Reo(self.testbed, topic, topic)
-                self.measure(
-                    section,
-                    contender.name,
-                    number,
-                    partial(
-                        latency.measure_hops,
-                        self.testbed,
-                        contender,
-                        topic,
-                        rate,
-                        self.seconds(40),
-                        PARTITIONS,
-                    ),
+                self._measure_under_load(
+                    latency.measure_hops, section, contender, number, topic, rate
                 )
+
+    def _measure_under_load(
+        self,
+        measure: Callable[[Testbed, Contender, str, int, int, int], Figures],
+        section: str,
+        contender: Contender,
+        number: int,
+        topic: str,
+        rate: int,
+    ) -> None:
+        seconds = self.seconds(40)
+        self.measure(
+            section,
+            contender.name,
+            number,
+            lambda: measure(self.testbed, contender, topic, rate, seconds, PARTITIONS),
+        )
 
     def catch_up(self) -> None:
         """After a stop of a minute, reo and MirrorMaker 2 in turn."""

@@ -54,11 +54,10 @@ class ReadUpToWriter:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.producer: Producer | None = None
-        self.written: dict[TopicPartition, tuple[int, EmptyRange]] = {}
+        self.written: dict[TopicPartition, tuple[tuple[int, EmptyRange], float]] = {}
         """By intermediate partition, the last range that is delivered or on its way, with the epoch
-        of the run that wrote it.
+        of the run that wrote it; and when that was.
         """
-        self.written_at: dict[TopicPartition, float] = {}
 
     def write(
         self,
@@ -71,9 +70,9 @@ class ReadUpToWriter:
         """
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
         for tp, empty_range in ranges.items():
+            last, written_at = self.written.get(tp, (None, 0.0))
             is_written = (
-                self.written.get(tp) == (epoch, empty_range)
-                and runtime.monotonic() < self.written_at[tp] + REWRITE_S
+                last == (epoch, empty_range) and runtime.monotonic() < written_at + REWRITE_S
             )
             if is_written or empty_range.end <= empty_range.frontier + 1:
                 continue
@@ -105,7 +104,7 @@ class ReadUpToWriter:
             except (KafkaException, BufferError) as failed:
                 log.info("%s: the read-up-to record is not written yet: %s", tp, failed)
             else:
-                self.written[tp], self.written_at[tp] = (epoch, empty_range), runtime.monotonic()
+                self.written[tp] = (epoch, empty_range), runtime.monotonic()
         self._serve_deliveries(lambda producer: producer.poll(0))
 
     def _note_delivery(self, tp: TopicPartition, error: KafkaError | None, _: Message) -> None:

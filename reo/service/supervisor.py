@@ -144,7 +144,7 @@ class Supervisor:
                     self._update_child(child)
                 if runtime.monotonic() >= watchdog_at:
                     watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
-                    self._kill_hanging()
+                    self._kill_hanging(registry)
                 self.is_copied = self.is_copied or bool(end and end.is_complete())
                 if self.is_copied and (not partitions or self._has_checked_destination(registry)):
                     self.exit_code = 0
@@ -252,11 +252,10 @@ class Supervisor:
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)
 
-    def _kill_hanging(self) -> None:
+    def _kill_hanging(self, registry: CollectorRegistry) -> None:
         """Kill each child that hangs: a call of a client can hang, and only a new process repairs
         that.
         """
-        registry = health.build_registry(str(self.folder / "metrics"))
         for child in self.children:
             if (
                 child.process
