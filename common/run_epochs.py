@@ -4,7 +4,8 @@ clock, in ms; the lower bits are random.
 A run trusts the frontier that it has read, and writes from there on. Its epoch is above every
 committed epoch (by a millisecond, if that one is ahead of the clock). Its random bits distinguish
 it from any other run, even from one that another process plans at the same moment from the same
-frontiers.
+frontiers. Of two runs with the same frontiers, the later one can have the lower epoch; if records
+of both are in the topic, one of the runs is superseded.
 
 When a frontier is set by anything but the rule, no run that has not read it may follow: such a run
 would skip the records in between. An epoch above the clock is not enough for that. The clocks of
