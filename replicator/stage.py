@@ -119,6 +119,10 @@ class Stage:
                 if event in ("finished", "failed")
                 else ({}, None)
             )
+            RUNS.labels(event).inc()
+            log.info(
+                "run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event}
+            )
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
         # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
@@ -131,10 +135,6 @@ class Stage:
                 self._apply("stopped")
                 return
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
-        RUNS.labels(event).inc()
-        log.info(
-            "run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event}
-        )
         failpoints.hit("one: run ended")
         self._apply(event)
         if event == "finished":

@@ -8,14 +8,15 @@ says; /metrics shows that too. `reo.service.service_status` has what /status say
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import platform
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -70,21 +71,24 @@ BUILD_INFO = Gauge(
 
 
 class MetricFiles:
-    """The metric files of all processes. A file that a process is just creating is empty for a
-    moment, so reading is tried again.
+    """The metric files of all processes. An empty one says nothing yet: its process is just
+    creating it, or was killed at that moment. When one is removed meanwhile, all are read again.
     """
 
     def __init__(self, folder: str) -> None:
-        self.files = MultiProcessCollector(None, path=folder)
+        self.folder = Path(folder)
 
     def collect(self) -> Iterable[Metric]:
         """Their present metrics."""
         for _ in range(TRIES - 1):
-            try:
-                return mark_late_not_ready(self.files.collect(), time.time())
-            except (struct.error, FileNotFoundError):
-                time.sleep(0.02)
-        return mark_late_not_ready(self.files.collect(), time.time())
+            with contextlib.suppress(FileNotFoundError):
+                return self._read()
+            time.sleep(0.02)
+        return self._read()
+
+    def _read(self) -> list[Metric]:
+        files = [str(file) for file in self.folder.glob("*.db") if file.stat().st_size]
+        return mark_late_not_ready(MultiProcessCollector.merge(files), time.time())
 
 
 def mark_late_not_ready(families: Iterable[Metric], now: float) -> list[Metric]:

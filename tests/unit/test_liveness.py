@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY, Metric
+from prometheus_client.mmap_dict import MmapedDict
 
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, Liveness
 from common.routes import TopicPartition
-from reo.service.health import SILENT_S, assess_health, mark_late_not_ready
+from reo.service.health import SILENT_S, MetricFiles, assess_health, mark_late_not_ready
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -181,6 +183,18 @@ def test_what_is_late_is_not_ready(
     )
     assert (found.silent, found.not_ready) == (silent, not_ready)
     assert metrics[1].samples[0].value == (0.0 if not_ready else 1.0)
+
+
+def test_an_empty_metric_file_is_passed_over(tmp_path: Path) -> None:
+    """A process was killed between the creation of the file and its first value; those of the
+    others are read.
+    """
+    (tmp_path / "gauge_livemostrecent_1.db").touch()
+    written = MmapedDict(str(tmp_path / "counter_2.db"))
+    written.write_value('["reo_runs", "reo_runs_total", {}, "Runs."]', 3.0, 0.0)
+    written.close()
+    (family,) = MetricFiles(str(tmp_path)).collect()
+    assert [(sample.name, sample.value) for sample in family.samples] == [("reo_runs_total", 3.0)]
 
 
 def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
