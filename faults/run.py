@@ -150,7 +150,13 @@ class Run:
         self.expected_stop = f"stopped as expected: {error.__name__}, exit code {error.exit_code}"
 
     def read_source(self) -> Partitions:
-        """All records of the source; the load must be paused."""
+        """All records of the source; the load must be paused. Its last transaction can have timed
+        out for the load, and be committed or aborted by the broker only later.
+        """
+        until(
+            lambda: self.clusters.source.has_no_open_transaction(self.topic),
+            "no transaction is open at the source",
+        )
         return self.clusters.source.read(self.topic)
 
 

@@ -22,7 +22,7 @@ import pytest
 from demo.broker import Broker
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from tests.harness.kafka import ROOT, Cluster, Clusters, speed_up_jvms
+from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, speed_up_jvms
 from tests.harness.postgresql import Server
 from tests.harness.service import Service, build_environment
 
@@ -131,8 +131,10 @@ class Start(Protocol):
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     """Two single-node clusters."""
     folder, jars = tmp_path_factory.mktemp("brokers"), ROOT / "jars" / "broker"
-    source = Broker(folder / "source", jars, settings=SHORT_QUOTAS)
-    destination = Broker(folder / "destination", jars, settings=EAGER_RETENTION | SHORT_QUOTAS)
+    source = Broker(folder / "source", jars, settings=SHORT_QUOTAS | UNFENCED)
+    destination = Broker(
+        folder / "destination", jars, settings=EAGER_RETENTION | SHORT_QUOTAS | UNFENCED
+    )
     try:
         for broker in (source, destination):
             broker.start()

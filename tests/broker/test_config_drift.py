@@ -12,7 +12,7 @@ from common.kafka import topic_creation
 from common.kafka.clients import create_admin_client
 from common.settings import load
 from tests.conftest import Start
-from tests.harness.kafka import Clusters, make_records
+from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.service import STOP_S, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.topic_configs import change, read_own_configs, reo_topics
@@ -169,7 +169,10 @@ def test_what_is_kept_in_sync_is_changed_at_each_start(
         " written here)" in said
     )
     reo_topics(clusters, topic, "--apply", topics_sync="retention.ms")
-    assert read_own_configs(clusters.destination, topic)["retention.ms"] == "1000000"
+    until(
+        lambda: read_own_configs(clusters.destination, topic)["retention.ms"] == "1000000",
+        "the broker has the configuration",
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslata
 from reo.migration.cutover import Cutover
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, everything, reo
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import ROOT, Clusters, until
+from tests.harness.recovery import CONSUMER_PROTOCOL, wait_for_empty_group
 from tests.harness.service import build_environment
 from tests.harness.transactional_copy import PARTITIONS, SMALL, copy, write_transactions
 
 QUICK = ("--quiet", "1")
-QUICKLY_FORGOTTEN = {"deduplicator_session_timeout_ms": "6000"}
-"""The least that brokers allow: a worker that has stopped is a member for so long."""
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +35,10 @@ def copied(clusters: Clusters, start_for_module: Start) -> str:
     """A finished copy, whose service has stopped."""
     topic = clusters.source.create(make_topic_name("cutover"), PARTITIONS)
     write_transactions(clusters.source, topic)
-    service = start_for_module(topic, "deduplicator", **SMALL, **QUICKLY_FORGOTTEN)
+    service = start_for_module(topic, "deduplicator", **SMALL, **CONSUMER_PROTOCOL)
     copy(clusters, topic, service)
     service.stop()
-    until(
-        lambda: (
-            not clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[
-                f"reo-{topic}"
-            ]
-            .result()
-            .members
-        ),
-        "its members are forgotten",
-    )
+    wait_for_empty_group(clusters.destination, topic)
     return topic
 
 
@@ -83,6 +74,7 @@ def write_aborted(clusters: Clusters, topic: str) -> None:
     producer.produce(topic, b"late", partition=0)
     assert producer.flush(30) == 0
     producer.abort_transaction(30)
+    wait_for_markers(clusters.source, topic)
 
 
 def test_what_is_written_after_the_producers_have_stopped_is_noticed(

@@ -102,7 +102,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(
         send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     wait_for_end(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(
-        lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2,
+        lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") >= 2,
         "both kills are seen",
     )
     assert differences(clusters, topic, STUMBLES) == []

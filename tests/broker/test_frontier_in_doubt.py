@@ -41,8 +41,9 @@ def test_a_loss_is_not_believed_while_the_frontier_is_in_doubt(
     service.stop()
     settings = load(service.environment)
     planner = create_planner(settings)
-    commits = planner.try_read_commits([settings.build_routes()[0].get_intermediate(0)])
-    [(tp, commit)] = commits.items()
+    tp = settings.build_routes()[0].get_intermediate(0)
+    commits = until(lambda: planner.try_read_commits([tp]), "the frontier can be read")
+    commit = commits[tp]
     frontiers = {tp: commit.frontier}
     producer = begin_moving(
         clusters,
@@ -51,7 +52,7 @@ def test_a_loss_is_not_believed_while_the_frontier_is_in_doubt(
     )
     everything = ClientTopicPartition(topic, 0, 3)
     clusters.source.admin.delete_records([everything])[everything].result()
-    assert planner.try_read_commits(frontiers) == commits
+    until(lambda: planner.try_read_commits(frontiers) == commits, "it is as it was")
     assert planner._has_moved(frontiers)
     producer.abort_transaction(30)
     until(lambda: not planner._has_moved(frontiers), "the transaction is over")

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conftest import Start
 from tests.harness.commands import reo
-from tests.harness.kafka import Cluster, Clusters, make_records, until
+from tests.harness.kafka import COPY_S, Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
     CONSUMER_PROTOCOL,
     FIRST_RECORDS,
@@ -26,7 +26,7 @@ from tests.harness.service import stopped
 
 def open_transaction(cluster: Cluster, topic: str, group: str) -> Producer:
     """Offsets of the group, sent in a transaction that nobody ends but the one who gets it."""
-    hanging = cluster.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
+    hanging = cluster.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=900_000)
     hanging.init_transactions(30)
     hanging.begin_transaction()
     plain_consumer = Consumer({"bootstrap.servers": cluster.address, "group.id": group})
@@ -98,6 +98,7 @@ def test_undecided_offsets_and_records_name_the_command(
         "HangingTransaction",
         "reo recover",
         command[0],
+        timeout_s=COPY_S,
     )
     hanging.abort_transaction(30)
     hanging.begin_transaction()

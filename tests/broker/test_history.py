@@ -34,6 +34,7 @@ from replicator.run_planner import Planner
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.producing import produce_records
@@ -193,6 +194,7 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(
     ):
         compare(clusters, topic, make_last_record(5))
     producer.abort_transaction(30)
+    wait_for_markers(clusters.source, topic)
     compare(clusters, topic, make_last_record(5))
 
 

@@ -21,6 +21,7 @@ from replicator.open_holes import HOLE_S
 from replicator.run import Plan
 from replicator.watch import Watch
 from tests.conftest import Start
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
 from tests.harness.service import Service, stopped
@@ -71,7 +72,8 @@ def state_of(clusters: Clusters, topic: str) -> RuleState:
 
 
 def assert_beginning(clusters: Clusters, topic: str, records: int) -> None:
-    """The copy is the source's beginning, of so many records."""
+    """The copy is the source's beginning, of so many records, when its last commit is written."""
+    wait_for_markers(clusters.destination, topic)
     assert clusters.destination.read(topic)[0] == clusters.source.read(topic)[0][:records]
 
 

@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 
 from common import settings as reo_settings
+from common.errors import MoveRefused
 from common.routes import TopicPartition
 from demo import fair_share
 from reo.migration.cutover_plan import CutoverPlan
 from reo.migration.cutover_state import CutoverView
-from tests.broker.test_cutover import QUICK, QUICKLY_FORGOTTEN
+from tests.broker.test_cutover import QUICK
 from tests.conftest import Start
 from tests.harness import moving
 from tests.harness.commands import COMMAND_S
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import ROOT, Clusters, make_records, until
+from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed
@@ -30,10 +33,10 @@ ZERO = dict.fromkeys(range(PARTITIONS), 0)
 
 
 def values(clusters: Clusters, topic: str, side: str) -> dict[int, list[str]]:
-    """What a reader of the topic sees."""
-    found = placed(
-        clusters.source if side == "source" else clusters.destination, topic, begins=ZERO
-    )
+    """What a reader of the topic sees, when its last commit is written."""
+    cluster = clusters.source if side == "source" else clusters.destination
+    wait_for_markers(cluster, topic)
+    found = placed(cluster, topic, begins=ZERO)
     return {
         partition: [(record.value or b"").decode() for _, record in records]
         for partition, records in found.items()
@@ -61,6 +64,9 @@ def run_until_moved(
 ) -> str:
     """Begin the command again and again: it is killed at each of these lines once, and at others
     something else happens once. Returns what the last one prints, which goes through.
+
+    It may be refused before: a producer that stands still for longer than QUICK is taken for one
+    that has stopped, until it writes again.
     """
     left, said = list(kill_at), list[str]()
     for _ in range(2 * len(kill_at) + 1):
@@ -84,7 +90,7 @@ def run_until_moved(
         result, errors = fair_share.communicate(command, COMMAND_S)
         if command.returncode == 0:
             break
-        assert command.returncode == -9, "".join(said) + errors
+        assert command.returncode in (-9, MoveRefused.exit_code), "".join(said) + errors
     assert (command.returncode, left, actions) == (0, [], {}), "".join(said)
     return result
 
@@ -101,7 +107,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(
     are stopped when it waits for them.
     """
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", **QUICKLY_FORGOTTEN)
+    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
     group, processed, resume = (
         f"{topic}-group",

@@ -62,8 +62,11 @@ def test_what_a_real_broker_lost_is_copied_again(
 
     write_intermediate(fragile, topic, topic, batch(0, 10, 1))
     until(
-        lambda: fragile.destination.count_offsets(topic) == 11,
-        "ten are copied, and their transaction's marker is written",
+        lambda: (
+            len(fragile.destination.read(topic)[0]) == 10
+            and fragile.destination.has_no_open_transaction(topic)
+        ),
+        "ten are copied, and all markers are written",
     )
     service.stop()
     keep_disk(fragile.destination.broker)

@@ -14,11 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from bench.mirrormaker import MirrorMaker
 from reo import arguments
-from tests.broker.test_cutover import QUICKLY_FORGOTTEN
 from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
@@ -26,6 +24,7 @@ from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import COPY_S, ROOT, Clusters
 from tests.harness.moving import relay_records
 from tests.harness.producing import produce_records
+from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions
@@ -88,7 +87,7 @@ class Walk:
                 for word in words
             ]
             if words == ["run"]:
-                self.service = self.start(self.topic, "deduplicator", **QUICKLY_FORGOTTEN)
+                self.service = self.start(self.topic, "deduplicator", **CONSUMER_PROTOCOL)
                 wait_for_frontiers(self.service, PARTITIONS)
                 self.stage_one.enter_context(relay_records(self.clusters, self.topic))
                 self.clusters.wait_for_copy(self.topic, 1)
@@ -96,7 +95,7 @@ class Walk:
                 self.output["cutover run"] = self.run_cutover(given)
             else:
                 self.output[" ".join(words)] = reo(
-                    self.clusters, self.topic, *given, **QUICKLY_FORGOTTEN
+                    self.clusters, self.topic, *given, **CONSUMER_PROTOCOL
                 ).stdout
 
     def run_cutover(self, words: list[str]) -> str:
@@ -124,18 +123,7 @@ def walk(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterat
     clusters.source.create(topic, PARTITIONS)
     write_transactions(clusters.source, topic)
     walk = Walk(clusters, topic, start, tmp_path)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": clusters.source.address,
-            "group.id": walk.group,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.commit(
-        offsets=[TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)],
-        asynchronous=False,
-    )
-    consumer.close()
+    commit(clusters.source, topic, walk.group, dict.fromkeys(range(PARTITIONS), 5))
     with walk.stage_one:
         yield walk
 

@@ -92,7 +92,7 @@ def test_the_service_keeps_groups_translated(
         "a group that was not asked for"
     )
     assert service.find_pid("deduplicator") == stage_two
-    assert service.http_get("/readyz") == (200, "ok\n")
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready")
 
 
 def test_a_group_is_left_alone_while_it_is_active_and_never_moved_back(

@@ -119,9 +119,7 @@ def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """Without retries the client sees a timeout, and the broker has nothing."""
     rule = proxy.add_rule("drop", "Produce", client_id=topic, times=EVERY)
-    (error,) = deliver_record(
-        producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic
-    )
+    (error,) = deliver_record(producer(proxy, client_id=topic, retries=0), topic)
     assert error is not None
     assert rule.hits >= 1
     assert not rule.answers
@@ -138,8 +136,9 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(
     rule = proxy.add_rule("hold", "EndTxn", client_id=topic)
     writer.begin_transaction()
     writer.produce(topic, b"held", partition=0)
+    assert writer.flush(HIT_S) == 0
     with pytest.raises(KafkaException, match=r"[Tt]imed out"):
-        writer.commit_transaction(1)
+        writer.commit_transaction(5)
     assert rule.matched_event.wait(HIT_S)
     del writer
     assert proxy.cut_all() >= 1
@@ -210,7 +209,7 @@ def test_a_half_open_network_accepts_and_says_nothing(
         AdminClient(
             {"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000}
         ).list_topics(timeout=1)
-    assert proxy.accepted > accepted
+    until(lambda: proxy.accepted > accepted, "the new connection is accepted")
     assert (writer.flush(0), reports, cluster.end_offsets(topic)) == (1, [], {0: 1})
     proxy.half_open = False
     assert writer.flush(HIT_S) == 0

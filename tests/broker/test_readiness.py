@@ -72,7 +72,7 @@ def test_a_destination_that_stands_still(
             clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(written))
         )
         until(
-            lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS,
+            lambda: service.metric("reo_transactions_total", outcome="committed") >= 2,
             "transactions run",
         )
     with freeze_broker(clusters.destination):

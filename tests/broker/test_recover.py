@@ -37,6 +37,7 @@ from tests.harness.recovery import (
     read_frontiers,
     resume_copy,
     run_recover,
+    wait_for_commits,
     wait_for_empty_group,
 )
 from tests.harness.service import build_environment, stopped
@@ -221,7 +222,7 @@ def test_it_refuses_while_the_service_runs(
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", deduplicator_group_protocol=protocol)
     wait_for_frontiers(service, PARTITIONS)
-    before = read_commits(clusters.destination, topic)
+    before = wait_for_commits(clusters.destination, topic)
     refused = run_recover(clusters, topic, "--apply")
     assert (refused.returncode, refused.stdout) == (29, "")
     assert "stop the service first" in refused.stderr

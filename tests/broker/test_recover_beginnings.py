@@ -20,6 +20,7 @@ from tests.harness.recovery import (
     read_commits,
     read_frontiers,
     run_recover,
+    wait_for_commits,
 )
 from tests.harness.stage_one import wait_for_frontiers
 
@@ -104,6 +105,7 @@ def test_a_copy_that_began_in_the_middle(clusters: Clusters, topic: str, start: 
     clusters.source.write(topic, [*records[:10], (1, make_record(1))])
     service = start(topic, "deduplicator", **latest)
     wait_for_frontiers(service, PARTITIONS)
+    wait_for_commits(clusters.destination, topic)
     assert read_frontiers(clusters.destination, topic) == {0: 9, 1: 0}
     copy_more(clusters, topic, service, records[:30], 10)
     until(lambda: len(clusters.destination.read(topic)[0]) == 20, "20 are copied")

@@ -26,6 +26,7 @@ from tests.harness.recovery import (
     PARTITIONS,
     add_source_offsets,
     copy_and_stop,
+    read_frontiers,
 )
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
@@ -57,10 +58,9 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     feed_the_rest(clusters, topic)
     clusters.wait_for_copy(topic, 2 * FIRST_RECORDS)
     until(
-        lambda: all(
-            service.metric("reo_frontier_offset", topic=topic, partition=str(partition))
-            == 2 * HALF - 1
-            for partition in range(PARTITIONS)
+        lambda: (
+            read_frontiers(clusters.destination, topic)
+            == dict.fromkeys(range(PARTITIONS), 2 * HALF - 1)
         ),
         "the frontiers are there",
     )
@@ -99,7 +99,9 @@ def test_a_transaction_that_stays_open_is_shown(
     copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
     assert as_json(clusters, topic, "status")["undecided"] == {}
     end = clusters.destination.end_offsets(topic)[0]
-    producer = clusters.destination.producer(transactional_id=f"{topic}-open")
+    producer = clusters.destination.producer(
+        transactional_id=f"{topic}-open", transaction_timeout_ms=900_000
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)

@@ -144,8 +144,11 @@ def test_topics_are_made_on_demand(clusters: Clusters, topic: str) -> None:
     assert f"{topic}: topic: none → 2 partitions" in reo_topics(clusters, topic).stdout
     assert clusters.destination.partitions(topic) == 0
     assert reo_topics(clusters, topic, "--apply").returncode == 0
-    assert (
-        clusters.destination.partitions(topic)
-        == clusters.destination.partitions(f"{topic}-proxy")
-        == 2
+    until(
+        lambda: (
+            clusters.destination.partitions(topic)
+            == clusters.destination.partitions(f"{topic}-proxy")
+            == 2
+        ),
+        "both topics exist",
     )

@@ -17,6 +17,7 @@ from reo.compare.resume_file import ResumeFile
 from reo.verify import Verification
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, as_json, reo, reo_with
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
@@ -76,6 +77,7 @@ def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
     aborting.produce(topic, b"nobody sees this", partition=0)
     assert aborting.flush(30) == 0
     aborting.abort_transaction(30)
+    wait_for_markers(clusters.source, topic)
     clusters.source.write(topic, records[600:])
     done = verify(clusters, topic)
     assert done.returncode == 0, done.stdout + done.stderr

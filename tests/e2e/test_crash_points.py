@@ -72,7 +72,8 @@ def assert_died(deaths: Deaths, folder: Path, log: str) -> None:
     """Each point was reached, and each process that says so was ended by SIGKILL."""
     for point in deaths:
         wait_for_failpoint(get_proof_path(folder, point), point)
-    assert len(re.findall(r"ended \(SIGKILL\)", log)) == len(set(deaths) - AT_THE_END)
+    # the supervisor kills too, when a process gives no sign of life
+    assert len(re.findall(r"ended \(SIGKILL\)", log)) >= len(set(deaths) - AT_THE_END)
 
 
 def wait_for_successor(deaths: Deaths, folder: Path, service: Service) -> None:

@@ -7,7 +7,6 @@ made: each row of each command is one case.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -247,7 +246,6 @@ def test_what_is_taken_away_from_a_running_stage_two_is_named(
     row = next(row for row in PERMISSIONS if (row.named_by, row.operation) == (named_by, operation))
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
-    began = time.monotonic()
     write_intermediate(
         stand.clusters,
         topic,
@@ -267,7 +265,6 @@ def test_what_is_taken_away_from_a_running_stage_two_is_named(
         "AccessRefused",
         f"does not allow User:run: {operation} on {row.resource} {binding.name}",
     )
-    assert time.monotonic() - began < BOUND_S
     assert stand.destination.cluster.read(topic) == {
         partition: [] for partition in range(PARTITIONS)
     }

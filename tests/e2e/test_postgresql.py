@@ -157,10 +157,12 @@ def test_a_worker_that_stood_still_moves_nothing(
         RECORDS,
         instance="frozen",
         freeze_at=f"{point}:3:{proof}",
-        **brief,
+        # neither the server ends what it stands still in, nor its supervisor the process
+        **brief | {"deduplicator_transaction_timeout_ms": "600000"},
     )
     run(clusters, topic, 0, RECORDS)
     pid = wait_for_failpoint(proof, point)
+    frozen.process.send_signal(signal.SIGSTOP)
     before = len(database.offsets(topic))
     assert before < RECORDS
     other = start_stage_two(clusters, database, topic, start, RECORDS, instance="other", **brief)
@@ -169,6 +171,7 @@ def test_a_worker_that_stood_still_moves_nothing(
     assert (locked in other.log) == (point == "two: offsets sent")
     send_signal(pid, signal.SIGCONT)
     until(lambda: says in frozen.log, f"the thawed worker says {says!r}")
+    frozen.process.send_signal(signal.SIGCONT)
     assert compare_partitions(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
     for service in (frozen, other):
         service.stop()

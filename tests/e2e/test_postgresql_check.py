@@ -176,19 +176,19 @@ def test_each_error_before_a_copy(
     error: str,
     words: str,
 ) -> None:
-    """The error is named with the exit code that the service would end with; the frontier is called
-    unknown.
-    """
+    """The error is named with the service's exit code; the frontier is called unknown."""
     clusters.source.create(topic, PARTITIONS)
-    check = run_json(
-        clusters, database, topic, "check", exit_code=exit_code, **harm(clusters, database, topic)
-    )
+    more = harm(clusters, database, topic)
+
+    def check_frontier() -> Any:
+        found = run_json(clusters, database, topic, "check", exit_code=exit_code, **more)
+        said = list_findings(found, "warning", "frontier")
+        return found if said == ["cannot be checked, it is in the database"] else None
+
+    check = until(check_frontier, "Kafka too answers in a short timeout, and the frontier is named")
     errors = [finding for finding in check["findings"] if finding["level"] == "error"]
     assert {(finding["error"], finding["exit_code"]) for finding in errors} == {(error, exit_code)}
     assert any(words in finding["seen"] for finding in errors)
-    assert list_findings(check, "warning", "frontier") == [
-        "cannot be checked, it is in the database"
-    ]
 
 
 def insert_foreign_row(clusters: Clusters, database: Server, topic: str) -> None:

@@ -4,14 +4,29 @@ documented exit code, and nothing is made or written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.conftest import Start
-from tests.harness.kafka import Clusters, make_records
-from tests.harness.service import STOP_S, deaf_address, stopped
+from tests.harness.kafka import Clusters, make_records, until
+from tests.harness.service import STOP_S, Service, deaf_address, stopped
 from tests.harness.to_tables import PARTITIONS, WRONG
 
 BRIEF = {"connect_timeout_s": "2"}
+
+
+def wait_until_named(begin: Callable[[], Service], address: str) -> Service:
+    """A service whose error names this. In so short a timeout another cluster, which lives, can be
+    late too, and is named in its place.
+    """
+
+    def is_named() -> Service | None:
+        service = begin()
+        service.wait_for_exit()
+        return service if any(address in line for line in service.errors) else None
+
+    return until(is_named, f"a start names {address}")
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
@@ -21,13 +36,10 @@ def test_a_wrong_address_is_named(clusters: Clusters, topic: str, start: Start, 
     """
     clusters.source.create(topic, 1)
     address = deaf_address()
-    stopped(
-        start(topic, **BRIEF, **{f"{side}_bootstrap_servers": address}),
-        10,
-        "ClusterUnreachable",
-        f"the {side} cluster",
-        address,
+    service = wait_until_named(
+        lambda: start(topic, **BRIEF, **{f"{side}_bootstrap_servers": address}), address
     )
+    stopped(service, 10, "ClusterUnreachable", f"the {side} cluster", address)
 
 
 def test_a_missing_source_topic_is_named(clusters: Clusters, topic: str, start: Start) -> None:
@@ -146,11 +158,14 @@ def test_a_server_that_does_not_answer_is_named(
     """Exit code 10 within the timeout, and no password."""
     clusters.source.create(topic, PARTITIONS)
     port = deaf_address().rpartition(":")[2]
-    service = start(
-        topic,
-        "deduplicator",
-        destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}",
-        **BRIEF,
+    service = wait_until_named(
+        lambda: start(
+            topic,
+            "deduplicator",
+            destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}",
+            **BRIEF,
+        ),
+        port,
     )
     stopped(service, 10, "ClusterUnreachable", "the database does not answer", port)
     assert WRONG not in service.log

@@ -9,6 +9,8 @@ import pytest
 
 from demo.broker import free_port
 from tests.conftest import Start
+from tests.e2e.test_client_options_service import list_clients
+from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 
 
@@ -43,11 +45,11 @@ def test_its_environment_runs_topic_to_topic_in_one_cluster(
     until(
         lambda: not Clusters(cluster, cluster).differences(topic, copy), "the copy is exact", COPY_S
     )
-    members = (
-        cluster.admin.describe_consumer_groups([f"{topic}_ktm"])[f"{topic}_ktm"].result().members
+    until(
+        lambda: list_clients(cluster, f"{topic}_ktm") == ["mirror-deduplicator-0"],
+        "the group has one member, of this name",
     )
-    assert [member.client_id for member in members] == ["mirror-deduplicator-0"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S) as answer:
         assert b"reo_records_out_total" in answer.read()
     with pytest.raises(urllib.error.URLError):  # another address of this host
-        urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=ANSWER_S)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from demo.broker import Broker, free_port
-from tests.harness.kafka import ROOT, Cluster, until
+from tests.harness.kafka import ROOT, UNFENCED, Cluster, until
 from tests.harness.secured import PLAIN
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -36,7 +36,7 @@ class Authorized:
         broker = Broker(folder, ROOT / "jars" / "broker")
         ways = f"PLAINTEXT://127.0.0.1:{broker.port},NAMED://127.0.0.1:{port}"
         users = " ".join(f'user_{name}="{PASSWORD}{name}"' for name in principals)
-        broker.settings = {
+        broker.settings = UNFENCED | {
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:ANONYMOUS",
             "allow.everyone.if.no.acl.found": str(open_without_acls).lower(),

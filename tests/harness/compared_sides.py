@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.harness.judge import Record
-from tests.harness.kafka import Clusters
+from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.producing import produce_records
 from tests.harness.transactional_copy import placed as with_offsets
 
@@ -32,6 +32,17 @@ def both_sides(
         producer.begin_transaction()
         produce_records(producer, topic, destination[begin : begin + 7])
         producer.commit_transaction(30)
+    wait_for_markers(clusters.destination, topic)
+
+
+def wait_for_markers(cluster: Cluster, topic: str) -> None:
+    """Wait until no transaction is open on the topic: a commit is answered before its markers are
+    written.
+    """
+    until(
+        lambda: cluster.end_offsets(topic) == cluster.end_offsets(topic, stable=True),
+        "the markers are written",
+    )
 
 
 def change_headers(record: Record) -> Record:

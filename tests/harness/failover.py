@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.identical_sources import (
+    PATIENT,
     QUICK_FAILOVER,
     Candidates,
     create_identical_topics,
     join_addresses,
 )
 from tests.harness.judge import Partitions
-from tests.harness.kafka import COPY_S, Cluster, Clusters
+from tests.harness.kafka import Cluster, Clusters
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import Service
 
-FAILOVER_S = 60
 FILTERS = {
     "filter_sql": "substring(cast(value as string), 10, 1) != '5'",
     "filter_function": "tests.harness.filter_functions:no_thirds",
@@ -32,13 +32,11 @@ def start_with_candidates(
     return start(topic, *arguments, **more)
 
 
-def wait_for_exact_copy(
-    source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S
-) -> None:
+def wait_for_exact_copy(source: Cluster, destination: Cluster, topic: str, records: int) -> None:
     """Wait until the copy has what this candidate has, which is so many plain records and 10 of a
     transaction.
     """
-    Clusters(source, destination).wait_for_copy(topic, records + 10, timeout_s)
+    Clusters(source, destination).wait_for_copy(topic, records + 10)
 
 
 def assert_switches(service: Service, candidates: Candidates, expected: list[int]) -> None:
@@ -56,7 +54,7 @@ def copy_from_first(
     """Identical topics, and a service that has copied the first candidate's."""
     create_identical_topics(candidates, topic)
     service = start_with_candidates(start, topic, candidates, **more)
-    wait_for_exact_copy(candidates[0], clusters.destination, topic, 1000, COPY_S)
+    wait_for_exact_copy(candidates[0], clusters.destination, topic, 1000)
     return service
 
 
@@ -65,7 +63,7 @@ def start_with_filters(
 ) -> Service:
     """A service that ends when all is copied, with filters, and with a mapping to one partition."""
     environment = build_topics_environment(
-        clusters, f"reo-{topic}", f"{topic}={topic}:1", **FILTERS, **QUICK_FAILOVER
+        clusters, f"reo-{topic}", f"{topic}={topic}:1", **FILTERS, **QUICK_FAILOVER | PATIENT
     )
     return start(
         topic,

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
-from demo import fair_share
-from tests.harness.commands import COMMAND_S
-from tests.harness.kafka import ROOT, Cluster, Clusters
-from tests.harness.service import build_environment
+from tests.harness.commands import reo
+from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.transactional_copy import PARTITIONS
+
+COORDINATOR_STARTS = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 
 
 def commit(cluster: Cluster, topic: str, group: str, offsets: dict[int, int]) -> None:
-    """What a consumer of the group commits."""
+    """What a consumer of the group commits; repeated while the group's coordinator starts."""
     topic_partitions = [
         TopicPartition(topic, partition, offset) for partition, offset in offsets.items()
     ]
-    for answer in (
-        cluster.admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, topic_partitions)]
-        )[group]
-        .result()
-        .topic_partitions
-    ):
-        assert answer.error is None
+
+    def try_to_commit() -> bool:
+        asked = ConsumerGroupTopicPartitions(group, topic_partitions)
+        try:
+            answer = cluster.admin.alter_consumer_group_offsets([asked])[group].result()
+            errors = [partition.error for partition in answer.topic_partitions if partition.error]
+        except KafkaException as failed:
+            errors = [failed.args[0]]
+        assert {error.code() for error in errors} <= COORDINATOR_STARTS, errors
+        return not errors
+
+    until(try_to_commit, f"group {group} has committed")
 
 
 def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
@@ -42,18 +54,11 @@ def translate(
     clusters: Clusters, topic: str, group: str, *arguments: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """The command as an operator gives it."""
-    done = fair_share.run(
-        [sys.executable, "-m", "reo", "offsets", "translate", "--group", group, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, more),
-        timeout_s=COMMAND_S,
-        check=False,
+    return reo(
+        clusters,
+        topic,
+        *("offsets", "translate", "--group", group),
+        *arguments,
+        exit_code=None,
+        **more,
     )
-    print(
-        f"--- reo offsets translate {' '.join(arguments)}:"
-        f" {done.returncode}\n{done.stdout}{done.stderr}"
-    )
-    assert "Traceback" not in done.stderr
-    return done

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from demo.broker import Broker
 from tests.harness.kafka import ROOT, Cluster, make_record, make_records
 from tests.harness.producing import produce_records
+from tests.harness.service import Service
 
 PARTITIONS = 2
 QUICK_FAILOVER = {
@@ -21,6 +22,8 @@ QUICK_FAILOVER = {
     "source_backoff_min_ms": "200",
     "replicator_drain_s": "2",
 }
+PATIENT = {"source_request_timeout_ms": "30000"}
+"""Where all candidates live, none is left for a late answer."""
 Candidates = tuple[Cluster, ...]
 
 
@@ -38,6 +41,13 @@ def start_candidates(folder: Path, number: int) -> Iterator[Candidates]:
     finally:
         for broker in brokers:
             broker.kill()
+
+
+def has_switched(service: Service, to: Iterable[Cluster]) -> bool:
+    """Whether the service says that it went over to one of these."""
+    return any(
+        service.metric("reo_source_switches_total", candidate=candidate.address) for candidate in to
+    )
 
 
 def write_to_all(to: Iterable[Cluster], topic: str, numbers: range) -> None:

@@ -42,6 +42,10 @@ MARKERS_S = 5
 """Timeout for the markers of a transaction that is committed or aborted; the shortest timeout of
 a transaction in the tests is 12 s.
 """
+UNFENCED = {"broker.session.timeout.ms": "600000"}
+"""A broker that is never restarted stays registered although it stood still: one that is fenced
+names no broker to its clients, and leads with new leader epochs afterwards.
+"""
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
@@ -65,12 +69,11 @@ def until(
     """
     limit = Limit(timeout_s)
     while True:
+        is_last = limit.is_over()  # before the condition, which this process may stand still after
         value = condition()
         if value:
             return value
-        assert not limit.is_over(), (
-            f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
-        )
+        assert not is_last, f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
         time.sleep(PAUSE_S)
 
 

@@ -126,7 +126,7 @@ class ScriptContext:
         return self.reader(
             **{
                 "enable_partition_eof": False,
-                "session_timeout_ms": 6000,
+                "session_timeout_ms": 45_000,
                 "heartbeat_interval_ms": 500,
                 "partition_assignment_strategy": "roundrobin",
                 **options,
@@ -151,8 +151,8 @@ class ScriptContext:
         return name
 
     def _is_usable(self, name: str, partitions: int) -> bool:
-        topics = self.admin.list_topics(timeout=10).topics
         try:
+            topics = self.admin.list_topics(timeout=LONG_S).topics
             if name not in topics or len(topics[name].partitions) != partitions:
                 return False
             self.offsets(OffsetSpec.latest(), partitions, name=name)

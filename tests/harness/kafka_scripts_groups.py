@@ -31,6 +31,7 @@ def check_two_members(context: ScriptContext, is_incremental: bool, **options: A
         "one has both",
     )
     context.note("first", first.events)
+    context.until(lambda: describe_group(context)[0] == "STABLE", "it is stable")
     context.note(
         "member", [first.member()[0] > 0, len(first.member()[1]) > 0, describe_group(context)]
     )

@@ -227,7 +227,7 @@ def a_zombie(context: ScriptContext) -> None:
 def time_out(context: ScriptContext) -> None:
     """The coordinator aborts a transaction that lasts too long, and fences its producer."""
     context.create()
-    producer = context.transactional(transaction_timeout_ms=6000, message_timeout_ms=6000)
+    producer = context.transactional(transaction_timeout_ms=20_000, message_timeout_ms=20_000)
     producer.init_transactions(LONG_S)
     producer.begin_transaction()
     context.write(producer, ["late"])

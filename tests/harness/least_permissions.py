@@ -4,10 +4,8 @@ own; and what a command says when one of them is missing.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,9 +13,9 @@ from confluent_kafka.admin import AclBinding
 
 from common.kafka.needed_acls import PERMISSIONS, Permission
 from common.settings import load
-from demo import fair_share
 from tests.harness.authorized import Authorized, acl
-from tests.harness.kafka import ROOT, START_S, Clusters
+from tests.harness.commands import reo_with
+from tests.harness.kafka import START_S, Clusters
 from tests.harness.service import build_environment
 
 BOUND_S = START_S
@@ -84,18 +82,9 @@ class Stand:
     def run(self, topic: str, command: str, principal: str) -> subprocess.CompletedProcess[str]:
         """A command as a user gives it."""
         words = [*command.split(), *(["--group", GROUP] if command.startswith("offsets") else [])]
-        done = fair_share.run(
-            [sys.executable, "-m", "reo", *words],
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"]} | self.environment(topic, principal),
-            capture_output=True,
-            text=True,
-            timeout_s=BOUND_S,
-            check=False,
+        return reo_with(
+            self.environment(topic, principal), *words, exit_code=None, timeout_s=BOUND_S
         )
-        print(f"--- reo {command}: {done.returncode}\n{done.stdout}{done.stderr}")
-        assert "Traceback" not in done.stderr
-        return done
 
 
 def build_expected_words(row: Permission, stand: Stand, topic: str, command: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from common.parent_death_signal import set_parent_death_signal
 from demo.broker import free_port
+from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -47,7 +48,8 @@ class Prometheus:
     def ask(self, path: str, **words: str) -> Any:
         """The data of one answer."""
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=5
+            f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}",
+            timeout=ANSWER_S,
         ) as answer:
             return json.load(answer)["data"]
 

@@ -56,12 +56,21 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     }
 
 
-def wait_for_next_epoch(cluster: Cluster, topic: str) -> int:
-    """An epoch above those of all frontiers. Waits for these: a transaction's offsets can be read a
-    moment after its commit is answered.
+def wait_for_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
+    """The commits of all partitions: a transaction's offsets can be read a moment after its commit
+    is answered.
     """
-    until(lambda: len(read_commits(cluster, topic)) == PARTITIONS, "every frontier")
-    commits = read_commits(cluster, topic)
+
+    def read_all() -> dict[int, Commit] | None:
+        commits = read_commits(cluster, topic)
+        return commits if len(commits) == PARTITIONS else None
+
+    return until(read_all, "every frontier")
+
+
+def wait_for_next_epoch(cluster: Cluster, topic: str) -> int:
+    """An epoch above those of all frontiers, which it waits for."""
+    commits = wait_for_commits(cluster, topic)
     return 1 + max(decode(commit.metadata).rule.epoch for commit in commits.values())
 
 

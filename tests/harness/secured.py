@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from demo.broker import Broker, free_port
-from tests.harness.kafka import ROOT, Cluster
+from tests.harness.kafka import ROOT, UNFENCED, Cluster
 
 USER, PASSWORD = "alice", 'pass"word\\ of 1_000'
 """Quotes, a backslash and a blank: what text formats get wrong."""
@@ -143,6 +143,7 @@ class Secured:
         broker.settings = self._settings(broker, certificates) | {
             "sasl.oauthbearer.jwks.endpoint.url": keys
         }
+        broker.settings |= UNFENCED
         self.cluster = Cluster(broker.start().wait())
         # one at a time: a user may be named once in a request
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

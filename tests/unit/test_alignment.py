@@ -86,6 +86,7 @@ def records(letters: str, gap: int = 1) -> list[Message]:
 
 
 @given(LETTERS, st.integers(0, 30))
+@property_test(examples=1000)
 def test_in_step_from_the_beginning_repeated_records_are_no_question(
     letters: str, copied: int
 ) -> None:

@@ -24,6 +24,7 @@ from replicator.candidates.candidate_health import CandidateHealth, evaluate
 from replicator.candidates.source_checks import Behind, check_offsets, inspect_single_source
 from replicator.candidates.source_selection import SourceSelection, find_first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
+from tests.harness.properties import property_test
 
 PLACE = TopicPartition("t", 0)
 GOOD = {
@@ -59,6 +60,7 @@ def test_the_first_that_does_not_lag_is_taken(
     st.permutations(range(6)),
     st.integers(0, 20),
 )
+@property_test(examples=1000)
 def test_there_always_is_one_that_does_not_lag(
     watermarks: dict[int, int], order: list[int], threshold: int
 ) -> None:

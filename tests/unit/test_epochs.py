@@ -15,6 +15,7 @@ from common.run_epochs import (
     create_run_epoch,
     get_time_ms,
 )
+from tests.harness.properties import property_test
 
 CLOCK = st.integers(1_700_000_000_000, 1_900_000_000_000)
 WITHIN = st.integers(2, AHEAD_MS - 1)
@@ -24,6 +25,7 @@ BITS = st.integers(0, 2**RANDOM_BITS - 1)
 
 
 @given(CLOCK, st.lists(st.tuples(BACK, BITS), max_size=4), BITS)
+@property_test(examples=1000)
 def test_a_run_is_above_what_it_has_read(
     clock_ms: int, back: list[tuple[int, int]], bits: int
 ) -> None:
@@ -40,6 +42,7 @@ def test_a_run_is_above_what_it_has_read(
 
 
 @given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS), BITS, BITS)
+@property_test(examples=1000)
 def test_two_runs_share_an_epoch_only_by_chance(
     clock_ms: int, back: int, between_ms: int, one: int, other: int
 ) -> None:
@@ -54,6 +57,7 @@ def test_two_runs_share_an_epoch_only_by_chance(
 
 
 @given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS - 1), BITS)
+@property_test(examples=1000)
 def test_what_is_set_is_above_a_run_that_has_not_read_it(
     clock_ms: int, back: int, later_ms: int, bits: int
 ) -> None:
@@ -65,6 +69,7 @@ def test_what_is_set_is_above_a_run_that_has_not_read_it(
 
 
 @given(CLOCK, st.integers(0, AHEAD_MS - 1), WITHIN, BITS)
+@property_test(examples=1000)
 def test_also_when_that_one_had_replaced_another(
     first_ms: int, between_ms: int, later_ms: int, bits: int
 ) -> None:
@@ -82,6 +87,7 @@ def test_also_when_that_one_had_replaced_another(
 
 
 @given(CLOCK, BACK, BACK, BITS)
+@property_test(examples=1000)
 def test_whether_a_run_can_be_above_is_said_rightly(
     clock_ms: int, back: int, other: int, bits: int
 ) -> None:
@@ -94,6 +100,7 @@ def test_whether_a_run_can_be_above_is_said_rightly(
 
 
 @given(CLOCK, st.lists(st.integers(0, 2**62), max_size=4))
+@property_test(examples=1000)
 def test_what_is_set_is_above_all_that_is_known(clock_ms: int, known: list[int]) -> None:
     """Also where that is further ahead of the clock than an hour, as after a clock was set back."""
     assert all(create_higher_epoch(clock_ms, known) > epoch for epoch in known)
