@@ -48,16 +48,17 @@ class Completion:
         self.has_filter = bool(settings.filter.sql)
         self.end_offsets: dict[TopicPartition, int] = {}
         """By intermediate partition, the source's end when the process started."""
-        self.last_run_wrote_nothing = False
-        """With a filter: whether the last run began at the frontier, read to the end, and wrote
-        nothing.
+        self.nothing_passes_from: Mapping[TopicPartition, int] = {}
+        """With a filter, by intermediate partition: the source offset at which the last run began,
+        if it has read to the end and has written nothing.
         """
         self.last_read_up_to: dict[TopicPartition, int] = {}
         """By intermediate partition, how far the last run that finished by itself has read."""
 
     def note_finished_run(self, watch: Watch, offsets: dict[TopicPartition, int]) -> None:
         """A run has ended by itself; `offsets`: how far it has read, by source partition."""
-        self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
+        has_written_nothing = self.has_filter and watch.has_written_nothing()
+        self.nothing_passes_from = watch.plan.starts if has_written_nothing else {}
         self.last_read_up_to = {
             tp: offsets[source_tp]
             for tp, source_tp in watch.source_partitions.items()
@@ -91,7 +92,7 @@ class Completion:
         )
 
     def _is_copied(self, plan: Plan) -> bool:
-        if self.last_run_wrote_nothing:
+        if self._is_filtered_out(plan):
             return True
         source_partitions = plan.map_source_partitions()
         if not self.end_offsets:
@@ -107,6 +108,15 @@ class Completion:
             for tp, end in self.end_offsets.items()
         )
 
+    def _is_filtered_out(self, plan: Plan) -> bool:
+        """Whether the last run has read all that this plan would read, and nothing of it has passed
+        the filter. Stage two may have moved a frontier back since that run began.
+        """
+        return all(
+            tp in self.nothing_passes_from and self.nothing_passes_from[tp] <= start
+            for tp, start in plan.starts.items()
+        )
+
     def write_read_up_to(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have
         stage two commit that.
@@ -114,10 +124,9 @@ class Completion:
         A source that has lost its newest records since ends earlier; the offsets after that end
         will be those of other records.
         """
-        ends, source_partitions = (
-            self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets,
-            plan.map_source_partitions(),
-        )
+        is_filtered_out = self._is_filtered_out(plan)
+        ends = self.last_read_up_to if is_filtered_out else self.end_offsets
+        source_partitions = plan.map_source_partitions()
         begins, ends_now = (
             ask(self.clients.source_admin, source_partitions.values())
             for ask in (
@@ -129,7 +138,7 @@ class Completion:
             tp: EmptyRange(start - 1, end)
             for tp, start in plan.starts.items()
             if (end := min(ends.get(tp, 0), ends_now[source_partitions[tp]])) > start
-            and (self.last_run_wrote_nothing or begins[source_partitions[tp]] <= start)
+            and (is_filtered_out or begins[source_partitions[tp]] <= start)
         }
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
         self.clients.read_up_to_writer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TORN = "torn transaction"
+DESTINATION_RECREATED = "destination recreated"
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
     "SIGKILL of the JVM": 2,
@@ -27,7 +28,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "source replica behind": 2,
     "unread intermediate records deleted": 3,
     "newest intermediate records lost": 2,
-    "destination recreated": 1,
+    DESTINATION_RECREATED: 1,
     "unread source records deleted": 1,
     "newest source records lost": 1,
     "source recreated": 1,
@@ -88,7 +89,7 @@ EXCLUSIVE_FAULTS = frozenset(
         "newest source records lost",
         "source recreated",
         "newest destination records lost",
-        "destination recreated",
+        DESTINATION_RECREATED,
         "intermediate topic compacted",
         "candidate recreated",
         TORN,

@@ -13,6 +13,7 @@ from typing import Any
 
 from simulator.fault_kinds import (
     CANDIDATE_FAULT_WEIGHTS,
+    DESTINATION_RECREATED,
     EXCLUSIVE_FAULTS,
     FAULT_FAMILIES,
     FAULT_WEIGHTS,
@@ -143,7 +144,7 @@ def _draw_fault_kinds(
             kinds.append(kind)
     if extras.start == "latest":
         # nobody could say at which offset the new copy has to begin
-        kinds = [kind for kind in kinds if kind != "destination recreated"]
+        kinds = [kind for kind in kinds if kind != DESTINATION_RECREATED]
     return kinds + [
         kind
         for kind in extra_kinds
@@ -189,7 +190,7 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
         extras_generator = random.Random(f"{seed} candidates")  # noqa: S311
         extras, extra_kinds = _draw_extras(extras_generator, topics)
     faults = _draw_faults(generator, _draw_fault_kinds(generator, extras, extra_kinds))
-    return Plan(
+    plan = Plan(
         seed=seed,
         partitions=generator.choice((1, 1, 2, 3)),
         workers=generator.choice((1, 1, 2, 3)),
@@ -204,6 +205,19 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
         faults=faults,
         **asdict(extras),
     )
+    return _recreate_destination(plan, random.Random(f"{seed} end"))  # noqa: S311
+
+
+def _recreate_destination(plan: Plan, generator: random.Random) -> Plan:
+    """Every third plan with `--stop-at-end` recreates its destination, unless another fault can end
+    it: what a process knows of its last run must not outlive the frontiers.
+    """
+    kinds = {fault.kind for fault in plan.faults}
+    is_possible = plan.start != "latest" and EXCLUSIVE_FAULTS.isdisjoint(kinds)
+    if not plan.stop_at_end or generator.random() > 1 / 3 or not is_possible:
+        return plan
+    faults = (*plan.faults, *_draw_faults(generator, [DESTINATION_RECREATED]))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_call)))
 
 
 SIMPLEST: dict[str, Any] = {

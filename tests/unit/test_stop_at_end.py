@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from common.kafka import copy_ends, partition_offsets
+from common.kafka import copy_ends, partition_offsets, visible_records
 from common.routes import TopicPartition
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
@@ -66,6 +66,48 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
     )
     completion.write_read_up_to(cast("Any", plan))
     assert writer.ranges == written
+
+
+@pytest.mark.parametrize(
+    ("start", "is_complete"),
+    [
+        pytest.param(30, True, id="as it was"),
+        pytest.param(33, True, id="it has moved on"),
+        pytest.param(0, False, id="it was moved back"),
+    ],
+)
+def test_what_a_run_left_out_holds_from_where_it_began(
+    monkeypatch: pytest.MonkeyPatch, start: int, is_complete: bool
+) -> None:
+    """A run with a filter began at 30, read to the end and wrote nothing. From a frontier that
+    stage two has moved back since, there is more to read.
+    """
+    unused = cast("Any", None)
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {SOURCE: 37})
+    monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 0)
+    monkeypatch.setattr(copy_ends, "has_copied_records", lambda *_: True)
+    rule = SimpleNamespace(frontier=start - 1)
+    commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
+    completion = Completion(
+        SimpleNamespace(filter=SimpleNamespace(sql="value is null")),  # type: ignore[arg-type]
+        cast("Any", SimpleNamespace(source_admin=None, source_reader=None, destination_admin=None)),
+        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
+        unused,
+        lambda: True,
+    )
+    run = SimpleNamespace(
+        has_written_nothing=lambda: True,
+        plan=SimpleNamespace(starts={INTERMEDIATE: 30}),
+        source_partitions={INTERMEDIATE: SOURCE},
+    )
+    completion.note_finished_run(cast("Any", run), {SOURCE: 37})
+    plan = SimpleNamespace(
+        settings=None,
+        sources=(),
+        starts={INTERMEDIATE: start},
+        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
+    )
+    assert completion.is_complete(cast("Any", plan)) == is_complete
 
 
 @pytest.mark.parametrize(
