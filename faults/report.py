@@ -127,7 +127,11 @@ COMMIT_HASH = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
 
 
 def format_simulation(rows: list[Row]) -> list[str]:
-    """`make simulate`: totals, and every kind of fault."""
+    """`make simulate`: totals, and every kind of fault. ValueError for rows of different code: what
+    an older service did says nothing of this one.
+    """
+    if len({row.get("trees") for row in rows}) != 1:
+        raise ValueError("the rows are not of one service and simulator: `trees` differ")
     fault_counts: Counter[str] = Counter()
     ends: Counter[str] = Counter()
     for row in rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import json
 import logging
 import os
@@ -24,6 +25,8 @@ from pathlib import Path
 from simulator import planted_defects
 
 CHUNK_SEEDS = 50
+SIMULATED = ("common", "deduplicator", "replicator", "reo", "simulator")
+"""The folders whose code a schedule runs."""
 
 
 @dataclass(slots=True)
@@ -160,6 +163,18 @@ def read_commit() -> str:
     ).stdout.strip()
 
 
+def read_trees() -> str:
+    """Names the code that is simulated: results of several commits with the same trees are those of
+    one campaign.
+    """
+    trees = subprocess.run(
+        ["git", "rev-parse", *(f"HEAD:{folder}" for folder in SIMULATED)],
+        capture_output=True,
+        check=True,
+    ).stdout
+    return hashlib.sha256(trees).hexdigest()[:12]
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="make simulate")
@@ -205,13 +220,18 @@ def main() -> int:
         seconds=arguments.seconds,
     )
     seconds = time.monotonic() - started
-    _begin_worker(())
-    print_campaign(total, seconds, arguments.shrink)
     if arguments.out:
         with arguments.out.open("a") as out:
             fields = {name: getattr(total, name) for name in CampaignResult.__dataclass_fields__}
-            campaign = {"seconds": seconds, "seed": arguments.seed, "commit": read_commit()}
+            campaign = {
+                "seconds": seconds,
+                "seed": arguments.seed,
+                "commit": read_commit(),
+                "trees": read_trees(),
+            }
             out.write(json.dumps(fields | campaign) + "\n")
+    _begin_worker(())
+    print_campaign(total, seconds, arguments.shrink)
     return 1 if total.violations else 0
 
 

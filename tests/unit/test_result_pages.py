@@ -172,3 +172,14 @@ def test_each_hop_has_its_latency() -> None:
     assert all(
         f"| latency at 450 records/s | {hop} | 2.0 | 2.0 | 2.0 | 2.0 |" in lines for hop in hops
     )
+
+
+def test_what_another_service_did_does_not_count() -> None:
+    """The schedules of a campaign in several parts are of one and the same code."""
+    row = {"seed": 1, "runs": 2, "compared": 3, "steps": 4, "virtual_s": 5, "seconds": 6}
+    row |= {"faults": {}, "ends": {}, "violations": [], "commit": "abc", "trees": "here"}
+    whole = "\n".join(report.format_simulation([row, row | {"seed": 3, "commit": "def"}]))
+    assert "4 schedules" in whole
+    assert "commit abc, def." in whole
+    with pytest.raises(ValueError, match="not of one service"):
+        report.format_simulation([row, row | {"seed": 3, "trees": "there"}])
