@@ -46,7 +46,7 @@ demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, 
 # files that take longest first (tests/conftest.py).
 PYTEST := $(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
-test: older postgresql ## everything that is promised, on real brokers, six files at a time (ARGS= for pytest: ARGS=tests/unit needs no broker)
+test: older postgresql ## what is promised, on real brokers, six files at a time (ARGS= for pytest: ARGS=tests/unit needs no broker)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
 test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version; the Helm chart after `make helm` (ARGS= for pytest)

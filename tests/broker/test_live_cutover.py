@@ -95,9 +95,10 @@ def run_until_moved(
     return result
 
 
+@pytest.mark.long  # tests/broker/test_cutover.py has each step
 @pytest.mark.parametrize(
     "kill_at",
-    [("3 the copy", "6 the offsets"), pytest.param(EVERY_LINE, marks=pytest.mark.long)],
+    [("3 the copy", "6 the offsets"), EVERY_LINE],
     ids=["some", "every"],
 )
 def test_a_live_topic_moves_while_the_command_is_killed(

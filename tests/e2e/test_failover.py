@@ -143,6 +143,7 @@ def test_stage_two_does_not_say_how_far_candidates_are(
     assert service.metric("reo_source_high_watermark") == 0
 
 
+@pytest.mark.long  # tests/broker/test_candidate_answers.py asks real brokers
 def test_another_topic_of_the_same_name_is_never_copied_from(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start
 ) -> None:
@@ -159,9 +160,8 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
     service = start_with_candidates(start, topic, candidates, **PATIENT)
     wait_for_exact_copy(one, clusters.destination, topic, 1000)
     write_to_all((two,), topic, range(1000, 4000))
-    service.wait_for_log(
-        f"source candidate {two.address} is refused: the record of {topic}-1 at offset"
-    )
+    refused = f"source candidate {two.address} is refused: the record of {topic}-1 at offset"
+    service.wait_for_log(refused)
     write_to_all((one, three), topic, range(1000, 2000))
     wait_for_exact_copy(one, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 0, 0])

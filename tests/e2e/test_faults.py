@@ -32,18 +32,14 @@ SAMPLE = (
     "SIGKILL of everything, empty disk",
     "SIGSTOP between offsets and commit",
 )
-REPEATED = ("SIGKILL of the JVM", "SIGSTOP between offsets and commit")
-"""tests/e2e/test_events.py kills the JVM too, and tests/e2e/test_postgresql.py freezes workers.
-
-Kills of one stage alone, at each of its points: tests/e2e/test_crash_points.py; of both, between
-brokers of two versions: tests/e2e/test_older_kafka.py.
+"""Kills of one stage alone, at each of its points: tests/e2e/test_crash_points.py; of the JVM:
+tests/e2e/test_events.py; frozen workers: tests/e2e/test_postgresql.py; both stages, between brokers
+of two versions: tests/e2e/test_older_kafka.py.
 """
 
 
-@pytest.mark.parametrize(
-    "story",
-    [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE],
-)
+@pytest.mark.long  # `make demo` kills everything too
+@pytest.mark.parametrize("story", SAMPLE)
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no
     transaction stays open.
@@ -61,13 +57,13 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
     up by nothing, and what is there is a beginning.
     """
     clusters.source.create(topic, PARTITIONS)
-    with Load(clusters.source, topic, PARTITIONS, 10_000) as load:
+    with Load(clusters.source, topic, PARTITIONS, 5000) as load:
 
         def copy() -> Service:
             before = clusters.destination.count_offsets(topic)
             service = start(topic, **SMALL_TRANSACTIONS, **UNENDING)
             until(
-                lambda: clusters.destination.count_offsets(topic) > before + 50_000,
+                lambda: clusters.destination.count_offsets(topic) > before + 10_000,
                 "records flow",
                 COPY_S,
             )

@@ -80,13 +80,14 @@ def by_time(timestamp_ms: int) -> Write:
                 " offset 6"
             ),
         ),
-        (
+        pytest.param(
             by_time(LAST_MS + 1),
             [],
             (
                 f"the source record of {{}}-0 at offset 6 has the timestamp {LAST_MS + 1}, which is"
                 " out of the range that Spark can read"
             ),
+            marks=pytest.mark.long,
         ),
     ],
     ids=["too old", "too far"],
@@ -130,7 +131,7 @@ def test_the_errors_that_name_a_record() -> None:
 @pytest.mark.parametrize(
     ("bad", "mode", "leaves_out"),
     [
-        (by_java("a\0b"), [], ""),
+        pytest.param(by_java("a\0b"), [], "", marks=pytest.mark.long),
         pytest.param(by_java("\0"), STOP_AT_END, None, marks=pytest.mark.long),
         pytest.param(by_java("a\ufffd"), STOP_AT_END, None, marks=pytest.mark.long),
         pytest.param(by_bytes, STOP_AT_END, ALL, marks=pytest.mark.long),

@@ -151,6 +151,7 @@ def test_a_topic_that_appears_later_is_followed(
     service.stop()
 
 
+@pytest.mark.long
 def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: Start) -> None:
     """With --stop-at-end there is nothing to do; without it the service waits for the first topic,
     and copies it.

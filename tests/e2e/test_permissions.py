@@ -169,6 +169,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(
     )
 
 
+@pytest.mark.long
 def test_topics_that_reo_makes_are_copied_with_exactly_these(
     stand: Stand, topic: str, start: Start
 ) -> None:

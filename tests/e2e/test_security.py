@@ -129,7 +129,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     ("source", "destination"),
     [
         ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"),
-        ("SCRAM-SHA-256", "TLS"),
+        pytest.param("SCRAM-SHA-256", "TLS", marks=pytest.mark.long),
         pytest.param("mutual TLS", "PLAIN", marks=pytest.mark.long),
         ("OAUTHBEARER over TLS", "OAUTHBEARER"),
     ],

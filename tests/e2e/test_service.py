@@ -70,6 +70,7 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(
     service.stop()
 
 
+@pytest.mark.long
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:
     """A host by another name, and a broker that is not there: the same clusters, so the copy goes
     on where it was.
@@ -89,6 +90,7 @@ def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: 
     assert clusters.differences(topic) == []
 
 
+@pytest.mark.long
 def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
     """Called from Python, in one process: stage one ends when all is copied, stage two when it is
     told to.

@@ -118,6 +118,7 @@ def test_a_moment_in_iso_8601(clusters: Clusters, topic: str, start: Start) -> N
     }
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_latest_also_after_a_restart_before_the_first_record(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

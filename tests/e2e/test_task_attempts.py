@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from demo import fair_share
 from tests.harness.kafka import ROOT
 
@@ -28,6 +30,7 @@ print(json.dumps([row.asDict() for row in rows]))
 """
 
 
+@pytest.mark.long  # a fact about the Spark that is pinned
 def test_each_attempt_of_a_task_has_its_own_number() -> None:
     """Task 0 fails once, and Spark repeats it: its second attempt has a name and a number of its
     own, one for all its records.

@@ -86,6 +86,7 @@ def measure_without_harm(
     raise AssertionError(f"{lagging} lags: {lagged}; or something ended: {service.read_log_tail()}")
 
 
+@pytest.mark.long
 def test_a_quota_holds_each_stage_without_harm(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

@@ -14,6 +14,7 @@ from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 
 
+@pytest.mark.long
 def test_its_environment_runs_topic_to_topic_in_one_cluster(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
