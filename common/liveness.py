@@ -47,7 +47,7 @@ REASONS: dict[Reason, str] = {
     "clusters": "an answer of the source or the destination cluster",
     "transaction": "an open transaction of the destination to be decided",
     "retry": "a failed transaction to be repeated",
-    "group": "the consumer group to accept it as a member",
+    "group": "the consumer group to accept it as a member and to assign its partitions",
     "stage two": (
         "stage two to make the first frontiers, or to read what is on the intermediate topics"
     ),

@@ -2,7 +2,8 @@
 code.
 
 A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or
-with 1 for any unexpected error. The supervisor reads nothing else.
+with 1 for any unexpected error. With `--stop-at-end`, stage one also leaves COMPLETE_FILE. The
+supervisor reads nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from common.settings import Settings
 
 log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
+COMPLETE_FILE = "complete"
+"""In the service's folder: when stage one began the plan that left nothing to copy, in seconds of
+the monotonic clock.
+"""
 
 
 def run(

@@ -48,6 +48,11 @@ BATCH_RECORDS = 1000
 """So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long
 (measured).
 """
+EMPTY_ASSIGNMENT_S = 10.0
+"""With group.protocol=consumer no callback says that a new member has no partitions (measured).
+Those that it has it gets within a second, or with its next heartbeat, 5 s later, when another
+member has given them up.
+"""
 
 
 class Intermediate:
@@ -73,6 +78,12 @@ class Intermediate:
         self.topics: list[str] = []
         self.assignments = 0
         """How often the group has assigned partitions to this worker."""
+        self._is_assigned = False
+        """Whether the last callback was an assignment, also one without partitions."""
+        self._member_since: float | None = None
+        """When it was first seen to be a member that has no assignment yet, on the monotonic
+        clock.
+        """
         self.fetched_partitions: set[TopicPartition] = set()
         """The partitions that the client fetches."""
 
@@ -178,6 +189,20 @@ class Intermediate:
         """Whether this worker is a member of the group, with or without partitions."""
         return parse_group_metadata(self.consumer.consumer_group_metadata())[0] >= 0
 
+    def has_assignment(self) -> bool:
+        """Whether this worker is a member that knows its partitions, if it has any. It is a member
+        before it gets them: with the classic protocol since the answer to JoinGroup. Called
+        repeatedly while it waits.
+        """
+        if not self.is_member:
+            self._member_since = None
+            return False
+        if self._is_assigned or not self.incremental:
+            return self._is_assigned
+        if self._member_since is None:
+            self._member_since = runtime.monotonic()
+        return runtime.monotonic() >= self._member_since + EMPTY_ASSIGNMENT_S
+
     def start_fetching(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Fetch these assigned partitions from their next offset on, also those that are fetched
         already.
@@ -225,6 +250,7 @@ class Intermediate:
         ]
         log.info("%s are assigned", topic_partitions)
         self.assignments += 1
+        self._is_assigned = True
         REBALANCES.labels("assigned").inc()
         if self.incremental:
             consumer.incremental_assign([])
@@ -249,6 +275,7 @@ class Intermediate:
             if partition.topic in self.topics
         ]
         log.info("%s are %s", topic_partitions, event)
+        self._is_assigned, self._member_since = False, None
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(topic_partitions)
         failpoints.hit("two: partitions gone")

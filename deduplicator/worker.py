@@ -133,7 +133,7 @@ class Worker:
             return "destination"
         if not self.destination.is_answering():
             return "database"
-        if not self.intermediate.is_member:
+        if not self.intermediate.has_assignment():
             return "group"
         return "retry" if self.loop.has_failed or self.partitions.waiting else None
 

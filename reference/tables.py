@@ -64,6 +64,7 @@ def exit_codes_table() -> str:
             "|---|---|---|",
             "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |",
             *rows,
+            "| 143 |  | With `--stop-at-end`: SIGTERM or SIGINT came before all was copied. |",
         ]
     )
 

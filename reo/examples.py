@@ -44,8 +44,8 @@ RUN = """examples:
   reo run --stop-at-end          copy the records that exist at the start, then end with exit code 0
   reo run deduplicator           stage two alone, for example on its own machine
 
-Runs until SIGTERM or SIGINT (exit code 0), or until an error needs an operator: the exit codes are
-in docs/reference.md.
+Runs until SIGTERM or SIGINT (exit code 0; 143 with --stop-at-end), or until an error needs an
+operator: the exit codes are in docs/reference.md.
 """
 STATUS = """examples:
   reo status                     every partition: source end, stage one, stage two, lags, rates;

@@ -73,9 +73,13 @@ class Stage:
         self.state: State = "planned"
         self.failures = 0
 
-    def run(self) -> None:
-        """Run after run, until `done`."""
+    def run(self) -> float | None:
+        """Run after run, until `done`. Returns, with `--stop-at-end`, when the plan was begun that
+        left nothing to copy (`runtime.monotonic`); None when it was asked to stop before.
+        """
+        complete_at = None
         while self.state != "done":
+            began_at = runtime.monotonic()
             # the JVM must first check whether the filter is valid
             can_plan_first = self.settings.stop_at_end and not self.has_filter
             # a plan made before the JVM is up would be outdated when the run starts
@@ -88,9 +92,11 @@ class Stage:
             elif self.settings.stop_at_end and self.completion.is_complete(plan):
                 self.completion.write_read_up_to(plan)
                 self._apply("complete")
+                complete_at = began_at
             else:
                 self._run(plan)
         log.info("stage one has stopped")
+        return complete_at
 
     def _run(self, plan: Plan) -> None:
         if not self._wait_for_slots():
@@ -261,9 +267,9 @@ def run_stage(
     stopping: Stopping,
     start_engine: Callable[[Settings, int], Engine] = session.Spark,
     state_file: Path | None = None,
-) -> None:
-    """Run stage one from start to end. `start_engine` starts its engine for a number of partitions;
-    the engine does not outlive this call.
+) -> float | None:
+    """Run stage one from start to end; returns what `Stage.run` does. `start_engine` starts its
+    engine for a number of partitions; the engine does not outlive this call.
 
     `state_file` is for `replicator.candidates.source_selection`.
     """
@@ -277,6 +283,6 @@ def run_stage(
         )
         engine = start_engine(settings, partitions)
         try:
-            Stage(settings, stopping, engine, partitions, state_file).run()
+            return Stage(settings, stopping, engine, partitions, state_file).run()
         finally:
             engine.close()

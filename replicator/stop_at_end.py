@@ -99,6 +99,7 @@ class Completion:
             ends = partition_offsets.list_end_offsets(
                 self.clients.source_admin, source_partitions.values(), committed_only=True
             )
+            self._warn_of_open_transactions(ends)
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
         return all(
             visible_records.find_first_visible(
@@ -108,12 +109,29 @@ class Completion:
             for tp, end in self.end_offsets.items()
         )
 
+    def _warn_of_open_transactions(self, stable_ends: Mapping[TopicPartition, int]) -> None:
+        """What a read_committed consumer cannot read yet is not waited for."""
+        ends = partition_offsets.list_end_offsets(self.clients.source_admin, stable_ends)
+        for tp, stable_end in stable_ends.items():
+            if ends[tp] > stable_end:
+                log.warning(
+                    "%s has an open transaction at offset %d: the records from there on (the"
+                    " partition ends at %d) are not visible yet, and --stop-at-end does not wait"
+                    " for them",
+                    tp,
+                    stable_end,
+                    ends[tp],
+                )
+
     def _is_filtered_out(self, plan: Plan) -> bool:
         """Whether the last run has read all that this plan would read, and nothing of it has passed
-        the filter. Stage two may have moved a frontier back since that run began.
+        the filter. Stage two may have moved a frontier back since that run began, and the run may
+        have been of another candidate, which ends earlier.
         """
         return all(
-            tp in self.nothing_passes_from and self.nothing_passes_from[tp] <= start
+            tp in self.nothing_passes_from
+            and self.nothing_passes_from[tp] <= start
+            and self.last_read_up_to.get(tp, start) >= self.end_offsets.get(tp, 0)
             for tp, start in plan.starts.items()
         )
 

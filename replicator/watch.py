@@ -116,12 +116,13 @@ class Watch:
 
     def has_written_nothing(self) -> bool:
         """Whether the intermediate topics end where they ended before the run, and nothing that was
-        written can be lost.
+        written can be lost: they have the same leaders still, also since the last snapshot.
         """
-        return (
-            self.can_trust_spark
-            and partition_offsets.list_end_offsets(self.clients.destination_admin, self.plan.starts)
-            == self.initial_ends
+        ends = partition_offsets.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        return self.can_trust_spark and all(
+            (end.offset, end.leader_epoch)
+            == (self.initial_ends[tp], self.intermediate_leader_epochs[tp])
+            for tp, end in ends.items()
         )
 
     def check_sources(self) -> None:

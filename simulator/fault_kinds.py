@@ -9,7 +9,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL of the JVM": 2,
     "SIGSTOP": 5,
     "SIGSTOP of the JVM": 1,
-    "SIGTERM of a worker": 1,
+    "SIGTERM of a process": 1,
     "answer lost": 6,
     "request lost": 3,
     "request late": 4,

@@ -51,10 +51,8 @@ def _freeze_jvm(injector: FaultInjector, generator: random.Random, _: Child | No
     return jvm.name
 
 
-def _terminate_worker(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    child = generator.choice(
-        [child for child in injector.system.children if child.name.startswith("worker")]
-    )
+def _terminate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    child = generator.choice(injector.system.children)
     child.is_stop_requested = True
     return child.name
 
@@ -95,7 +93,7 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "SIGSTOP": _name_caller,
     "SIGKILL of the JVM": _kill_jvm,
     "SIGSTOP of the JVM": _freeze_jvm,
-    "SIGTERM of a worker": _terminate_worker,
+    "SIGTERM of a process": _terminate,
     "second stage one": _add_stage_one,
     "worker added": _add_worker,
     "worker removed": _remove_worker,

@@ -17,7 +17,9 @@ from common.metrics import READY
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
-from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, TICK_S, is_end_of_service
+from reo.service.child import BACKOFF_FIRST_S
+from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
+from reo.service.supervisor import BACKOFF_MAX_S, is_end_of_service
 from replicator import stage
 from simulator import log_reader, operator, record_filter
 from simulator.clusters import LOAD_S, Clusters
@@ -47,6 +49,8 @@ class Child:
     engine: Engine | None = None
     """The JVM of stage one."""
     is_stop_requested: bool = False
+    complete_at: float | None = None
+    """Of a process of stage one that has ended: what `Stage.run` has returned."""
 
     @property
     def metric_labels(self) -> tuple[str, str]:
@@ -83,6 +87,7 @@ class System(Clusters):
         self.ends_at_start: dict[TopicPartition, int] = {}
         """For each source partition, its end when the service was started."""
         self.settings = self._settings()
+        self.end_of_copy = EndOfCopy(self._are_workers_ready)
 
     def _settings(self) -> Settings:
         environment = {
@@ -143,6 +148,8 @@ class System(Clusters):
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
+        if self.plan.stop_at_end:
+            self._check_end()
 
     # ---- processes
 
@@ -171,9 +178,13 @@ class System(Clusters):
             child.engine = Engine(self, child.process)
             return child.engine
 
-        return lambda: stage.run_stage(
-            self.settings, lambda: child.is_stop_requested, create_engine
-        )
+        def run_stage() -> None:
+            child.complete_at = None
+            child.complete_at = stage.run_stage(
+                self.settings, lambda: child.is_stop_requested, create_engine
+            )
+
+        return run_stage
 
     def _add(self, child: Child) -> None:
         self.children.append(child)
@@ -216,29 +227,33 @@ class System(Clusters):
             self.faults.on_unexpected_error(child.name, raised)
         if exit_code in self.recovered_exit_codes and not self.is_stopped_by_operator:
             self.stop_for_operator(operator.run_recover)
-        elif not self.is_stopped_by_operator and is_end_of_service(
-            exit_code, self.plan.stop_at_end and not child.is_stop_requested
-        ):
-            if exit_code:
-                self.end(exit_code, message)
-            else:
-                self._end_when_checked(message)
+        elif is_end_of_service(exit_code) and not self.is_stopped_by_operator:
+            self.end(exit_code, message)
+        elif exit_code == 0 and child.complete_at is not None and not self.is_stopped_by_operator:
+            self.end_of_copy.planned_at = child.complete_at
         else:
             self._restart_later(child)
 
-    def _end_when_checked(self, message: str) -> None:
-        """As the real supervisor: when every worker of stage two is ready."""
-        if self.service_exit_code is not None or self.is_stopped_by_operator:
-            return
-        workers = [
-            child
+    def _are_workers_ready(self) -> bool:
+        return all(
+            child.process
+            and child.process.is_alive
+            and READY.labels(*child.metric_labels)._value.get()
             for child in self.children
             if child.is_enabled and child.metric_labels[0] == "deduplicator"
-        ]
-        if all(READY.labels(*child.metric_labels)._value.get() for child in workers):
-            self.end(0, message)
-        else:
-            self.schedule.call_later(TICK_S, lambda: self._end_when_checked(message))
+        )
+
+    def _check_end(self) -> None:
+        """As the real supervisor."""
+        if self.service_exit_code is not None:
+            return
+        verdict = self.end_of_copy.check()
+        if verdict == "complete" and not self.is_stopped_by_operator:
+            self.end(0, "done")
+        for child in self.children:
+            if verdict == "ask again" and child.metric_labels[0] == "replicator":
+                self.start(child)
+        self.schedule.call_later(CHECK_INTERVAL_S, self._check_end)
 
     def stop_for_operator(self, work: Callable[[System], None]) -> None:
         """An operator stops the service and does `work`. No process is started meanwhile."""
@@ -249,6 +264,7 @@ class System(Clusters):
     def restart(self) -> None:
         """The operator starts the service again."""
         self.is_stopped_by_operator = False
+        self.end_of_copy = EndOfCopy(self._are_workers_ready)
         for child in self.children:
             self.start(child)
 

@@ -46,6 +46,7 @@ from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.user_call_timeout import CallLimit
 
 log = logging.getLogger(__name__)
@@ -220,13 +221,15 @@ class PartitionStarter:
 
     def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """After the commit of `to_commit`: the partitions to commit once more, because a run that
-        has not read these frontiers can still have a higher epoch.
+        has not read these frontiers can still have a higher epoch. It raises what
+        `_check_readable` does.
 
         A run has one epoch for all partitions. While this commit was on its way, another worker can
         have raised the epochs of other partitions, and a run can have read those, and the old
-        frontiers of these. That run was planned before this commit, so the others' epochs now limit
-        how high its epoch can be.
+        frontiers of these. That run was planned before this commit could be read, so the others'
+        epochs, read after that, limit how high its epoch can be.
         """
+        self._check_readable(start)
         commits = self.consumer_group.load_commits(self.routes)
         others = [
             commit.frontier.rule.epoch
@@ -243,6 +246,27 @@ class PartitionStarter:
             start.assigned[tp].frontier = raise_epoch(start.assigned[tp].frontier, epoch)
         start.epoch_raised = []
         return too_low
+
+    def _check_readable(self, start: StartedPartitions) -> None:
+        """TransactionUndecided while the commit of `epoch_raised` cannot be read: EndTxn is
+        answered before the group has its marker. Then this has to be called again, after a poll.
+
+        TransactionFailed when the group has other commits: a member's commit outside a transaction
+        is ignored while the group rebalances (`Intermediate.commit`). Then `to_commit` has those
+        that have to be committed again.
+        """
+        raised = start.epoch_raised
+        commits = self.consumer_group.load_commits({tp.topic for tp in raised}, raised)
+        start.to_commit = [
+            tp
+            for tp in raised
+            if tp not in commits or commits[tp].frontier.rule != start.assigned[tp].frontier.rule
+        ]
+        if start.to_commit:
+            raise TransactionFailed(
+                f"the group's commits on {start.to_commit} are not those that were just written"
+            )
+        self.consumer_group.undecided_since = None
 
 
 def raise_epoch(frontier: Frontier, epoch: int) -> Frontier:

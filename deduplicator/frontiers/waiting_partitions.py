@@ -50,24 +50,26 @@ class WaitingPartitions:
 
     def start(self) -> bool:
         """For partitions that wait: load and check their frontiers, commit first frontiers, then
-        fetch from there; False when such a commit has failed.
+        fetch from there; False when such a commit has failed. The worker is not ready meanwhile.
 
-        If that commit fails, they go on waiting, and the next round polls first: partitions that
-        are revoked by then are not tried again. What is to be committed is kept, since nobody else
-        moves these frontiers, and frontiers that are loaded again would not say that their epochs
-        were just raised (`PartitionStarter.raise_epochs_again`).
+        If that commit fails, or cannot be read yet, they go on waiting, and the next round polls
+        first: partitions that are revoked by then are not tried again. What is to be committed, or
+        compared with the epochs of others, is kept, since nobody else moves these frontiers, and
+        frontiers that are loaded again would not say that their epochs were just raised
+        (`PartitionStarter.raise_epochs_again`).
         """
         while self.partitions.waiting:
-            if not self.starting.assigned:
-                try:
-                    self.starting = self.starter.start_partitions(self.partitions.waiting)
-                except TransactionUndecided as undecided:
-                    log.info("waiting for a transaction: %s", undecided)
-                    return True
-                failpoints.hit("two: frontier read")
-                self.destination.outputs.update(self.starting.outputs)
+            if self.liveness.reason is None:
+                self.liveness.wait("destination")
             try:
+                if not self.starting.assigned:
+                    self.starting = self.starter.start_partitions(self.partitions.waiting)
+                    failpoints.hit("two: frontier read")
+                    self.destination.outputs.update(self.starting.outputs)
                 self._commit_first_frontiers(self.starting)
+            except TransactionUndecided as undecided:
+                log.info("waiting for a transaction: %s", undecided)
+                return True
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
                 return False
@@ -85,13 +87,16 @@ class WaitingPartitions:
         self.starting.forget(tp)
 
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
-        while start.to_commit:
-            member = self.intermediate.get_group_metadata()
-            self.destination.begin()
-            self.round_output.send_offsets(
-                {tp: start.assigned[tp] for tp in start.to_commit}, member
-            )
-            self.destination.start_commit()
-            self.destination.finish_commit()
-            failpoints.hit("two: first frontier made")
-            start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
+        while start.to_commit or start.epoch_raised:
+            if start.to_commit:
+                member = self.intermediate.get_group_metadata()
+                self.destination.begin()
+                self.round_output.send_offsets(
+                    {tp: start.assigned[tp] for tp in start.to_commit}, member
+                )
+                self.destination.start_commit()
+                self.destination.finish_commit()
+                failpoints.hit("two: first frontier made")
+                start.to_commit = []
+            if start.epoch_raised:
+                start.to_commit = self.starter.raise_epochs_again(start)

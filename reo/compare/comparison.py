@@ -179,7 +179,7 @@ def compare_in_step(
         _add_equal(result, left, right, count)
         left, right = left[count:], right[count:]
         progress(result)
-    if left or not source_has_more():
+    if left or (right and not source_has_more()):
         _set_rest_as_difference(result, left, right, source, destination)
 
 

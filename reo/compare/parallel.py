@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from common import runtime
 from common import settings as reo_settings
 from common.errors import ReoError, StageFailed
-from common.kafka import visible_records
+from common.kafka import partition_offsets, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.visible_records import FROM_BEGINNING
 from common.parent_death_signal import set_parent_death_signal
@@ -101,6 +101,11 @@ class PairComparer:
                 return split_into_batches(self.read_rows(pair.destination, destination_begin))
             return visible_records.read_batches(destination, {pair.destination: destination_begin})
 
+        def is_source_longer() -> bool:
+            return has_more or (
+                pair.source_end is not None and self._is_after(pair.source, pair.source_end)
+            )
+
         with closing(read_source()) as left, closing(read_destination()) as right:
             comparison.compare_in_step(
                 left,
@@ -109,11 +114,20 @@ class PairComparer:
                 self.zero_timestamp_ms,
                 progress,
                 same_offsets=self.read_rows is not None,
-                source_has_more=lambda: has_more,
+                source_has_more=is_source_longer,
             )
         if result.difference and pair.is_compacted:
             compacted.compare_newest(read_source, read_destination, result, self.zero_timestamp_ms)
         return result
+
+    def _is_after(self, source: TopicPartition, offset: int) -> bool:
+        """Whether the source has a visible record at this offset or after it now: it may have been
+        written, and copied, since the end was read.
+        """
+        admin = create_admin_client(self.settings.source_cluster, self.settings)
+        ends = partition_offsets.list_end_offsets(admin, [source], committed_only=True)
+        first = visible_records.find_first_visible(self.readers[0], source, offset, ends[source])
+        return first is not None
 
     def _set_start(self, pair: PartitionPair) -> None:
         """Where one side legitimately lacks its first records, begin with the first ones that both

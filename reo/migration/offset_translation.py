@@ -25,11 +25,11 @@ from itertools import islice, zip_longest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
-from common.frontier import Frontier
+from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, RecordRefused
+from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, visible_records
 from common.kafka.clients import create_reader
-from common.records import Consumed, get_compared_content
+from common.records import Consumed, compute_message_checksum, get_compared_content
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare.comparison import describe_difference
@@ -51,6 +51,7 @@ class PartitionTranslator:
         load_frontiers: Callable[[], dict[TopicPartition, Frontier]],
         on_progress: Callable[[], None],
     ) -> None:
+        self.settings = settings
         self.destination_admin = destination_admin
         self.load_frontiers = load_frontiers
         self.on_progress = on_progress
@@ -84,6 +85,12 @@ class PartitionTranslator:
                 " translate again"
             )
         copied = frontier.rule.frontier + 1
+        if bounds[1] < copied:
+            raise OffsetUntranslatable(
+                f"{row.source}: the source ends at offset {bounds[1]}, the copy is at {copied}: the"
+                " source lost records, or is a candidate (source.mode=failover) that is behind."
+                " Translate again when the source has what is copied"
+            )
         if (
             visible_records.find_first_visible(self.source_reader, row.source, copied, offset)
             is not None
@@ -97,11 +104,37 @@ class PartitionTranslator:
             return self._translate_from(row, proved, offset)
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
         begin, skip, destination_end = self._find_begin(row, frontier, unread)
-        return (
-            self._compare(row, (offset, copied), (begin, destination_end), skip)
-            if unread
-            else destination_end
+        if unread:
+            return self._compare(row, (offset, copied), (begin, destination_end), skip)
+        self._check_last_record(row, bounds[0], frontier.last_record)
+        return destination_end
+
+    def _check_last_record(
+        self, row: TranslatedPartition, source_begin: int, last: LastRecord | None
+    ) -> None:
+        """With failover, where the group has nothing to read that could be compared:
+        OffsetUntranslatable unless the candidate has the last copied record. One that retention has
+        deleted there proves nothing.
+        """
+        if not self.settings.failover or last is None or last.source_offset < source_begin:
+            return
+        reading = self._read_records(
+            self.source_reader, row.source, last.source_offset, last.source_offset + 1
         )
+        with closing(reading) as records:
+            record = next(records, None)
+        try:
+            is_there = record is not None and compute_message_checksum(record) == last.checksum
+        except RecordRefused:  # a header name that is never copied
+            is_there = False
+        if not is_there:
+            raise OffsetUntranslatable(
+                f"{row.source}: the candidate at"
+                f" {self.settings.source_cluster.bootstrap_servers} does not have the record that"
+                f" was copied last, at offset {last.source_offset} (any more): nothing shows that"
+                " the group's offset there is one of what was copied. Translate again when another"
+                " candidate answers, or more is copied"
+            )
 
     def _translate_from(
         self, row: TranslatedPartition, proved: tuple[int, int], offset: int

@@ -9,7 +9,7 @@ one is refused, nothing is committed for any partition.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from common import source_candidates
@@ -84,9 +84,7 @@ class Translator:
         pairs = [
             (route.get_source(partition), route.get_destination(partition))
             for route, source in self.sources.items()
-            for partition in range(
-                min(source.partitions, self.destinations[route.destination_topic].partitions)
-            )
+            for partition in range(source.partitions)
         ]
         source_offsets = self.open_source_group(group).fetch_offsets(
             [source for source, _ in pairs]
@@ -97,7 +95,7 @@ class Translator:
                 for source, destination in pairs
             ]
         destination_offsets = self.open_destination_group(group).fetch_offsets(
-            [destination for _, destination in pairs]
+            [destination for _, destination in pairs if self._is_present(destination)]
         )
         frontiers = self._load_frontiers()
         begins, ends = (
@@ -121,6 +119,7 @@ class Translator:
             if row.source_offset is not None:
                 bounds, frontier = (begins[row.source], ends[row.source]), frontiers.get(row.source)
                 try:
+                    self._check_present(row)
                     row.destination_offset = self.partition_translator.translate(
                         row, row.source_offset, bounds, frontier, proved.get(row.source)
                     )
@@ -132,7 +131,8 @@ class Translator:
 
     def commit(self, group: str, rows: Sequence[TranslatedPartition]) -> None:
         """Commit the translated offsets that move the group forward at the destination, in one
-        request; GroupBusy when it has members there.
+        request; GroupBusy when it has members there, OffsetUntranslatable when a topic is no longer
+        the one whose offsets these are.
         """
         offsets = {
             row.destination: row.destination_offset
@@ -140,7 +140,38 @@ class Translator:
             if row.moves and row.destination_offset is not None
         }
         if offsets:
+            self._check_same_topics({tp.topic for tp in offsets})
             self.open_destination_group(group).commit_forward(offsets)
+
+    def _is_present(self, destination: TopicPartition) -> bool:
+        return destination.partition < self.destinations[destination.topic].partitions
+
+    def _check_present(self, row: TranslatedPartition) -> None:
+        """OffsetUntranslatable when the destination does not have the partition yet."""
+        if not self._is_present(row.destination):
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {row.source_offset}, and the destination"
+                f" does not have {row.destination} yet: the source got partitions since the service"
+                " ran. Start the service, which adds them, let it catch up, then translate again"
+            )
+
+    def _check_same_topics(self, names: Collection[str]) -> None:
+        """OffsetUntranslatable when a destination topic was deleted since `look_up_topics`, and
+        perhaps recreated.
+        """
+        now = topics.look_up(
+            self.settings.destination_cluster,
+            self.destination_admin,
+            names,
+            self.settings.connect_timeout_s,
+        )
+        for name in sorted(names):
+            if name not in now or now[name].identity != self.destinations[name].identity:
+                raise OffsetUntranslatable(
+                    f"the destination topic {name} was deleted, or deleted and recreated, while the"
+                    " group was translated: its offsets there are of the old topic, and nothing was"
+                    " committed. Translate again when the new topic is copied"
+                )
 
     def _load_frontiers(self) -> dict[TopicPartition, Frontier]:
         """By source partition; only frontiers of these topics."""
@@ -151,7 +182,9 @@ class Translator:
         frontiers = {}
         for tp, commit in commits.items():
             route = routes[tp.topic]
-            topics.check_identity(commit.frontier.source_identity, self.sources[route])
+            # with failover any candidate may answer, and what it has is compared instead
+            if not self.settings.failover:
+                topics.check_identity(commit.frontier.source_identity, self.sources[route])
             if (
                 commit.frontier.destination_topic_id
                 == self.destinations[route.destination_topic].topic_id

@@ -117,6 +117,9 @@ class OffsetsSync:
                 group.skipped = explained
         except (GroupBusy, HangingTransaction) as skipped:
             group.skipped = skipped
+        except OffsetUntranslatable as recreated:
+            group.rows, group.skipped = [], recreated
+            self._proved = {}
         return group
 
 

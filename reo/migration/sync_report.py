@@ -22,7 +22,7 @@ from common.errors import (
 from reo.migration.translation_report import TranslatedPartition, format_cells
 from reo.output import align_columns, convert_error_to_dict
 
-Skipped = AccessRefused | GroupBusy | HangingTransaction
+Skipped = AccessRefused | GroupBusy | HangingTransaction | OffsetUntranslatable
 HEAD = ("group", "source", "offset", "destination", "offset", "translated", "committed")
 
 

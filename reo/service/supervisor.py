@@ -3,20 +3,19 @@ die. With `offsets.sync_groups` also `reo.migration.offsets_sync`, beside stage 
 ends the service, and readiness does not ask for it.
 
 It has no state and does not take part in the copy, so it may die too: then the kernel kills its
-children. A child's exit code decides: 0 means done, a code of `common.errors.Stop` ends the service
-with the same code, every other code means a restart of this child, and no other, after a backoff. A
-child that sends no heartbeats is killed and then restarted in the same way.
+children. A child's exit code decides: a code of `common.errors.Stop` ends the service with the same
+code, every other code means a restart of this child, and no other, after a backoff. A child that
+sends no heartbeats is killed and then restarted in the same way. With `--stop-at-end`, stage one
+leaves a file when everything is copied: a 0 alone can also be a SIGTERM that only it has received.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
@@ -30,54 +29,37 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
 from common.errors import ClusterUnreachable, find_exit_code_name, list_stop_codes
-from common.parent_death_signal import set_parent_death_signal
-from common.settings import Settings, is_ours, user_code
+from common.settings import Settings, user_code
 from common.stage_process import Stopping
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
+from reo.service.child import BACKOFF_FIRST_S, Child
+from reo.service.end_of_copy import EndOfCopy
 from reo.service.stop_at_end import StopAtEnd
 from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
-BACKOFF_FIRST_S = 0.2
 BACKOFF_MAX_S = 30.0
 BACKOFF_RESET_S = 60.0
 STOP_S = 8.0
 OUTPUT_TIMEOUT_S = 1.0
+STOPPED_EXIT_CODE = 128 + signal.SIGTERM
+"""With `--stop-at-end`, when SIGTERM or SIGINT comes before the end: what a shell makes of a
+process that the signal has ended. So nobody takes a part for the whole.
+"""
 WATCHDOG_INTERVAL_S = 5.0
 OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
 """A cluster that does not answer at the start of the service means a wrong address; later it means
 an outage, and a restart waits for it.
 """
-MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
-"""What runs a child that is not a package of its own."""
-PACKAGES = Path(__file__).parent.parent.parent
 
 
-def is_end_of_service(code: int, stop_at_end: bool) -> bool:
+def is_end_of_service(code: int) -> bool:
     """Whether the service ends with this exit code of a child; otherwise the child is started
     again.
     """
-    return (code == 0 and stop_at_end) or (code in list_stop_codes() and code != OUTAGE_EXIT_CODE)
-
-
-@dataclass(slots=True)
-class Child:
-    """One process of a stage, and the backoff of its next restart."""
-
-    stage: str
-    worker: int
-    process: subprocess.Popen[bytes] | None = None
-    started: float = 0.0
-    start_at: float = 0.0
-    backoff_s: float = BACKOFF_FIRST_S
-    starts: int = 0
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return f"{self.stage}-{self.worker}"
+    return code in list_stop_codes() and code != OUTAGE_EXIT_CODE
 
 
 @dataclass
@@ -94,8 +76,7 @@ class Supervisor:
     output_threads: list[threading.Thread] = field(default_factory=list)
     """They forward the children's output (`reo.service.child_output`)."""
     exit_code: int | None = None
-    is_copied: bool = False
-    """With `--stop-at-end`: whether the frontiers have reached the ends."""
+    end_of_copy: EndOfCopy = field(init=False)
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
 
@@ -110,13 +91,7 @@ class Supervisor:
                 user_code.check_user_code(self.settings)
             partitions = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if partitions is None:
-                return 0
-            is_alone = "replicator" not in self.stages
-            end = (
-                StopAtEnd(self.settings, partitions)
-                if self.settings.stop_at_end and is_alone
-                else None
-            )
+                return self._end_by_signal()
             (self.folder / "metrics").mkdir()
             # none of them is ready
             self.children = [
@@ -138,23 +113,48 @@ class Supervisor:
                 "metrics, health and readiness on port %d", port, extra={"facts": {"port": port}}
             )
             registry = health.build_registry(str(self.folder / "metrics"))
-            watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
-            while self.exit_code is None and not self.stopping():
-                for child in self.children:
-                    self._update_child(child)
-                if runtime.monotonic() >= watchdog_at:
-                    watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
-                    self._kill_hanging(registry)
-                self.is_copied = self.is_copied or bool(end and end.is_complete())
-                if self.is_copied and (not partitions or self._has_checked_destination(registry)):
-                    self.exit_code = 0
-                runtime.sleep(TICK_S)
+            is_alone = self.settings.stop_at_end and "replicator" not in self.stages
+            self.end_of_copy = EndOfCopy(
+                lambda: not partitions or self._is_stage_two_ready(registry),
+                StopAtEnd(self.settings, partitions) if is_alone else None,
+            )
+            self._run_until_end(registry)
         finally:
             self._stop_all()
             shutil.rmtree(self.folder, ignore_errors=True)
+        if self.exit_code is None:
+            self.exit_code = self._end_by_signal()
         if not self.exit_code:
             log.info("the service has stopped")
-        return self.exit_code or 0
+        return self.exit_code
+
+    def _run_until_end(self, registry: CollectorRegistry) -> None:
+        watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+        while self.exit_code is None and not self.stopping():
+            for child in self.children:
+                self._update_child(child)
+            if runtime.monotonic() >= watchdog_at:
+                watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+                self._kill_hanging(registry)
+            if self.settings.stop_at_end:
+                self._check_end()
+            runtime.sleep(TICK_S)
+
+    def _end_by_signal(self) -> int:
+        """The exit code after SIGTERM or SIGINT."""
+        if not self.settings.stop_at_end:
+            return 0
+        log.warning("the service was asked to stop before everything was copied")
+        return STOPPED_EXIT_CODE
+
+    def _check_end(self) -> None:
+        """End with 0 when everything is copied."""
+        verdict = self.end_of_copy.check()
+        if verdict == "complete":
+            self.exit_code = 0
+        for child in self.children:
+            if verdict == "ask again" and child.stage == "replicator":
+                child.start_at = runtime.monotonic()
 
     def list_processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
@@ -170,9 +170,9 @@ class Supervisor:
             self.settings, self.stages, registry, now, self.last_error
         )
 
-    def _has_checked_destination(self, registry: CollectorRegistry) -> bool:
+    def _is_stage_two_ready(self, registry: CollectorRegistry) -> bool:
         """Whether every worker of stage two is ready: then it has compared its frontiers with the
-        destination, which may have lost what they say.
+        destination, which may have lost what they say. True without stage two.
         """
         workers = [process for process in self.list_processes() if process[0] == "deduplicator"]
         return not health.assess_health(registry, workers).not_ready
@@ -184,7 +184,9 @@ class Supervisor:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
             if runtime.monotonic() >= child.start_at:
-                self._start_child(child)
+                output = child.start(self.settings, self.folder)
+                if output:
+                    self.output_threads.append(child_output.forward_output(output, child.stage))
             return
         code = child.process.poll()
         if code is None:
@@ -204,53 +206,21 @@ class Supervisor:
                 "exit_code": code,
                 "message": f"{child.name} ended at {ended} ({how}): its log says why",
             }
-        if child.stage in self.stages and is_end_of_service(code, self.settings.stop_at_end):
-            if code:
-                log.warning(
-                    "%s ended with exit code %d, which a restart cannot repair: the service ends",
-                    child.name,
-                    code,
-                )
-                self.exit_code = code
-            else:
-                log.info("%s has copied all records that existed at the start", child.name)
-                self.is_copied, child.start_at = True, math.inf
+        if child.stage in self.stages and is_end_of_service(code):
+            log.warning(
+                "%s ended with exit code %d, which a restart cannot repair: the service ends",
+                child.name,
+                code,
+            )
+            self.exit_code = code
+        elif child.stage == "replicator" and self.end_of_copy.has_stage_one_copied(self.folder):
+            log.info("%s has copied all records that existed at the start", child.name)
+            child.start_at = math.inf
         else:
             log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()
             child.start_at = runtime.monotonic() + child.backoff_s
             child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)
-
-    def _start_child(self, child: Child) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
-        environment = (
-            inherited
-            | self.settings.build_environment()
-            | {
-                "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"),
-                "TMPDIR": str(self.folder),
-                "PYTHONPATH": os.pathsep.join(
-                    filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
-                ),
-            }
-        )
-        as_json = self.settings.log.format == "json"
-        command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
-        child.process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if as_json else None,
-            stderr=subprocess.STDOUT if as_json else None,
-            preexec_fn=set_parent_death_signal,
-        )
-        if child.process.stdout:
-            self.output_threads.append(
-                child_output.forward_output(child.process.stdout, child.stage)
-            )
-        child.started = runtime.time()
-        child.starts += 1
-        log.info("%s started, process %d", child.name, child.process.pid)
 
     def _kill_hanging(self, registry: CollectorRegistry) -> None:
         """Kill each child that hangs: a call of a client can hang, and only a new process repairs

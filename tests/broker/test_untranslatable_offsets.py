@@ -6,11 +6,17 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
+from common import settings as reo_settings
+from common.errors import OffsetUntranslatable
+from reo.migration.offsets import Translator
 from tests.conftest import Start
 from tests.harness.group_offsets import commit, committed, translate
-from tests.harness.kafka import Cluster, Clusters, make_records, until
+from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
+from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, SMALL, copy, placed, write_transactions
 
@@ -117,4 +123,52 @@ def test_records_of_another_kind_are_not_taken_for_the_copy(
     assert [
         (row["destination_offset"], row["refused"] and row["refused"]["exit_code"]) for row in said
     ] == [(12, None), (None, 30)]
+    service.stop()
+
+
+def test_topics_that_changed_since_the_service_ran(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The source has a partition more, and the group has read there: exit code 32, and nothing is
+    committed for the others. The destination is deleted and recreated between translation and
+    commit: nothing is committed to the new topic.
+    """
+    clusters.source.create(topic, PARTITIONS)
+    write_transactions(clusters.source, topic)
+    service = start(topic, "deduplicator", **SMALL)
+    copy(clusters, topic, service)
+    service.stop()
+    commit(clusters.source, topic, "whole", {0: 3, 1: 3})
+    translator = Translator(reo_settings.load(build_environment(clusters, topic, {})))
+    rows = translator.translate("whole")
+    clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
+    until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has grown")
+    assert translate(clusters, topic, "whole").returncode == 0, "it has not read there"
+    clusters.source.write(topic, [(PARTITIONS, make_record(number)) for number in range(9)])
+    commit(clusters.source, topic, "grown", {0: 3, 1: 3, PARTITIONS: 5})
+    refused = translate(clusters, topic, "grown", "--apply")
+    assert refused.returncode == 32
+    assert f"the destination does not have {topic}-{PARTITIONS} yet" in refused.stderr
+    assert committed(clusters.destination, topic, "grown") == {}
+    clusters.destination.delete(topic)
+    clusters.destination.create(topic, PARTITIONS)
+    with pytest.raises(OffsetUntranslatable, match="deleted and recreated"):
+        translator.commit("whole", rows)
+    assert committed(clusters.destination, topic, "whole") == {}
+
+
+def test_with_failover_the_identity_says_nothing(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The frontiers of such a copy have the topic's name alone: groups are translated all the
+    same. In single mode that copy is another topic's (21).
+    """
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator", source_mode="failover")
+    wait_for_frontiers(service, PARTITIONS)
+    commit(clusters.source, topic, "candidates", {0: 0})
+    assert translate(clusters, topic, "candidates").returncode == 21
+    done = translate(clusters, topic, "candidates", "--apply", source_mode="failover")
+    assert done.returncode == 0, done.stderr
+    assert committed(clusters.destination, topic, "candidates") == {0: 0}
     service.stop()

@@ -24,7 +24,7 @@ from demo import fair_share
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
 from tests.harness.judge import Partitions, Record, compare_partitions
-from tests.harness.kafka import ROOT, Clusters
+from tests.harness.kafka import ROOT, Clusters, make_records
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.postgresql_destination import (
     FRONTIER,
@@ -102,6 +102,21 @@ def reo(
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     return done
+
+
+def test_a_table_that_is_gone_is_copied_again_before_the_end(
+    clusters: Clusters, database: Server, topic: str, start: Start
+) -> None:
+    """The group's frontiers say that everything is copied: a service with `--stop-at-end` finds
+    that the table is gone, and ends when it is copied again.
+    """
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, make_records(range(100), 2))
+    for _ in range(2):
+        service = start(topic, "--stop-at-end", destination_postgresql=database.connection())
+        assert service.wait_for_exit() == 0, service.read_log_tail()
+        assert database.ask(f'SELECT count(*) FROM "{topic}"') == [(100,)]
+        database.ask(f'DROP TABLE "{topic}"')
 
 
 def test_verify_and_a_second_run(

@@ -4,6 +4,7 @@ frontiers when the poll is over, and then reads from there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import DestinationState, GetOffsets
+from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
@@ -34,6 +36,7 @@ class Client:
         self.events: list[Callable[[], None]] = []
         self.polls = 0
         self.callbacks: dict[str, Callable[[Any, list[ClientTopicPartition]], None]] = {}
+        self.generation = 4
 
     def subscribe(
         self, _: Sequence[str], **callbacks: Callable[[Any, list[ClientTopicPartition]], None]
@@ -62,8 +65,9 @@ class Client:
         return call
 
     def consumer_group_metadata(self) -> bytes:
-        """Of a member."""
-        return b"CGMDv2:" + bytes([4, 0, 0, 0]) + b"group\0member\0\0"
+        """Of a member, unless the generation is -1."""
+        generation = self.generation.to_bytes(4, sys.byteorder, signed=True)
+        return b"CGMDv2:" + generation + b"group\0member\0\0"
 
 
 class Stand:
@@ -77,6 +81,9 @@ class Stand:
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self.asked: list[object] = []
         self.fails = 0
+        self.undecided = 0
+        """How often the commit cannot be read yet."""
+        self.reason_at_start: str | None = None
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
         intermediate.subscribe(["t-proxy"])
         loaded = load(
@@ -111,6 +118,7 @@ class Stand:
 
     def start_partitions(self, topic_partitions: Collection[TopicPartition]) -> StartedPartitions:
         """Every frontier is a first one."""
+        self.reason_at_start = self.loop.liveness.reason
         self.asked.append(sorted(topic_partitions))
         return StartedPartitions(
             {tp: AssignedPartition(7, FRONTIER) for tp in topic_partitions},
@@ -124,6 +132,10 @@ class Stand:
 
     def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """None."""
+        if self.undecided:
+            self.undecided -= 1
+            self.asked.append("undecided")
+            raise TransactionUndecided("no marker yet")
         self.asked.append("raised")
         start.epoch_raised = []
         return []
@@ -218,6 +230,41 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
     ]
     assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
+
+
+@BOTH_PROTOCOLS
+def test_a_commit_that_cannot_be_read_yet_is_waited_for(incremental: bool) -> None:
+    """EndTxn is answered, the group's marker is late: nothing is fetched before the epochs of
+    others are compared, with a poll in between, and nothing is committed twice.
+    """
+    stand = Stand(incremental)
+    stand.undecided = 2
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    stand.loop.run_round()
+    assert stand.asked == [[FIRST], "begin after 1", [0], "undecided", "undecided"]
+    assert stand.partitions.waiting == {FIRST}
+    assert len(stand.client.calls) == 1, "only the callback's own, without a partition"
+    stand.loop.run_round()
+    assert stand.asked[5:] == ["raised"]
+    assert stand.client.polls == 3
+    assert stand.partitions.assigned.keys() == {FIRST}
+
+
+@BOTH_PROTOCOLS
+def test_a_commit_that_cannot_be_read_yet_is_forgotten_with_its_partition(
+    incremental: bool,
+) -> None:
+    """It is another worker's by then: nothing is compared any more."""
+    stand = Stand(incremental)
+    stand.undecided = 1
+    stand.happens("on_assign", FIRST)
+    stand.happens("on_revoke", FIRST)
+    stand.loop.run_round()
+    stand.loop.run_round()
+    assert stand.asked == [[FIRST], "begin after 1", [0], "undecided"]
+    assert not stand.partitions.assigned
+    assert not stand.partitions.waiting
 
 
 def test_an_eager_assignment_is_everything() -> None:

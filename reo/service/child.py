@@ -1,0 +1,71 @@
+"""A child process of the service: how it is started, and when it is started again.
+
+It gets the settings as environment variables, the service's folder for its metrics and temporary
+files, and a signal from the kernel when the supervisor dies. What it prints goes where the
+supervisor's own output goes; with `log.format=json` the supervisor reads it and makes it events.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from common import runtime
+from common.parent_death_signal import set_parent_death_signal
+from common.settings import Settings, is_ours
+from reo.migration import offsets_sync
+
+log = logging.getLogger(__name__)
+BACKOFF_FIRST_S = 0.2
+MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
+"""What runs a child that is not a package of its own."""
+PACKAGES = Path(__file__).parent.parent.parent
+
+
+@dataclass(slots=True)
+class Child:
+    """One process of a stage, and the backoff of its next restart."""
+
+    stage: str
+    worker: int
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    """Unix time; 0 before the first start."""
+    start_at: float = 0.0
+    """When to start it again, in seconds of the monotonic clock."""
+    backoff_s: float = BACKOFF_FIRST_S
+    starts: int = 0
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.stage}-{self.worker}"
+
+    def start(self, settings: Settings, folder: Path) -> IO[bytes] | None:
+        """Start the process; returns its output if that has to be made events."""
+        inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
+        paths = filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
+        as_json = settings.log.format == "json"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", MODULES.get(self.stage, self.stage), str(self.worker)],
+            env=inherited
+            | settings.build_environment()
+            | {
+                "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics"),
+                "TMPDIR": str(folder),
+                "PYTHONPATH": os.pathsep.join(paths),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if as_json else None,
+            stderr=subprocess.STDOUT if as_json else None,
+            preexec_fn=set_parent_death_signal,
+        )
+        self.started = runtime.time()
+        self.starts += 1
+        log.info("%s started, process %d", self.name, self.process.pid)
+        return self.process.stdout

@@ -1,0 +1,158 @@
+"""`--stop-at-end`: what has to be known before a service may say that everything is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common.kafka import partition_offsets
+from common.kafka.partition_offsets import EndOffset
+from common.routes import TopicPartition
+from common.stage_process import COMPLETE_FILE
+from reo.service import stop_at_end
+from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
+from reo.service.stop_at_end import StopAtEnd
+from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
+from replicator.watch import Watch
+
+HERE = TopicPartition("orders-proxy", 0)
+
+
+@dataclass
+class Story:
+    """A clock that a test sets, and whether the workers are ready."""
+
+    now: float = 0.0
+    is_ready: bool = False
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def pass_to(self, now: float, end: EndOfCopy) -> str | None:
+        """Check at that time."""
+        self.now = now
+        return end.check()
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> Story:
+    """The clock of `reo.service.end_of_copy`."""
+    made = Story()
+    monkeypatch.setattr("reo.service.end_of_copy.runtime", made)
+    return made
+
+
+def test_stage_one_counts_when_stage_two_was_ready_before_its_plan(story: Story) -> None:
+    """A plan that was begun before says what a frontier said that nobody had compared."""
+    end = EndOfCopy(lambda: story.is_ready)
+    end.planned_at = 1.0
+    assert story.pass_to(2.0, end) is None
+    story.is_ready = True
+    assert story.pass_to(3.0, end) == "ask again"
+    assert story.pass_to(4.0, end) is None
+    end.planned_at = 3.5
+    assert story.pass_to(5.0, end) == "complete"
+
+
+def test_a_worker_that_is_started_again_begins_the_time_again(story: Story) -> None:
+    """It compares its frontiers again, and may move them back."""
+    end = EndOfCopy(lambda: story.is_ready)
+    story.is_ready = True
+    assert story.pass_to(1.0, end) is None
+    story.is_ready = False
+    assert story.pass_to(2.0, end) is None
+    story.is_ready, end.planned_at = True, 1.5
+    assert story.pass_to(3.0, end) == "ask again"
+
+
+def test_the_workers_are_not_asked_all_the_time(story: Story) -> None:
+    """Each look reads the metrics of all processes."""
+    looks: list[float] = []
+    end = EndOfCopy(lambda: bool(looks.append(story.now)))
+    for now in (1.0, 1.0 + CHECK_INTERVAL_S / 2, 1.0 + CHECK_INTERVAL_S):
+        story.pass_to(now, end)
+    assert looks == [1.0, 1.0 + CHECK_INTERVAL_S]
+
+
+def test_an_exit_code_alone_is_no_end(story: Story, tmp_path: Path) -> None:
+    """Stage one also ends with 0 after a SIGTERM that only it has received."""
+    end = EndOfCopy(lambda: story.is_ready)
+    assert not end.has_stage_one_copied(tmp_path)
+    (tmp_path / COMPLETE_FILE).write_text("7.25")
+    assert end.has_stage_one_copied(tmp_path)
+    assert end.planned_at == 7.25
+    assert not end.has_stage_one_copied(tmp_path), "the next process says it anew"
+
+
+@pytest.mark.parametrize(("is_at_end", "code"), [(False, 0), (True, STOPPED_EXIT_CODE)])
+def test_a_part_is_not_taken_for_the_whole(
+    monkeypatch: pytest.MonkeyPatch, is_at_end: bool, code: int
+) -> None:
+    """SIGTERM before the end: 0 only for a service that has none."""
+    monkeypatch.setattr("reo.service.startup.prepare_clusters", lambda *_: None)
+    settings = SimpleNamespace(stop_at_end=is_at_end)
+    assert Supervisor(cast("Any", settings), (), lambda: True).run() == code
+    assert STOPPED_EXIT_CODE == 143
+
+
+def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
+    """Of a group; `more`: topic and hole."""
+    return SimpleNamespace(
+        intermediate_offset=intermediate_offset,
+        frontier=SimpleNamespace(
+            rule=SimpleNamespace(frontier=frontier, hole=more.get("hole")),
+            destination_topic_id=more.get("topic", "id"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_complete"),
+    [
+        pytest.param(make_commit(4, 5), make_commit(9, 10), True, id="all is copied"),
+        pytest.param(None, make_commit(9, 10), True, id="a first start"),
+        pytest.param(make_commit(4, 5), make_commit(8, 9), False, id="not read"),
+        pytest.param(make_commit(4, 5), make_commit(4, 10, hole=6), False, id="behind a hole"),
+        pytest.param(make_commit(4, 10), make_commit(-1, 10), False, id="moved back"),
+        pytest.param(make_commit(-1, 10, topic="old"), make_commit(-1, 10), False, id="recreated"),
+    ],
+)
+def test_what_is_read_is_not_always_copied(
+    monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, is_complete: bool
+) -> None:
+    """Stage two alone: the intermediate partition ended at 10 when it started."""
+    answers = [{HERE: before} if before else {}, {HERE: now}]
+    monkeypatch.setattr(stop_at_end, "create_commit_reader", lambda *_: None)
+    monkeypatch.setattr(stop_at_end, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
+    monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
+    settings = cast("Any", SimpleNamespace(destination_cluster=None))
+    assert StopAtEnd(settings, [HERE]).is_complete() == is_complete
+
+
+@pytest.mark.parametrize(
+    ("end", "has_written_nothing"),
+    [
+        pytest.param(EndOffset(5, 1), True, id="as before"),
+        pytest.param(EndOffset(6, 1), False, id="it has written"),
+        pytest.param(EndOffset(5, 2), False, id="a new leader may lack what it has written"),
+    ],
+)
+def test_nothing_was_written_when_the_leader_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, end: EndOffset, has_written_nothing: bool
+) -> None:
+    """With a filter: the intermediate partition ended at 5, with leader epoch 1, before the run."""
+    monkeypatch.setattr(partition_offsets, "list_stable_ends", lambda *_: {HERE: end})
+    watch: Any = SimpleNamespace(
+        clients=SimpleNamespace(destination_admin=None),
+        plan=SimpleNamespace(starts={HERE: 0}),
+        can_trust_spark=True,
+        initial_ends={HERE: 5},
+        intermediate_leader_epochs={HERE: 1},
+    )
+    assert Watch.has_written_nothing(watch) == has_written_nothing

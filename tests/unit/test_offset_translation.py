@@ -1,0 +1,194 @@
+"""What `reo offsets` does with clusters that change or are not the ones that were copied; on real
+brokers: `tests/broker/test_offsets.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common.errors import OffsetUntranslatable, SourceRecreated
+from common.frontier import Frontier, LastRecord, RuleState
+from common.kafka import partition_offsets, topics, visible_records
+from common.kafka.consumer_group import Group
+from common.kafka.topics import Topic
+from common.records import compute_message_checksum
+from common.routes import TopicPartition
+from common.settings import load
+from reo.migration import offset_translation, offsets, offsets_sync
+from reo.migration.offsets import Translator
+from reo.migration.offsets_sync import OffsetsSync
+from tests.unit.test_alignment import Message
+
+SOURCE, COPY = TopicPartition("orders", 0), TopicPartition("copy", 0)
+ADDED, ADDED_COPY = TopicPartition("orders", 1), TopicPartition("copy", 1)
+GROUP = "billing"
+
+
+class FakeGroup:
+    """A group's offsets on one cluster."""
+
+    def __init__(self, committed: dict[TopicPartition, int]) -> None:
+        self.committed = committed
+
+    def fetch_offsets(self, asked: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Of the asked partitions."""
+        return {tp: self.committed[tp] for tp in asked if tp in self.committed}
+
+    def has_members(self) -> bool:
+        """Nobody."""
+        return False
+
+    def commit_forward(self, translated: Mapping[TopicPartition, int]) -> None:
+        """Without a check."""
+        self.committed |= translated
+
+
+class FakeClusters:
+    """A source `orders` with three records at offsets 0, 3 and 6, all copied to offsets 0, 1 and 2
+    of `copy`; a marker follows on each side.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, mode: str = "single") -> None:
+        self.settings = load(
+            {
+                "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+                "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
+                "REO_SOURCE_TOPIC": SOURCE.topic,
+                "REO_DESTINATION_TOPIC": COPY.topic,
+                "REO_SOURCE_MODE": mode,
+            }
+        )
+        self.records = {
+            SOURCE: [Message(letter, 3 * place) for place, letter in enumerate("abc")],
+            COPY: [Message(letter, place) for place, letter in enumerate("abc")],
+        }
+        self.ends = {SOURCE: 8, COPY: 4, ADDED: 5}
+        self.source = Topic(SOURCE.topic, "source-id", 1, "source-cluster")
+        self.destination = Topic(COPY.topic, "copy-id", 1, "copy-cluster")
+        self.at_source, self.at_destination = FakeGroup({SOURCE: 3}), FakeGroup({})
+        last = LastRecord(6, compute_message_checksum(cast(Any, self.records[SOURCE][-1])))
+        self.frontier = Frontier(
+            RuleState(6, 1, None), self.source.identity, 1, "copy-id", 2, 0, last
+        )
+        (route,) = self.settings.build_routes([])
+        for holder, name, answer in (
+            (topics, "describe_sources", lambda *_: {route: self.source}),
+            (topics, "look_up", lambda *_: {COPY.topic: self.destination}),
+            (visible_records, "read_visible", self._read),
+            (partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 0)),
+            (partition_offsets, "list_end_offsets", self._list_ends),
+            (Group, "read_commits", self._read_commits),
+            (Translator, "open_source_group", lambda *_: self.at_source),
+            (Translator, "open_destination_group", lambda *_: self.at_destination),
+            (offsets, "create_admin_client", lambda *_: None),
+            (offset_translation, "create_reader", lambda *_: None),
+            (offsets_sync, "list_groups", lambda *_: [GROUP]),
+        ):
+            monkeypatch.setattr(holder, name, answer)
+        self.intermediate = route.get_intermediate(0)
+
+    def _read(
+        self, _: object, begins: Mapping[TopicPartition, int], *more: object
+    ) -> Generator[Message]:
+        ((tp, begin),) = begins.items()
+        yield from (record for record in self.records[tp] if record.offset() >= begin)
+
+    def _list_ends(
+        self, _: object, tps: Iterable[TopicPartition], committed_only: bool = False
+    ) -> dict[TopicPartition, int]:
+        return {tp: self.ends[tp] for tp in tps}
+
+    def _read_commits(self, *_: object) -> dict[TopicPartition, SimpleNamespace]:
+        return {self.intermediate: SimpleNamespace(frontier=self.frontier)}
+
+    def translate(self) -> tuple[int | None, str]:
+        """The destination offset of partition 0, and why it is refused."""
+        row = Translator(self.settings).translate(GROUP)[0]
+        return row.destination_offset, str(row.refusal or "")
+
+
+def test_a_partition_that_the_destination_lacks_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The source grew, and the group has read there; where it has not, there is nothing to say."""
+    clusters = FakeClusters(monkeypatch)
+    clusters.source = Topic(SOURCE.topic, "source-id", 2, "source-cluster")
+    translator = Translator(clusters.settings)
+    assert [(row.destination, row.refusal) for row in translator.translate(GROUP)] == [
+        (COPY, None),
+        (ADDED_COPY, None),
+    ]
+    clusters.at_source.committed[ADDED] = 2
+    known, added = translator.translate(GROUP)
+    assert (known.destination_offset, known.refusal) == (1, None)
+    assert isinstance(added.refusal, OffsetUntranslatable)
+    assert "does not have copy-1 yet" in str(added.refusal)
+
+
+@pytest.mark.parametrize(("read", "place"), [(0, 0), (3, 1), (6, 2), (7, 3)])
+def test_with_failover_the_records_say_whether_the_candidate_is_right(
+    monkeypatch: pytest.MonkeyPatch, read: int, place: int
+) -> None:
+    """Another cluster than the one that was copied answers; in single mode that is a stop."""
+    clusters = FakeClusters(monkeypatch, "failover")
+    clusters.source = Topic(SOURCE.topic, "other-id", 1, "other-cluster")
+    clusters.at_source.committed[SOURCE] = read
+    assert clusters.translate() == (place, "")
+    clusters = FakeClusters(monkeypatch)
+    clusters.source = Topic(SOURCE.topic, "other-id", 1, "other-cluster")
+    with pytest.raises(SourceRecreated):
+        clusters.translate()
+
+
+def test_a_candidate_without_what_was_copied_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is behind, has another record in place of the last one, or none there: a group that has
+    read all that it has must not go on at the end of the copy. What retention has deleted says
+    nothing.
+    """
+    clusters = FakeClusters(monkeypatch, "failover")
+    clusters.ends[SOURCE] = clusters.at_source.committed[SOURCE] = 4
+    del clusters.records[SOURCE][2]
+    offset, why = clusters.translate()
+    assert offset is None
+    assert "the source ends at offset 4, the copy is at 7" in why
+    clusters.ends[SOURCE], clusters.at_source.committed[SOURCE] = 8, 7
+    for last in ([Message("x", 6)], []):
+        clusters.records[SOURCE][2:] = last
+        offset, why = clusters.translate()
+        assert offset is None
+        assert "that was copied last, at offset 6" in why
+    monkeypatch.setattr(
+        partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 7)
+    )
+    clusters.records[COPY] = []
+    assert clusters.translate() == (7, "")
+
+
+def test_nothing_is_committed_to_a_topic_that_was_recreated_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The round's first group is translated, or its place is remembered; then the topic is another
+    one, in which that offset is another record. The proofs are forgotten.
+    """
+    clusters = FakeClusters(monkeypatch)
+    sync = OffsetsSync(clusters.settings, GROUP)
+    (group,) = sync.sync()
+    assert (group.skipped, clusters.at_destination.committed) == (None, {COPY: 1})
+    translate = sync.translator.translate
+
+    def translate_and_recreate(*arguments: Any) -> Any:
+        clusters.at_destination.committed = {}
+        rows = translate(*arguments)
+        clusters.destination = Topic(COPY.topic, "new-id", 1, "copy-cluster")
+        return rows
+
+    monkeypatch.setattr(sync.translator, "translate", translate_and_recreate)
+    (group,) = sync.sync()
+    assert clusters.at_destination.committed == {}
+    assert (group.rows, isinstance(group.skipped, OffsetUntranslatable)) == ([], True)
+    assert "was deleted, or deleted and recreated" in str(group.errors[0])
+    assert sync._proved == {}
