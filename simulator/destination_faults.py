@@ -182,19 +182,19 @@ def _recreate_destination(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
     route = injector.system.choose_route(generator)
-    count = log_reader.count_partitions(injector.system.destination, route.destination_topic)
-    if not count or any(
-        0 < log.end < FEW_OFFSETS
-        for log in injector.system.destination.topics[route.destination_topic].logs
-    ):
+    topic = injector.system.destination.topics.get(route.destination_topic)
+    if topic is None or any(0 < log.end < FEW_OFFSETS for log in topic.logs):
         return ""
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
 
-    def recreate() -> None:
+    def recreate() -> str:
+        # as many as it has now: it may have got partitions since this fault was drawn
+        count = log_reader.count_partitions(injector.system.destination, route.destination_topic)
         injector.system.destination.delete_topic(route.destination_topic)
         injector.system.destination.create_topic(route.destination_topic, count)
         injector.judge.reset_destination(route.source_topic)
+        return f"{route.destination_topic}, {count} partitions"
 
     # a start copies the topic from the beginning, if it does not have the output of a killed worker
     injector.allowed_exit_codes.add(FrontierLost.exit_code)
@@ -204,11 +204,10 @@ def _recreate_destination(
             lambda system: operator.change_while_stopped(system, recreate)
         )
         injector.call_later(operator.RESTART_WITHIN_S, lambda: None)
-        return f"{route.destination_topic}, {count} partitions, while the service is stopped"
+        return f"{route.destination_topic}, while the service is stopped"
     # a worker that runs ends, and so does a worker that is assigned a partition from a running one
     injector.allowed_exit_codes.add(DestinationTruncated.exit_code)
-    recreate()
-    return f"{route.destination_topic}, {count} partitions"
+    return recreate()
 
 
 def _truncate_destination(

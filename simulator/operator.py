@@ -53,7 +53,7 @@ def delete_frontiers(system: System) -> None:
     system.restart()
 
 
-def change_while_stopped(system: System, change: Callable[[], None]) -> None:
+def change_while_stopped(system: System, change: Callable[[], object]) -> None:
     """Change something between two runs of the service."""
     _wait_for_processes(system)
     change()

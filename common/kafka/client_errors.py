@@ -55,10 +55,12 @@ UNREACHABLE = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError._PARTIAL,
+        KafkaError._NOENT,
     }
 )
 """No answer yet: for a moment, a new topic or a restarted broker has no leaders, and a cluster has
-no brokers that are registered.
+no brokers that are registered. With _NOENT the client says that no partition of a request has a
+leader; of a topic that does not exist it says the same, and its metadata tell which it is.
 """
 RECORD_REJECTED = frozenset(
     {
@@ -82,7 +84,6 @@ TOPIC_MISSING = frozenset(
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError._NOENT,
     }
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from common import runtime
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
 from common.kafka.cluster_metadata import read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
@@ -96,26 +97,45 @@ def look_up(
 def describe_sources(
     settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[Route, Topic]:
-    """Every route and its source topic as it is now; TopicMissing when a topic does not exist."""
-    routes = list_routes(settings, client, timeout_s)
-    existing = look_up(
-        settings.source_cluster, client, [route.source_topic for route in routes], timeout_s
+    """Every route and its source topic as it is now; TopicMissing when a topic that the settings
+    name does not exist.
+    """
+    named = {route.source_topic for route in settings.build_routes()}
+    deadline = runtime.monotonic() + timeout_s
+    while True:
+        routes = list_routes(settings, client, timeout_s)
+        existing = look_up(
+            settings.source_cluster, client, [route.source_topic for route in routes], timeout_s
+        )
+        missing = {route.source_topic for route in routes} - existing.keys()
+        if not missing:
+            return {route: existing[route.source_topic] for route in routes}
+        if missing & named:
+            raise _build_missing_error(settings, client, min(missing & named), timeout_s)
+        # a topic that fits a pattern: created or deleted between the two requests
+        if runtime.monotonic() > deadline:
+            raise ClusterUnreachable(
+                f"the brokers of the {settings.source_cluster.name} cluster list the topic"
+                f" {min(missing)}, and then do not know it",
+                "Start again when all of them know the same topics",
+            )
+        runtime.sleep(0.05)
+
+
+def _build_missing_error(
+    settings: Settings, client: AdminClient, name: str, timeout_s: float
+) -> TopicMissing:
+    known_names = ask_cluster(
+        settings.source_cluster,
+        client,
+        timeout_s,
+        lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
     )
-    for route in routes:
-        if route.source_topic not in existing:
-            known_names = ask_cluster(
-                settings.source_cluster,
-                client,
-                timeout_s,
-                lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
-            )
-            raise TopicMissing(
-                f"the source topic {route.source_topic} does not exist at"
-                f" {settings.source_cluster.bootstrap_servers}"
-                f"{suggest(route.source_topic, known_names)}",
-                "Create it, or correct source.topic",
-            )
-    return {route: existing[route.source_topic] for route in routes}
+    return TopicMissing(
+        f"the source topic {name} does not exist at {settings.source_cluster.bootstrap_servers}"
+        f"{suggest(name, known_names)}",
+        "Create it, or correct source.topic",
+    )
 
 
 def list_routes(

@@ -95,10 +95,12 @@ class Network:
         ticket = task.ticket
 
         def arrive() -> None:
-            if cluster.is_down:
+            response = None if cluster.is_down else execute_request(execute)
+            if task.ticket != ticket:
                 return
-            response = execute_request(execute)
-            if task.ticket == ticket:
+            if response is None:
+                schedule.push(schedule.now + schedule.random.uniform(*BROKEN_S), task)
+            else:
                 answer.append(response)
                 schedule.push(schedule.now + self.draw_latency_s(), task)
 

@@ -240,3 +240,20 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     ] == [(1, b"2"), (5, b"4")]
     assert cluster.delete_records(TOPIC, 0, 5) == 5
     assert simulation.values() == [b"4"]
+
+
+def test_a_request_on_its_way_to_a_cluster_that_goes_down_is_sent_again() -> None:
+    """Its connection breaks: the client does not wait until its timeout for the response."""
+    simulation = Simulation()
+    schedule, cluster = simulation.schedule, simulation.cluster
+
+    def ask(context: ScriptContext) -> None:
+        schedule.call_later(0.0001, lambda: cluster.set_down(True))  # before a request can arrive
+        schedule.call_later(1.0, lambda: cluster.set_down(False))
+        simulation.note("cluster", context.admin.list_topics(timeout=LONG_S).cluster_id)
+
+    simulation.start("client", ask)
+    simulation.run()
+    [(answered_at_s, _, cluster_id)] = simulation.story
+    assert cluster_id == cluster.cluster_id
+    assert 1.0 < answered_at_s < LONG_S / 2
