@@ -79,12 +79,15 @@ class StopAtEnd:
 
 
 def has_copied_what_was_read(commit: GroupCommit, before: GroupCommit | None) -> bool:
-    """Whether nothing was left out since the commit of the start: no hole is open, and the frontier
-    is still of the same destination and has not moved back.
+    """Whether nothing was left out since the commit of the start: no hole is open, the frontier is
+    still of the same destination and has not moved back, and no records were deleted unread (then
+    the epoch was raised, and there is no link until a run has written again what is missing).
     """
-    if commit.frontier.rule.hole is not None:
+    now = commit.frontier.rule
+    if now.hole is not None:
         return False
     return before is None or (
-        commit.frontier.rule.frontier >= before.frontier.rule.frontier
+        now.frontier >= before.frontier.rule.frontier
         and commit.frontier.destination_topic_id == before.frontier.destination_topic_id
+        and (now.link is not None or now.epoch == before.frontier.rule.epoch)
     )

@@ -8,12 +8,38 @@ from typing import Any, cast
 
 import pytest
 
+from common.frontier import Hole, Link, RuleState
 from common.kafka import copy_ends, partition_offsets, visible_records
 from common.routes import TopicPartition
+from reo.service.stop_at_end import has_copied_what_was_read
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
 
 SOURCE, INTERMEDIATE = TopicPartition("orders", 0), TopicPartition("orders-proxy", 0)
+
+
+BEFORE = RuleState(30, 7, Link(30, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("now", "has_copied"),
+    [
+        pytest.param(BEFORE, True, id="as it was"),
+        pytest.param(RuleState(30, 7, None), True, id="only the link is gone"),
+        pytest.param(RuleState(33, 9, Link(33, 1, 4)), True, id="a newer run was copied"),
+        pytest.param(RuleState(29, 9, Link(29, 1, 1)), False, id="it has moved back"),
+        pytest.param(BEFORE._replace(hole=Hole(32, 33)), False, id="a hole is open"),
+        pytest.param(RuleState(30, 9, None), False, id="records were deleted unread"),
+    ],
+)
+def test_stage_two_alone_has_not_copied_what_it_left_out(now: RuleState, has_copied: bool) -> None:
+    """The intermediate topic is read to its end each time."""
+    commit, before = (
+        SimpleNamespace(frontier=SimpleNamespace(rule=rule, destination_topic_id="id"))
+        for rule in (now, BEFORE)
+    )
+    assert has_copied_what_was_read(cast("Any", commit), cast("Any", before)) is has_copied
+    assert has_copied_what_was_read(cast("Any", commit), None) is (now.hole is None)
 
 
 class Writer:
