@@ -123,6 +123,8 @@ def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
 
 TEXT_CHARS_MAX = 200
 FOUND_LINE = re.compile(r"\| [^|]+ \| [\d,]+ \|")
+FOLDER = re.compile(r'(File ")[^"]*?/(?=(?:common|deduplicator|replicator|reo|simulator)/)')
+"""In a line of a traceback, the folder of the tree that was simulated."""
 COMMIT_HASH = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
 
 
@@ -210,7 +212,8 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
             return kept_line or f"| {defect.name} | not run | |"
         after, text = kept_line.split(" | ")[1], ""
     elif row["seed"]:
-        after, text = format(row["seed"], ","), row["violation"].splitlines()[0][:TEXT_CHARS_MAX]
+        first_line = FOLDER.sub(r"\1", row["violation"].splitlines()[0])
+        after, text = format(row["seed"], ","), first_line[:TEXT_CHARS_MAX]
     else:
         others = row["planted_together"] - 1
         after = f"not in {row['runs']:,}" + (f", with {others} others" if others else "")

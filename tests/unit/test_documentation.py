@@ -75,6 +75,12 @@ def test_the_tables_are_the_codes(page: Path) -> None:
     assert pages.rewrite_tables(text, pages.PAGES[page]) == text, "run `make reference`"
 
 
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=format_path)
+def test_no_page_has_a_path_of_a_machine(page: Path) -> None:
+    """Where somebody's clone lies is nobody's business, and helps nobody."""
+    assert not re.findall(r"[\s\"'`](?:/home|/root|/tmp|/work)/\S+", page.read_text())
+
+
 def test_nothing_that_is_made_from_the_code_is_out_of_date() -> None:
     """Pages, the chart's version and schema, and the links in the alert rules."""
     assert pages.find_outdated() == {}, "run `make reference`"

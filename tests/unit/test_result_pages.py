@@ -114,6 +114,10 @@ def test_a_defect_that_was_not_found_has_its_reason_and_the_test_that_fails_with
     assert report.format_defect(defect, None, "| a defect | 8 | a loss |") == (
         "| a defect | 8 | a loss |"
     )
+    traceback = 'worker 0:   File "/a/machine/of/mine/deduplicator/loop.py", line 1, in run'
+    assert report.format_defect(defect, row | {"seed": 8, "violation": traceback}, None) == (
+        '| a defect | 8 | worker 0:   File "deduplicator/loop.py", line 1, in run |'
+    )
 
 
 @pytest.mark.parametrize("defect", [defect for defect in DEFECTS if defect.limit])
