@@ -132,6 +132,7 @@ def story(proxied: tuple[Cluster, Proxy], topic: str) -> Iterator[Story]:
     story.proxy.rules.clear()
 
 
+@pytest.mark.long
 def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> None:
     """The client's manual says of a commit that timed out: call it again. The second EndTxn is
     answered; the first, late, ends the next transaction.

@@ -44,6 +44,7 @@ from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 
+@pytest.mark.long
 def test_among_equal_records(clusters: Clusters, topic: str, start: Start) -> None:
     """All records of the topic are the same one, timestamp included: only counting in step can
     tell, and it does.

@@ -28,7 +28,7 @@ from tests.harness.stage_one import wait_for_frontiers
 @pytest.mark.parametrize(
     ("source_gone", "destination_gone"),
     [
-        (0, 20),
+        pytest.param(0, 20, marks=pytest.mark.long),
         pytest.param(10, 20, marks=pytest.mark.long),
         pytest.param(30, 20, marks=pytest.mark.long),
         (20, 0),

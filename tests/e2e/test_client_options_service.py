@@ -201,6 +201,7 @@ def test_what_a_client_does_not_take_ends_the_service(
     assert "s3cr3t" not in service.log
 
 
+@pytest.mark.long
 def test_what_kafkas_java_client_does_not_take_ends_the_service(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

@@ -101,6 +101,7 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
     assert "SPARK_DRIVER_URL" not in said
 
 
+@pytest.mark.long
 def test_pods_that_sparks_scheduler_asks_for_copy_exactly(
     clusters: Clusters, topic: str, start: Start, tmp_path: Path
 ) -> None:

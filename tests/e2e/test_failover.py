@@ -284,6 +284,7 @@ def test_failover_with_a_mapping_and_filters(
     assert compare_merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
 
 
+@pytest.mark.long
 def test_the_destination_is_no_candidate(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start
 ) -> None:

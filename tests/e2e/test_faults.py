@@ -50,6 +50,7 @@ def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str)
     assert result.records > result.aborted > 0
 
 
+@pytest.mark.long
 def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

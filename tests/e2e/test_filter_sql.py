@@ -116,6 +116,7 @@ def test_a_bad_condition_is_a_stop(clusters: Clusters, topic: str, start: Start)
     assert clusters.destination.count_offsets(f"{topic}-proxy") == 0
 
 
+@pytest.mark.long
 def test_a_record_that_the_condition_can_not_decide_is_a_stop(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
@@ -230,10 +231,11 @@ def test_what_passes_is_exact_while_both_stages_are_killed(
     assert sum(again.starts.values()) == end
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("condition", "there"),
     [
-        pytest.param("offset < 0", 0, marks=pytest.mark.long),
+        ("offset < 0", 0),
         ("partition = 0 and offset < 1000", 1000),
     ],
     ids=["nothing passes", "a beginning passes"],

@@ -86,6 +86,7 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     service.stop()
 
 
+@pytest.mark.long
 def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: Start) -> None:
     """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it
     is not ended and begun again and again.

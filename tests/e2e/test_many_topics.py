@@ -100,6 +100,7 @@ def test_three_topics_through_one_service_that_is_killed(
     assert differences(clusters, copies) == {}
 
 
+@pytest.mark.long
 def test_a_topic_that_appears_later_is_followed(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_pattern_may_fit_nothing_yet(clusters: Clusters, topic: str, start: St
     assert clusters.source.partitions(f"{topic}-a") == 0  # no consumer has created it again
 
 
+@pytest.mark.long
 def test_the_end_is_the_end_of_every_topic(clusters: Clusters, topic: str, start: Start) -> None:
     """--stop-at-end with a full topic, an empty one and one that ends with an aborted transaction,
     named on the command line: all exact, exit code 0.

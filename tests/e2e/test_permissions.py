@@ -107,6 +107,7 @@ def test_without_one_permission_its_name_is_said(
     assert lines[0].count("--operation ") == 1, "something was said to be missing that is not"
 
 
+@pytest.mark.long
 def test_topics_that_are_there_are_copied_with_exactly_these(
     stand: Stand, topic: str, start: Start
 ) -> None:

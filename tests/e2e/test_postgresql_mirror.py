@@ -98,6 +98,7 @@ def test_a_lost_mirror_is_restored_without_a_record(
     assert_exact(clusters, database, topic)
 
 
+@pytest.mark.long
 def test_a_mirror_that_is_ahead_is_a_stop(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_mirror_that_is_ahead_is_a_stop(
 # What was changed behind its back
 
 
+@pytest.mark.long
 def test_a_foreign_row_is_a_stop(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:

@@ -131,7 +131,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
         ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"),
         pytest.param("SCRAM-SHA-256", "TLS", marks=pytest.mark.long),
         pytest.param("mutual TLS", "PLAIN", marks=pytest.mark.long),
-        ("OAUTHBEARER over TLS", "OAUTHBEARER"),
+        pytest.param("OAUTHBEARER over TLS", "OAUTHBEARER", marks=pytest.mark.long),
     ],
 )
 def test_both_stages_authenticate(

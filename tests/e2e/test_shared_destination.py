@@ -4,6 +4,8 @@ order, even if stage two is killed; and who may join a destination that others h
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import Start
 from tests.harness.judge import compare_records
 from tests.harness.kafka import Clusters, make_record, until
@@ -26,6 +28,7 @@ from tests.harness.several_sources import (
 SMALL = {"deduplicator_transaction_records": "200", "deduplicator_group_protocol": "classic"}
 
 
+@pytest.mark.long
 def test_three_sources_to_one_partition_while_stage_two_is_killed(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

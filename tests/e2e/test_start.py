@@ -58,6 +58,7 @@ def read_first_frontiers(service: Service, topic: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in said}
 
 
+@pytest.mark.long
 def test_offsets_also_after_a_death_before_the_first_record(
     clusters: Clusters, topic: str, start: Start, tmp_path: Path
 ) -> None:
