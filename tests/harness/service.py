@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -171,17 +170,12 @@ class Service:
                 f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}"
             ) from None
 
-    def stop(self) -> float:
-        """Send SIGTERM; returns the seconds until the end. The exit code must be 0, and no process
-        may remain.
-        """
-        start_s = time.monotonic()
+    def stop(self) -> None:
+        """Send SIGTERM. The exit code must be 0, and no process may remain."""
         self.process.terminate()
         code = self.wait_for_exit(STOP_S)
-        duration_s = time.monotonic() - start_s
         assert code == 0, f"exit code {code} after SIGTERM:\n{self.read_log_tail()}"
         until(lambda: not self.list_processes(), "no process is left")
-        return duration_s
 
     def list_processes(self) -> list[int]:
         """Its running processes, the supervisor first."""
