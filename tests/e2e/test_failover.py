@@ -293,8 +293,7 @@ def test_the_destination_is_no_candidate(
     """
     one, _, _ = candidates
     one.create(topic, PARTITIONS)
-    # without a transaction: the copy has markers, so it is the one that is further
-    write_to_all((one,), topic, range(1000))
+    write_to_all((one,), topic, range(1000))  # not in a transaction: the copy's markers go further
     sources = (one, clusters.destination)
     service = start_with_candidates(start, topic, sources, "--stop-at-end", **PATIENT)
     assert service.wait_for_exit() == 14, service.read_log_tail()

@@ -17,7 +17,7 @@ from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.recovery import add_source_offsets, delete_group
-from tests.harness.service import STOP_S, Service, stopped, wait_for_failpoint
+from tests.harness.service import Service, stopped, wait_for_failpoint
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 3
@@ -253,7 +253,7 @@ def test_offsets_that_are_not_there_are_refused(
     right = start(topic, "deduplicator", source_start=f"0=6,1=10,2={EACH}")
     wait_for_frontiers(right, PARTITIONS)
     assert read_first_frontiers(right, topic) == {0: 6, 1: 10, 2: EACH}
-    assert right.stop() < STOP_S
+    right.stop()
 
 
 def test_an_added_partition_is_begun_at_its_first_record_with_offsets(

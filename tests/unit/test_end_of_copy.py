@@ -101,11 +101,16 @@ def test_a_part_is_not_taken_for_the_whole(
 
 
 def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
-    """Of a group; `more`: topic and hole."""
+    """Of a group; `more`: topic, hole, link and epoch."""
     return SimpleNamespace(
         intermediate_offset=intermediate_offset,
         frontier=SimpleNamespace(
-            rule=SimpleNamespace(frontier=frontier, hole=more.get("hole")),
+            rule=SimpleNamespace(
+                frontier=frontier,
+                hole=more.get("hole"),
+                link=more.get("link", frontier),
+                epoch=more.get("epoch", 1),
+            ),
             destination_topic_id=more.get("topic", "id"),
         ),
     )
