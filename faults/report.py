@@ -143,7 +143,7 @@ def format_simulation(rows: list[Row]) -> list[str]:
         name: sum(row[name] for row in rows)
         for name in ("runs", "compared", "steps", "virtual_s", "seconds")
     }
-    violations = sum(len(row["violations"]) for row in rows)
+    violations = [violation for row in rows for violation in row["violations"]]
     seeds = ", ".join(f"{first:,} to {last:,}" for first, last in join_ranges(rows))
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     how = (
@@ -152,7 +152,7 @@ def format_simulation(rows: list[Row]) -> list[str]:
         " a prefix of those that are visible at the source."
     )
     what = (
-        f"**{total['runs']:,} schedules, {violations} failed**: {fault_counts.total():,}"
+        f"**{total['runs']:,} schedules, {len(violations)} failed**: {fault_counts.total():,}"
         f" faults of {len(fault_counts)} kinds, {total['compared']:,} records compared,"
         f" {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in"
         f" {total['seconds'] / 60:,.0f} minutes ({60 * total['runs'] / total['seconds']:,.0f}"
@@ -160,6 +160,8 @@ def format_simulation(rows: list[Row]) -> list[str]:
         f" {commits}."
     )
     lines = ["## Simulated", "", wrap_paragraph(how), "", wrap_paragraph(what), ""]
+    failed = [f"- seed {seed}: {shorten_violation(text)}" for seed, text, _ in violations]
+    lines += [*failed, ""] if failed else []
     lines += ["| fault | times |", "|---|---:|"]
     lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
     lines += [
@@ -212,8 +214,7 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
             return kept_line or f"| {defect.name} | not run | |"
         after, text = kept_line.split(" | ")[1], ""
     elif row["seed"]:
-        first_line = FOLDER.sub(r"\1", row["violation"].splitlines()[0])
-        after, text = format(row["seed"], ","), first_line[:TEXT_CHARS_MAX]
+        after, text = format(row["seed"], ","), shorten_violation(row["violation"])
     else:
         others = row["planted_together"] - 1
         after = f"not in {row['runs']:,}" + (f", with {others} others" if others else "")
@@ -221,6 +222,12 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
     if not text:
         text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")
     return f"| {defect.name} | {after} | {text.replace('|', '/')} |"
+
+
+def shorten_violation(violation: str) -> str:
+    """Its first line, without the machine's paths, for a table."""
+    first_line = FOLDER.sub(r"\1", violation.splitlines()[0])
+    return first_line[:TEXT_CHARS_MAX].replace("|", "/")
 
 
 def keep_section(page: str, title: str, is_older: bool) -> list[str]:

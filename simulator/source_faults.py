@@ -230,9 +230,10 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         is_certain = log.end <= compared and injector.is_calm
-        (injector.required_exit_codes if is_certain else injector.allowed_exit_codes).add(
-            SourceTruncated.exit_code
-        )
+        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
+        if is_certain:
+            injector.required_exit_codes.add(SourceTruncated.exit_code)
+            injector.loss_unseen_until_s = injector.system.schedule.now + SAMPLED_S
     # the marker of a transaction that was read is lost: whether it counts, nobody can say
     elif log.last_stable_offset < read_to:
         injector.judge.is_source_history_lost = True

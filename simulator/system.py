@@ -275,6 +275,7 @@ class System(Clusters):
         self.stop()
 
     def _restart_later(self, child: Child) -> None:
+        self.faults.on_restart(child)
         self.schedule.call_later(child.backoff_s, lambda: self.start(child))
         child.backoff_s = min(BACKOFF_MAX_S, 2 * child.backoff_s)
 

@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from common.errors import SourceTruncated
 from simulator import plan, planted_defects, run
+from simulator.faults import FaultInjector
 from simulator.schedule import Process, Schedule, Signal
+from simulator.system import Child
 
 RUNS, SEEDS_PER_TEST = 400, 20
 
@@ -107,3 +112,23 @@ def test_a_schedule_that_fails_is_reduced(monkeypatch: pytest.MonkeyPatch) -> No
         small.plan.partitions,
         small.plan.records,
     ) == ((), 1, 1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "is_required"),
+    [
+        pytest.param("stage one 0", 11.0, False, id="before its next snapshot"),
+        pytest.param("stage one 0", 13.0, True, id="after it"),
+        pytest.param("worker 0", 11.0, True, id="another process"),
+    ],
+)
+def test_a_loss_shows_when_stage_one_lives_until_its_next_snapshot(
+    name: str, now: float, is_required: bool
+) -> None:
+    """Its memory of what was copied before the loss ends with it: then 20 is allowed only."""
+    system = SimpleNamespace(network=SimpleNamespace(), schedule=SimpleNamespace(now=now))
+    injector = FaultInjector(cast("Any", system), cast("Any", None), ())
+    injector.required_exit_codes = {SourceTruncated.exit_code}
+    injector.loss_unseen_until_s = 12.0
+    injector.on_restart(Child(name, cast("Any", None), 0))
+    assert (SourceTruncated.exit_code in injector.required_exit_codes) is is_required

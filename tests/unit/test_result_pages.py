@@ -182,8 +182,10 @@ def test_what_another_service_did_does_not_count() -> None:
     """The schedules of a campaign in several parts are of one and the same code."""
     row = {"seed": 1, "runs": 2, "compared": 3, "steps": 4, "virtual_s": 5, "seconds": 6}
     row |= {"faults": {}, "ends": {}, "violations": [], "commit": "abc", "trees": "here"}
-    whole = "\n".join(report.format_simulation([row, row | {"seed": 3, "commit": "def"}]))
-    assert "4 schedules" in whole
+    failed = {"seed": 3, "commit": "def", "violations": [[4, "nothing | is copied\nwhere", []]]}
+    whole = "\n".join(report.format_simulation([row, row | failed]))
+    assert "4 schedules, 1 failed" in whole
+    assert "- seed 4: nothing / is copied\n\n" in whole
     assert "commit abc, def." in whole
     with pytest.raises(ValueError, match="not of one service"):
         report.format_simulation([row, row | {"seed": 3, "trees": "there"}])
