@@ -161,7 +161,8 @@ def format_simulation(rows: list[Row]) -> list[str]:
     )
     lines = ["## Simulated", "", wrap_paragraph(how), "", wrap_paragraph(what), ""]
     failed = [f"- seed {seed}: {shorten_violation(text)}" for seed, text, _ in violations]
-    lines += [*failed, ""] if failed else []
+    if failed:
+        lines += [*failed, "", "[The notebook](notebook.md) says what each of them was.", ""]
     lines += ["| fault | times |", "|---|---:|"]
     lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
     lines += [
