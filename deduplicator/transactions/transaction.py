@@ -153,13 +153,21 @@ class TransactionalProducer:
         self.finish_commit()
 
     def start_commit(self) -> None:
-        """Send EndTxn; `finish_commit` waits for the answer."""
+        """Send EndTxn; `finish_commit` waits for the answer.
+
+        After a lost connection the answer is waited for here: until the transaction is over, a
+        first copy of its TxnOffsetCommit may arrive. If that came after the next transaction's
+        offsets, these would be the older ones, and the group would keep this transaction's.
+        """
         assert self.client is not None
+        has_resent = self.count_lost(self.client) != self.lost_at_begin
         next_state = get_next_state(self.state, "commit sent")
         left_s = min(self.deadline - self.clock(), self.timeout_s)
         # may fail, before anything is sent: then the transaction is open, and can be aborted
         self.commit_call = CommitCall(self.client, max(0.1, left_s))
         self.state = next_state
+        if has_resent:
+            self.finish_commit()
 
     def finish_commit(self) -> None:
         """Wait until the commit that was started, if any, is known to be done."""

@@ -4,7 +4,7 @@ changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -178,6 +178,23 @@ def test_a_commit_whose_thread_cannot_start_leaves_the_transaction_open(
     assert one.state == "offsets sent"
     assert one.abort()
     assert made[0].calls[-1] == "abort_transaction"
+
+
+@pytest.mark.parametrize(("lost", "is_waited_for"), [(0, False), (1, True)])
+def test_offsets_that_were_sent_again_let_no_others_pass(lost: int, is_waited_for: bool) -> None:
+    """A connection was lost before the commit: until the transaction is over, a first copy of its
+    offsets may arrive, after those of the next one. So the answer is waited for at once.
+    """
+    client, losses = Client(), iter([0, lost, lost])
+    one = TransactionalProducer(
+        lambda: cast("Any", client), 1.0, Liveness("test"), lambda _: next(losses)
+    )
+    one.begin()
+    one.send_offsets([], None)
+    one.start_commit()
+    assert (one.state == "committing") is not is_waited_for
+    one.finish_commit()
+    assert one.state == ("new" if lost else "ready"), "with a lost connection it is replaced"
 
 
 def test_an_abort_that_is_answered_keeps_the_producer() -> None:
