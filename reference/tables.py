@@ -62,8 +62,10 @@ def exit_codes_table() -> str:
         [
             "| exit code | error | when |",
             "|---|---|---|",
-            "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |",
+            "| 0 |  | The work is done; for `reo run` also: SIGTERM or SIGINT asked for the end. |",
             *rows,
+            "| 130 |  | A command other than `reo run` was interrupted (Ctrl-C). |",
+            "| 141 |  | Nobody reads the command's output any more. |",
             "| 143 |  | With `--stop-at-end`: SIGTERM or SIGINT came before all was copied. |",
         ]
     )
