@@ -165,7 +165,10 @@ class ForeignRecord(Stop):
     """A record on the intermediate topic that stage one did not write."""
 
     exit_code = 24
-    default_to_do = "Stop the other writer, then delete the intermediate topic"
+    default_to_do = (
+        "Stop the other writer, then delete the intermediate topic's records up to that one"
+        " (kafka-delete-records.sh)"
+    )
 
 
 class ForeignWriter(Stop):

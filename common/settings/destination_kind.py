@@ -127,6 +127,10 @@ def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
             f"{name} and filter.on_error=park: parked records are written to a topic in the"
             " transaction of the others"
         )
+    if settings.topics.sync:
+        yield f"{name} and topics.sync: there is no destination topic"
+    if settings.offsets.sync_groups:
+        yield f"{name} and offsets.sync_groups: only a destination topic has consumer groups"
     if settings.provenance.header:
         yield (
             f"{name} and provenance.header: nothing is copied back from a database, and records"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from common import filters
 from common.kafka import topic_config
-from common.settings import destination_kind
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -37,18 +36,10 @@ def find_errors(settings: Settings) -> Iterator[str]:
             " have no exact place there"
             for name in filters.list_filter_settings(settings)
         )
-        if destination_kind.is_postgresql(settings):
-            yield (
-                f"{SYNC_GROUPS} and {destination_kind.POSTGRESQL}: a table has the source's own"
-                " offsets, and no consumer groups"
-            )
-    configs = list_synced_configs(settings)
-    for name in configs:
+    for name in list_synced_configs(settings):
         if name not in topic_config.SYNCABLE:
             note = f" ({topic_config.NOT_OVER[name]})" if name in topic_config.NOT_OVER else ""
             yield (
                 f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes"
                 f" {', '.join(topic_config.SYNCABLE)}"
             )
-    if configs and destination_kind.is_postgresql(settings):
-        yield f"{SYNC_CONFIGS} and {destination_kind.POSTGRESQL}: there is no destination topic"

@@ -184,6 +184,8 @@ def test_an_earlier_owner_stores_nothing(folder: Path) -> None:
             "REO_DESTINATION_POSTGRESQL and REO_DESTINATION_CLASS: records go to one of them",
         ),
         ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_CLASS and REO_SOURCE_MODE=failover"),
+        ({"REO_TOPICS_SYNC": "retention.ms"}, "REO_DESTINATION_CLASS and REO_TOPICS_SYNC"),
+        ({"REO_OFFSETS_SYNC_GROUPS": ".*"}, "REO_DESTINATION_CLASS and REO_OFFSETS_SYNC_GROUPS"),
         (
             {"REO_DESTINATION_CLASS": "", "REO_DESTINATION_OPTIONS": '{"a": 1}'},
             "REO_DESTINATION_OPTIONS would not be used: REO_DESTINATION_CLASS is not set",

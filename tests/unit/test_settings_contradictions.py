@@ -104,7 +104,7 @@ def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
         ),
         (
             {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"},
-            "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL",
+            "REO_DESTINATION_POSTGRESQL and REO_OFFSETS_SYNC_GROUPS",
         ),
     ],
 )
