@@ -34,7 +34,7 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1
 WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
 COPY requirements.lock ./
-COPY build/setup build/hot-path build/
+COPY build/setup build/compiled-path build/
 # Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
 # state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
 # scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too. pip's byte code has times in it: compiled again.
@@ -52,7 +52,7 @@ COPY deduplicator deduplicator
 COPY reo reo
 COPY LICENSE ./
 # Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
-RUN build/hot-path && rm deduplicator/hot_path.c && .venv/bin/python -m reo setup \
+RUN build/compiled-path && rm deduplicator/compiled_path.c && .venv/bin/python -m reo setup \
     && .venv/bin/python -m compileall -q --invalidation-mode unchecked-hash common replicator deduplicator reo && chmod -R a+rX .
 
 FROM base

@@ -1,7 +1,8 @@
-"""What pyproject.toml cannot say: stage two's hot path is a plain shared library for ctypes, so one
-wheel fits every Python on its kind of machine.
+"""What pyproject.toml cannot say: stage two's compiled path is a plain shared library for ctypes,
+so one wheel fits every Python on its kind of machine.
 
-reo runs without it (deduplicator/fetch_queue.py), so a machine without a compiler builds the rest.
+reo runs without it (deduplicator/compiled_queue.py), so a machine without a compiler builds the
+rest.
 """
 
 from setuptools import Extension, setup
@@ -19,8 +20,8 @@ class PlatformWheel(bdist_wheel):
 setup(
     ext_modules=[
         Extension(
-            "deduplicator._hot_path",
-            ["deduplicator/hot_path.c"],
+            "deduplicator._compiled_path",
+            ["deduplicator/compiled_path.c"],
             extra_compile_args=["-O2", "-std=c11"],
             libraries=["dl"],
             optional=True,

@@ -28,18 +28,18 @@ class Probe(Generic[Answer]):
     def __init__(
         self,
         ask: Callable[[], Answer],
-        nothing: Answer,
+        initial: Answer,
         patience_s: float,
         clock: Callable[[], float] = runtime.monotonic,
     ) -> None:
         self.ask = ask
-        self.answer = nothing
+        self.answer = initial
         """The last one."""
         self.patience_s = patience_s
         self.clock = clock
         self.answered_at = clock()
-        self.over = False
-        self.woken = runtime.create_event()
+        self.is_closed = False
+        self.wake_event = runtime.create_event()
 
     def start(self, name: str, every_s: float) -> None:
         """Start asking."""
@@ -56,12 +56,12 @@ class Probe(Generic[Answer]):
 
     def close(self) -> None:
         """Stop asking."""
-        self.over = True
+        self.is_closed = True
         self.wake()
 
     def wake(self) -> None:
         """Ask now: there is something new to ask for."""
-        self.woken.set()
+        self.wake_event.set()
 
     def run_once(self) -> None:
         """Ask once. An error is only logged: the working thread meets it when it has work to do."""
@@ -72,7 +72,7 @@ class Probe(Generic[Answer]):
             log.debug("no answer: %s", away)
 
     def _run(self, every_s: float) -> None:
-        while not self.over:
+        while not self.is_closed:
             self.run_once()
-            self.woken.wait(every_s)
-            self.woken.clear()
+            self.wake_event.wait(every_s)
+            self.wake_event.clear()

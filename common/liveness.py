@@ -1,16 +1,16 @@
 """The liveness and readiness of one process: its heartbeat, whether it works, what it waits for.
 
-    call    when                                                  effect
-    beat    a step is done: a record filtered, a part written,    the process is alive (/livez)
-            a request answered
-    wait    a server does not answer, or something else must      it is alive but not ready;
-            happen first                                          /readyz says why
-    ready   work is done, or every server has just answered       it is ready
-            that none is left
+    call            when                                              effect
+    beat            a step is done: a record filtered, a part         the process is alive (/livez)
+                    written, a request answered
+    report_waiting  a server does not answer, or something else       it is alive but not ready;
+                    must happen first                                 /readyz says why
+    set_ready       work is done, or every server has just answered   it is ready
+                    that none is left
 
 So a process that waits is not ready until it has worked again. A call into a client can block
 without a heartbeat: the process is not ready when its last heartbeat is LATE_S old, and is killed
-when it is `reo.service.health.SILENT_S` old. Every call that may last longer is made in parts. A
+when it is SILENT_S old. Every call that may last longer is made in parts. A
 process that stood still for so long is ready when it has worked again, not with its next heartbeat.
 
 While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from common import runtime
-from common.lag import LagReporter
+from common.lag_gauges import LagReporter
 from common.metrics import HEARTBEAT, READY, WAITING
 
 Reason = Literal[
@@ -59,6 +59,8 @@ LATE_S = 15.0
 """A process whose last heartbeat is older than this is not ready: it waits in a call, most probably
 to a server that does not answer. No step of real work takes as long.
 """
+SILENT_S = 60.0
+"""A process whose last heartbeat is older than this hangs: the supervisor kills it."""
 BEAT_S = 0.5
 """The heartbeat metric is set at most this often: `beat` is called for each record that a user's
 function gets.
@@ -78,7 +80,7 @@ class Liveness:
         self.lag = LagReporter(stage, clock)
         self.reason: Reason | None = None
         self.beaten_at = clock() - BEAT_S
-        self.wait("start")
+        self.report_waiting("start")
 
     def beat(self) -> None:
         """Report that a step is done."""
@@ -88,9 +90,9 @@ class Liveness:
             self.beaten_at = now
             self.heartbeat.set(now)
         if silent_s > LATE_S and self.reason is None:
-            self.wait("standstill")
+            self.report_waiting("standstill")
 
-    def wait(self, reason: Reason) -> None:
+    def report_waiting(self, reason: Reason) -> None:
         """Report what the process waits for; it is not ready from now on. Called repeatedly while
         it waits.
         """

@@ -1,5 +1,5 @@
-"""Every metric, by name; the processes of the service write them, the supervisor serves them on one
-port.
+"""Every metric of the stages, by name: their processes write them, the supervisor serves them on
+one port, with its own (`reo.service.health`).
 
 prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so the
 counts of a killed process are not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its

@@ -17,7 +17,7 @@ One header, last, named `__origin`. Its value is 54 bytes, integers in network b
       46      8  sequence in the task attempt: 0, 1, 2 …
 
 Stage one builds it inside Spark (`replicator.wrap`), from `encode_fixed_part` and casts. It is
-parsed here, and by the compiled path (`deduplicator/hot_path.c`): whoever changes the layout
+parsed here, and by the compiled path (`deduplicator/compiled_path.c`): whoever changes the layout
 changes these three. A user's header of the same name is not the last
 one, and is copied. Every field is checked: otherwise anybody who can write to the intermediate
 topic could move a frontier.

@@ -110,7 +110,7 @@ def connect(
                 logged = str(error)
                 log.warning("waiting for the database: %s", logged)
             if liveness is not None:
-                liveness.wait("database")
+                liveness.report_waiting("database")
             runtime.sleep(PAUSE_S)
         else:
             return session

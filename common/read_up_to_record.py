@@ -9,7 +9,7 @@ is nothing, in a record without key and value. Its last header is this one, JSON
     f  the frontier that it follows e  epoch of the run that wrote it
     i  identity of the source topic x  whether filter.sql may have left records out there
 
-Stage two moves the frontier from f to o and writes nothing (`deduplicator.frontier_advance`).
+Stage two moves the frontier from f to o and writes nothing (`deduplicator.read_up_to_advance`).
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 In the order in which a record passes:
 
-    intermediate.py         the consumer: batches; partitions.py: the partitions that the group has
-                            assigned; group_metadata.py: what a member commits with;
+    intermediate_consumer.py
+                            batches; partitions.py: the partitions that the group has assigned;
+                            group_metadata.py: what a member commits with;
                             position_errors.py: records that are gone; leader_change.py: whether a
                             new leader can have lost some; purge.py: deletes the committed ones
     rule.py                 which records are new (pure)
-    frontier_advance.py     moves the frontier over source offsets that have no record (pure)
+    read_up_to_advance.py   moves the frontier over source offsets that have no record (pure)
     unwrap.py               from an intermediate record to the source's record
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
@@ -32,8 +33,9 @@ In the order in which a record passes:
 
 The same three hops without a Python object for each record, where records go one to one to Kafka:
 
-    hot_path.c              the rule, unwrapping and writing, in C; hot_path.py: its structures
-    fetch_queue.py          whether it is used, and the queue with the fetched messages
-    fetched_messages.py     a batch of fetched messages, and the rule applied to it; message.py: one
-                            of them as a Python object, where one is needed
+    compiled_path.c         the rule, unwrapping and writing, in C; compiled_path.py: its structures
+    compiled_queue.py       whether it is used, and the queue with the fetched messages
+    compiled_batch.py       a batch of fetched messages, and the rule applied to it;
+                            compiled_message.py: one of them as a Python object, where one is
+                            needed
 """

@@ -22,8 +22,8 @@ from common import failpoints
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Route, TopicPartition
+from deduplicator.compiled_batch import CompiledRecords
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.fetched_messages import CompiledRecords
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.unwrap import Record
 

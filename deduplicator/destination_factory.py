@@ -16,7 +16,7 @@ from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.transactions.producer_pair import ProducerPair
-from deduplicator.transactions.transaction import TransactionalProducer
+from deduplicator.transactions.transactional_producer import TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
 """A topic's default max.message.bytes, used while there is no topic."""

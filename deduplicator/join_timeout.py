@@ -10,7 +10,7 @@ from __future__ import annotations
 from common import runtime
 from common.errors import ClusterUnreachable, SettingsInvalid
 from common.kafka.consumer_group import Group
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 
 JOIN_TIMEOUT_S = 30.0
 """Joining takes a second, and this protocol does not wait for other members."""

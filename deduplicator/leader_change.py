@@ -4,8 +4,8 @@ A partition loses records that it has acknowledged only together with a new lead
 unclean leader election, or with a broker whose disk was restored. What was lost was written under
 an older one. `deduplicator.rule` accepts a record with sequence 0 because every record before it
 was read: so when such a record is the first that is accepted under a newer leader epoch, the end of
-the batch before it may be lost. A record that continues its batch shows that nothing is missing:
-stage one's producer is idempotent, so it keeps the order of a batch.
+the Spark batch before it may be lost. A record that continues its Spark batch shows that nothing is
+missing: stage one's producer is idempotent, so it keeps the order.
 The leader epoch of a record is that of the leader that appended it (`PartitionLeaderEpoch`,
 KIP-101, KIP-320).
 """
@@ -13,14 +13,16 @@ KIP-101, KIP-320).
 from __future__ import annotations
 
 from common.routes import TopicPartition
-from deduplicator.fetched_messages import CompiledBatch
+from deduplicator.compiled_batch import CompiledBatch
 from deduplicator.position_errors import RecordsMissing
-from deduplicator.round_decisions import Work
+from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, split_by_partition
 
 
-def check_leader_change(tp: TopicPartition, work: Work, batch: Batch | CompiledBatch) -> None:
+def check_leader_change(
+    tp: TopicPartition, work: RoundDecisions, batch: Batch | CompiledBatch
+) -> None:
     """Before a batch with records of another leader epoch than `work` knows is decided;
     RecordsMissing when records may be missing before one of them.
     """

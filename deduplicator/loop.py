@@ -21,7 +21,7 @@ the committed frontier again, checks it and continues from it: the same path as 
 frontier. In a poll no transaction is open, except one whose EndTxn is sent; and none is begun
 inside a poll. Steps 1 and 2 alternate until their time is over, no more records are there, or the
 transaction is full. A batch is small, so that its objects fit into a processor's cache. The
-decisions are kept in `Work`, which is forgotten together with its partition.
+decisions are kept in `RoundDecisions`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from common.metrics import REREADS
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
+from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.destination import Destination
-from deduplicator.fetched_messages import FetchedMessages
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
-from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
+from deduplicator.intermediate_consumer import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
 from deduplicator.leader_change import check_leader_change
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone, RecordsMissing
 from deduplicator.record_filter import RecordFilter
-from deduplicator.round_decisions import Work, describe_largest_record
+from deduplicator.round_decisions import RoundDecisions, describe_largest_record
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -86,7 +86,7 @@ class Loop:
         self.waiting = WaitingPartitions(
             routes, partitions, intermediate, starter, destination, self.round_output, liveness
         )
-        self.work: dict[TopicPartition, Work] = {}
+        self.work: dict[TopicPartition, RoundDecisions] = {}
         """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[TopicPartition, int] = {}
         """The timestamp of the last record that was committed."""
@@ -166,7 +166,8 @@ class Loop:
             if state is None:
                 continue
             work = self.work.setdefault(
-                tp, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch)
+                tp,
+                RoundDecisions(state.frontier.rule, state.next_offset, state.frontier.leader_epoch),
             )
             if not batch.is_continuation(work.next_offset):
                 raise RecordsMissing(
@@ -186,7 +187,7 @@ class Loop:
                 self._decide_batch(tp, state, work, split_by_partition(batch.list_messages())[tp])
 
     def _decide_batch(
-        self, tp: TopicPartition, state: AssignedPartition, work: Work, batch: Batch
+        self, tp: TopicPartition, state: AssignedPartition, work: RoundDecisions, batch: Batch
     ) -> None:
         filter_records = (
             partial(

@@ -15,7 +15,7 @@ start, and is committed for the group afterwards, where stage one and the comman
     commit(records, positions)     all or nothing
 
 reo waits for a slow call; a call that takes longer than the watchdog's limit
-(`reo.service.health.SILENT_S`) ends the process.
+(`common.liveness.SILENT_S`) ends the process.
 """
 
 from __future__ import annotations

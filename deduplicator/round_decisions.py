@@ -14,8 +14,8 @@ from itertools import chain
 from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import TopicPartition
-from deduplicator.fetched_messages import CompiledBatch
-from deduplicator.frontier_advance import advance_frontier
+from deduplicator.compiled_batch import CompiledBatch
+from deduplicator.read_up_to_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, Record
@@ -24,7 +24,7 @@ FilterRecords = Callable[[list[Record], list[int]], FilterResult]
 
 
 @dataclass(slots=True)
-class Work:
+class RoundDecisions:
     """The decisions of one round for one partition."""
 
     rule: RuleState
@@ -36,7 +36,7 @@ class Work:
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
     """The accepted records, unwrapped, in order, with their source offsets; no part is empty.
     Records that Python has decided are in lists, the others are in C
-    (`deduplicator.fetched_messages`).
+    (`deduplicator.compiled_batch`).
     """
     partitioned_records: list[tuple[TopicPartition, Sequence[Record]]] = field(default_factory=list)
     """The same by destination partition, unless the route is one to one: partitioned before the
@@ -181,7 +181,7 @@ def _build_recreated_error(found_identity: str, copied_identity: str) -> SourceR
     )
 
 
-def describe_largest_record(works: Mapping[TopicPartition, Work]) -> str:
+def describe_largest_record(works: Mapping[TopicPartition, RoundDecisions]) -> str:
     """The record of a refused transaction that was most probably refused."""
     size, partition, source_offset = max(
         (

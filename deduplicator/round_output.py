@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common.routes import Route, TopicPartition
 from deduplicator.destination import UNCOUNTED, Destination, DestinationState, build_offsets
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.round_decisions import Work
+from deduplicator.round_decisions import RoundDecisions
 from deduplicator.unwrap import compute_record_checksum
 
 
@@ -33,7 +33,7 @@ class RoundOutput:
         """The destination partition of an intermediate partition."""
         return self.routes[tp.topic].get_destination(tp.partition)
 
-    def write(self, tp: TopicPartition, work: Work) -> int:
+    def write(self, tp: TopicPartition, work: RoundDecisions) -> int:
         """Step 4 for one partition; returns how many records were written. Records that a torn
         transaction has written are not written again.
         """
@@ -66,7 +66,7 @@ class RoundOutput:
             )
         return sum(len(part) for part, _ in parts)
 
-    def build_next_state(self, tp: TopicPartition, work: Work) -> AssignedPartition:
+    def build_next_state(self, tp: TopicPartition, work: RoundDecisions) -> AssignedPartition:
         """The partition's state when the round is committed."""
         state = self.partitions.assigned[tp]
         last_record = (
@@ -84,7 +84,7 @@ class RoundOutput:
         return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
-    def _describe_last_written(state: AssignedPartition, work: Work) -> str | None:
+    def _describe_last_written(state: AssignedPartition, work: RoundDecisions) -> str | None:
         if state.partitioner is not None:
             return None
         return (

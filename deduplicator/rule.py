@@ -1,6 +1,6 @@
 """The rule: which records of the intermediate topic are new. No I/O; the heart of reo.
 
-`hot_path.c` (`reo_scan`) has it a second time, in C: whoever changes one changes both
+`compiled_path.c` (`reo_scan`) has it a second time, in C: whoever changes one changes both
 (`tests/unit/test_compiled.py` compares them).
 
 It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end

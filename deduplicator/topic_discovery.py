@@ -31,7 +31,7 @@ class TopicDiscovery:
         self.error: Exception | None = None
         self.stopped = runtime.create_event()
         if any(rule.is_pattern for rule in settings.rules):
-            runtime.start_thread(self._run, "follower")
+            runtime.start_thread(self._run, "topic discovery")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that are not known yet; raises the error that ended the thread."""

@@ -3,8 +3,8 @@ nothing else.
 
 A batch is split by partition and turned into columns (messages, headers, origins), because
 `Message.headers()` builds a new list at each call and is the most expensive step of stage two: it
-is called once. Batches are small (`deduplicator.intermediate`), so the objects of a record are
-freed while they are still in the processor's cache.
+is called once. Batches are small (`deduplicator.intermediate_consumer`), so the objects of a record
+are freed while they are still in the processor's cache.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TypeVar
 
 CALL_TIMEOUT_S = 20.0
-"""Far below the watchdog's limit (`reo.service.health.SILENT_S`)."""
+"""Far below the watchdog's limit (`common.liveness.SILENT_S`)."""
 CHECK_INTERVAL_S = 0.5
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")

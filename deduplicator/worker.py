@@ -17,12 +17,12 @@ from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
-from deduplicator import destination_factory, fetch_queue
+from deduplicator import compiled_queue, destination_factory
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
@@ -115,7 +115,7 @@ class Worker:
             self.loop.has_failed = False  # these partitions have no record left to copy
         reason = self._find_wait_reason(end_offsets)
         if reason:
-            self.liveness.wait(reason)
+            self.liveness.report_waiting(reason)
         else:
             self._report_lag(next_offsets, end_offsets)
             self.liveness.set_ready()
@@ -163,7 +163,7 @@ class Worker:
         """Leave the group, with no open transaction."""
         self.topic_discovery.close()
         self.ends.close()
-        self.liveness.wait("start")
+        self.liveness.report_waiting("start")
         self.destination.close()
         self.intermediate.close()
 
@@ -178,7 +178,7 @@ def build(settings: Settings, number: int) -> Worker:
     liveness = Liveness("deduplicator", number)
     partitions = Partitions()
     consumer = create_stage_two_consumer(settings, number)
-    queue = fetch_queue.create_queue(settings, routes.values(), consumer)
+    queue = compiled_queue.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(
         consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue

@@ -28,7 +28,7 @@ from common.settings.setting_index import BY_NAME
 from common.settings.settings_sources import FILE_VARIABLE
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.round_decisions import Work
+from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import decide
 from fuzz import naive_reading
 from fuzz.messages import PARTITIONS, Message, parse_messages
@@ -109,7 +109,7 @@ def records(data: bytes) -> None:
         )
 
 
-def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
+def _assert_matches_rule(work: RoundDecisions, consumed: list[Message]) -> None:
     """What was decided in two batches is what the rule says of all records at once, and each
     accepted record is as it was.
     """

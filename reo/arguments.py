@@ -7,8 +7,9 @@ the settings file. The commands that move what belongs to a topic are in `reo.mi
 
 from __future__ import annotations
 
-from reo import examples
-from reo.command_parser import (
+from reo import help_examples
+from reo.migration.arguments import add_acls, add_cutover, add_offsets, add_topics
+from reo.parser_parts import (
     Commands,
     ExamplesParser,
     add_result_options,
@@ -16,7 +17,6 @@ from reo.command_parser import (
     parse_count,
     parse_seconds,
 )
-from reo.migration.arguments import add_acls, add_cutover, add_offsets, add_topics
 from reo.version import VERSION
 
 
@@ -25,7 +25,7 @@ def build_parser() -> ExamplesParser:
     top = ExamplesParser(
         prog="reo",
         description="Copies Kafka topics from one cluster to another exactly once.",
-        examples=examples.ALL,
+        examples=help_examples.ALL,
     )
     top.add_argument("--version", action="version", version=f"reo {VERSION}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -51,14 +51,14 @@ def _add_check(commands: Commands) -> None:
     check = commands.add_parser(
         "check",
         help="check everything that can be known before a start; changes nothing",
-        examples=examples.CHECK,
+        examples=help_examples.CHECK,
     )
     add_result_options(check)
 
 
 def _add_run(commands: Commands) -> None:
     run = commands.add_parser(
-        "run", help="run the service: both stages, or one of them", examples=examples.RUN
+        "run", help="run the service: both stages, or one of them", examples=help_examples.RUN
     )
     run.add_argument(
         "stage", nargs="?", choices=("replicator", "deduplicator"), help="only this stage"
@@ -76,7 +76,7 @@ def _add_status(commands: Commands) -> None:
     status = commands.add_parser(
         "status",
         help="offsets, lags and rates of every partition, from the clusters alone",
-        examples=examples.STATUS,
+        examples=help_examples.STATUS,
     )
     status.add_argument("--watch", action="store_true", help="continue until it is interrupted")
     status.add_argument(
@@ -90,7 +90,7 @@ def _add_status(commands: Commands) -> None:
 
 
 def _add_lag(commands: Commands) -> None:
-    lag = commands.add_parser("lag", help="how far the copy is behind", examples=examples.LAG)
+    lag = commands.add_parser("lag", help="how far the copy is behind", examples=help_examples.LAG)
     lag.add_argument(
         "--max-records",
         type=parse_count,
@@ -110,7 +110,7 @@ def _add_verify(commands: Commands) -> None:
     verify = commands.add_parser(
         "verify",
         help="compare the destination with the source, record by record",
-        examples=examples.VERIFY,
+        examples=help_examples.VERIFY,
     )
     verify.add_argument(
         "--resume",
@@ -134,7 +134,7 @@ def _add_recover(commands: Commands) -> None:
     recover = commands.add_parser(
         "recover",
         help="find a lost frontier from the data; changes nothing without --apply",
-        examples=examples.RECOVER,
+        examples=help_examples.RECOVER,
     )
     recover.add_argument(
         "--apply", action="store_true", help="commit the frontiers; the service must be stopped"
@@ -146,7 +146,7 @@ def _add_inspect(commands: Commands) -> None:
     inspect = commands.add_parser(
         "inspect",
         help="print records of the intermediate topics in readable form",
-        examples=examples.INSPECT,
+        examples=help_examples.INSPECT,
     )
     inspect.add_argument("--partition", type=parse_count, metavar="N", help="only this partition")
     inspect.add_argument(
@@ -170,18 +170,18 @@ def _add_config(commands: Commands) -> None:
     config = commands.add_parser(
         "config",
         help="show or import settings",
-        examples=examples.SHOW + examples.IMPORT.removeprefix("examples:\n"),
+        examples=help_examples.SHOW + help_examples.IMPORT.removeprefix("examples:\n"),
     ).add_subparsers(dest="what", required=True, metavar="WHAT")
     show = config.add_parser(
         "show",
         help="print every setting in effect, and where its value comes from; secrets are hidden",
-        examples=examples.SHOW,
+        examples=help_examples.SHOW,
     )
     add_result_options(show)
     relay = config.add_parser(
         "import",
         help="print kaf-relay's configuration as a settings file of reo",
-        examples=examples.IMPORT,
+        examples=help_examples.IMPORT,
     )
     relay.add_argument(
         "files",
@@ -205,7 +205,7 @@ def _add_setup(commands: Commands) -> None:
     setup = commands.add_parser(
         "setup",
         help="fetch the jars of stage one; once, after an installation",
-        examples=examples.SETUP,
+        examples=help_examples.SETUP,
     )
     setup.add_argument(
         "--from",
@@ -219,7 +219,7 @@ def _add_completion(commands: Commands) -> None:
     completion = commands.add_parser(
         "completion",
         help="print a shell's script that completes commands and options",
-        examples=examples.COMPLETION,
+        examples=help_examples.COMPLETION,
     )
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
 
@@ -231,5 +231,5 @@ def _add_executor(commands: Commands) -> None:
             "an executor of stage one, which Spark starts in its pods on Kubernetes; never started"
             " by hand"
         ),
-        examples=examples.EXECUTOR,
+        examples=help_examples.EXECUTOR,
     )

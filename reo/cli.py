@@ -108,11 +108,11 @@ def _run_config(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _run_offsets(settings: Settings, options: argparse.Namespace) -> int:
-    from reo.migration import offsets, offsets_sync
+    from reo.migration import offsets_sync, offsets_translate
 
     if options.offsets == "sync":
         return offsets_sync.run_command(settings, options.groups, options.interval, options.json)
-    return offsets.run_command(settings, options.group, options.apply, options.json)
+    return offsets_translate.run_command(settings, options.group, options.apply, options.json)
 
 
 def _run_acls(settings: Settings, options: argparse.Namespace) -> int:
@@ -141,9 +141,9 @@ def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _run_executor(_: argparse.Namespace) -> int:
-    from replicator.spark import executor
+    from replicator.spark import executor_command
 
-    return executor.run()
+    return executor_command.run()
 
 
 def _import(options: argparse.Namespace) -> int:

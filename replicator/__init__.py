@@ -7,7 +7,7 @@ In the order in which a record passes:
     sql_filter.py          drop the records that `filter.sql` does not select;
                            check_filter_sql.py: whether Spark understands it, for `reo check`
     wrap.py                keep key, value and headers as they are, add one header
-    intermediate.py        write to the partition with the same number
+    intermediate_sink.py   write to the partition with the same number
 
 What runs these as one query:
 
@@ -15,7 +15,7 @@ What runs these as one query:
     run_planner.py         where the next run begins
     last_record_check.py   whether the source still has the last records that were copied
     candidates/            which of several source clusters the next run copies from
-    watch.py               positions while a run lives, and the reasons to end it, from what both
+    run_watch.py           positions while a run lives, and the reasons to end it, from what both
                            clusters answer (cluster_snapshot.py): open_holes.py, source_losses.py,
                            open_transactions.py
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy

@@ -25,7 +25,7 @@ class ClusterSnapshot:
 
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[TopicPartition, int]
-    source_ends: dict[TopicPartition, partition_offsets.EndOffset]
+    source_stable_ends: dict[TopicPartition, partition_offsets.EndOffset]
     """The last stable offsets: up to these the source can be read."""
     source_high_watermarks: dict[TopicPartition, int]
     """Between the last stable offset and this one are records of open transactions."""
@@ -57,8 +57,10 @@ def take_snapshot(
         get_request_timeout_s(settings),
     )
     sources = describe_sources(settings, clients, plan)
-    beginnings = partition_offsets.list_beginning_offsets(clients.destination_admin, plan.starts)
-    ends = partition_offsets.list_stable_ends(clients.destination_admin, plan.starts)
+    beginnings = partition_offsets.list_beginning_offsets(
+        clients.destination_admin, plan.start_offsets
+    )
+    ends = partition_offsets.list_stable_ends(clients.destination_admin, plan.start_offsets)
     newest = intermediate_records.read_last_origins(
         clients.frontier_reader,
         {tp: (beginnings[tp], end.offset) for tp, end in ends.items()},

@@ -34,7 +34,7 @@ class OpenTransactions:
         """The number of offsets after the last stable offset: stage one cannot read them before an
         open transaction of the source ends.
         """
-        stable = snapshot.source_ends[source_tp].offset
+        stable = snapshot.source_stable_ends[source_tp].offset
         waiting = snapshot.source_high_watermarks[source_tp] - stable
         if waiting <= 0 or self.stable_end_since.get(source_tp, (-1, now))[0] != stable:
             self.stable_end_since[source_tp] = (stable, now)

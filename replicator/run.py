@@ -27,7 +27,7 @@ from common.errors import FilterFailed, RecordRefused, SettingsInvalid
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from replicator import intermediate, source, wrap
+from replicator import intermediate_sink, source, wrap
 from replicator.last_record_check import LastCopied
 from replicator.sql_filter import apply_filter
 
@@ -85,17 +85,17 @@ class Plan:
     """Its topics; they must stay the same ones while the run lives."""
     identities: dict[Route, str]
     """Their identities in the frontiers."""
-    starts: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
     """By intermediate partition, the first source offset to write."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
-    copied: dict[TopicPartition, LastCopied] = field(default_factory=dict)
+    last_copied: dict[TopicPartition, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
     def map_source_partitions(self) -> dict[TopicPartition, TopicPartition]:
         """By intermediate partition, its source partition."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        return {tp: routes[tp.topic].get_source(tp.partition) for tp in self.starts}
+        return {tp: routes[tp.topic].get_source(tp.partition) for tp in self.start_offsets}
 
 
 class Query(Protocol):
@@ -148,12 +148,12 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
     """
     settings, at_source = plan.settings, plan.map_source_partitions()
     records = source.read_records(
-        spark, settings, {at_source[tp]: offset for tp, offset in plan.starts.items()}
+        spark, settings, {at_source[tp]: offset for tp, offset in plan.start_offsets.items()}
     )
     wrapped = wrap.wrap_records(
         apply_filter(records, settings.filter.sql), plan.identities, plan.epoch
     )
-    writer = intermediate.create_writer(wrapped, settings, plan.batch_bytes_max)
+    writer = intermediate_sink.create_writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:

@@ -148,7 +148,7 @@ class Planner:
         """
         is_logged = False
         while True:
-            self.liveness.wait("source")
+            self.liveness.report_waiting("source")
             sources = topic_creation.prepare_topics(settings)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
@@ -171,10 +171,12 @@ class Planner:
         drain_deadline = runtime.monotonic() + self.settings.replicator.drain_s
         logged_at = 0.0
         while not self.stopping():
-            self.liveness.wait("stage two")
+            self.liveness.report_waiting("stage two")
             commits = self.try_read_commits(topic_partitions)
             missing = [tp for tp in topic_partitions if tp not in commits]
-            if not missing and (runtime.monotonic() > drain_deadline or self._is_drained(commits)):
+            if not missing and (
+                runtime.monotonic() > drain_deadline or self._has_stage_two_read_all(commits)
+            ):
                 return commits
             if missing and runtime.monotonic() > logged_at + 10:
                 logged_at = runtime.monotonic()
@@ -196,7 +198,7 @@ class Planner:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
-    def _is_drained(self, commits: dict[TopicPartition, GroupCommit]) -> bool:
+    def _has_stage_two_read_all(self, commits: dict[TopicPartition, GroupCommit]) -> bool:
         try:
             ends = partition_offsets.list_end_offsets(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
@@ -211,5 +213,5 @@ def wait_unless_stopping(
     """Wait so many seconds, or until the process is asked to stop; the heartbeat continues."""
     deadline = runtime.monotonic() + seconds
     while runtime.monotonic() < deadline and not stopping():
-        liveness.wait(reason)
+        liveness.report_waiting(reason)
         runtime.sleep(0.05)

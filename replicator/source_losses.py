@@ -55,12 +55,12 @@ class SourceLosses:
         """
         source_partitions = self.plan.map_source_partitions()
         leader_epochs = {
-            source_tp: end.leader_epoch for source_tp, end in snapshot.source_ends.items()
+            source_tp: end.leader_epoch for source_tp, end in snapshot.source_stable_ends.items()
         }
         truncated = {
             source_tp
             for tp, source_tp in source_partitions.items()
-            if snapshot.source_ends[source_tp].offset < next_offsets[tp]
+            if snapshot.source_stable_ends[source_tp].offset < next_offsets[tp]
         }
         # while a transaction is open, the last stable offset may be below a first frontier
         if truncated:

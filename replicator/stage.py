@@ -36,9 +36,9 @@ from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.run_planner import Planner, wait_unless_stopping
+from replicator.run_watch import Watch
 from replicator.spark import session, spark_master
 from replicator.stop_at_end import Completion
-from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
@@ -103,14 +103,14 @@ class Stage:
             self._apply("stopped")
             return
         slots = spark_master.count_slots(self.partitions)
-        if slots < len(plan.starts):
+        if slots < len(plan.start_offsets):
             raise StageFailed(
-                f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots:"
-                " stage one restarts with more slots"
+                f"the source has {len(plan.start_offsets)} partitions now, this JVM has {slots}"
+                " slots: stage one restarts with more slots"
             )
         log.info(
             "run with epoch %(epoch)d begins at %(starts)s",
-            {"epoch": plan.epoch, "starts": plan.starts},
+            {"epoch": plan.epoch, "starts": plan.start_offsets},
         )
         EPOCH.set(plan.epoch)
         watch = Watch(plan.settings, self.clients, plan, lag=self.liveness.lag)
@@ -119,7 +119,7 @@ class Stage:
             self._apply("started")
             failpoints.hit("one: query started")
             event = self._follow(query, watch)
-            self.liveness.wait("spark")
+            self.liveness.report_waiting("spark")
             offsets, failure = (
                 (run.read_offsets(query), query.exception())
                 if event in ("finished", "failed")
@@ -179,7 +179,7 @@ class Stage:
             event = self._evaluate_sample(watch)
         except ClusterUnreachable as unreachable:
             log.warning("the positions cannot be read now: %s", unreachable)
-            self.liveness.wait("clusters")
+            self.liveness.report_waiting("clusters")
             return None
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
@@ -200,12 +200,12 @@ class Stage:
         if event is None and self.state == "running" and watch.is_progressing():
             self.liveness.set_ready()
         else:
-            self.liveness.wait("spark" if self.state == "running" else "stage two")
+            self.liveness.report_waiting("spark" if self.state == "running" else "stage two")
 
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
             return watch.find_event(
-                watch.take_snapshot(self.planner.try_read_commits(watch.plan.starts))
+                watch.take_snapshot(self.planner.try_read_commits(watch.plan.start_offsets))
             )
         except (TopicMissing, SourceTruncated):
             # names a topic that was deleted or recreated while the snapshot was taken
@@ -216,9 +216,9 @@ class Stage:
         """After `finished`: wait until stage two has read everything, or until it cannot go on."""
         while not self.stopping():
             event = self._evaluate_run(watch)
-            commits = self.planner.try_read_commits(watch.plan.starts)
+            commits = self.planner.try_read_commits(watch.plan.start_offsets)
             ends = partition_offsets.list_end_offsets(
-                self.clients.destination_admin, watch.plan.starts
+                self.clients.destination_admin, watch.plan.start_offsets
             )
             is_drained = len(commits) == len(ends) and all(
                 commits[tp].intermediate_offset >= end for tp, end in ends.items()
@@ -237,7 +237,7 @@ class Stage:
         """
         logged_at = runtime.monotonic()
         while not self.stopping():
-            self.liveness.wait("spark")
+            self.liveness.report_waiting("spark")
             slots = self.engine.count_slots()
             if slots is not None and slots >= self.partitions:
                 return True

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from common import runtime
-from common.kafka import copy_ends, partition_offsets, visible_records
+from common.kafka import destination_contents, partition_offsets, visible_records
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
@@ -21,7 +21,7 @@ from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Plan
 from replicator.run_planner import Planner
-from replicator.watch import Watch
+from replicator.run_watch import Watch
 
 log = logging.getLogger(__name__)
 WRITTEN_DOWN_S = 10.0
@@ -58,7 +58,7 @@ class Completion:
     def note_finished_run(self, watch: Watch, offsets: dict[TopicPartition, int]) -> None:
         """A run has ended by itself; `offsets`: how far it has read, by source partition."""
         has_written_nothing = self.has_filter and watch.has_written_nothing()
-        self.nothing_passes_from = watch.plan.starts if has_written_nothing else {}
+        self.nothing_passes_from = watch.plan.start_offsets if has_written_nothing else {}
         self.last_read_up_to = {
             tp: offsets[source_tp]
             for tp, source_tp in watch.source_partitions.items()
@@ -71,7 +71,7 @@ class Completion:
         """
         if not self._is_copied(plan):
             return False
-        is_there = self.has_copied_records(plan, self.planner.try_read_commits(plan.starts))
+        is_there = self.has_copied_records(plan, self.planner.try_read_commits(plan.start_offsets))
         if not is_there:
             log.info(
                 "everything is copied, say the frontiers, but the destination does not show it:"
@@ -86,8 +86,8 @@ class Completion:
         """
         return all(
             tp in commits and commits[tp].frontier.rule.frontier + 1 >= start
-            for tp, start in plan.starts.items()
-        ) and copy_ends.has_copied_records(
+            for tp, start in plan.start_offsets.items()
+        ) and destination_contents.has_copied_records(
             self.clients.destination_admin, plan.settings, plan.sources, commits
         )
 
@@ -103,7 +103,7 @@ class Completion:
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
         return all(
             visible_records.find_first_visible(
-                self.clients.source_reader, source_partitions[tp], plan.starts[tp], end
+                self.clients.source_reader, source_partitions[tp], plan.start_offsets[tp], end
             )
             is None
             for tp, end in self.end_offsets.items()
@@ -132,7 +132,7 @@ class Completion:
             tp in self.nothing_passes_from
             and self.nothing_passes_from[tp] <= start
             and self.last_read_up_to.get(tp, start) >= self.end_offsets.get(tp, 0)
-            for tp, start in plan.starts.items()
+            for tp, start in plan.start_offsets.items()
         )
 
     def write_read_up_to(self, plan: Plan) -> None:
@@ -154,7 +154,7 @@ class Completion:
         )
         empty_ranges = {
             tp: EmptyRange(start - 1, end)
-            for tp, start in plan.starts.items()
+            for tp, start in plan.start_offsets.items()
             if (end := min(ends.get(tp, 0), ends_now[source_partitions[tp]])) > start
             and (is_filtered_out or begins[source_partitions[tp]] <= start)
         }

@@ -148,7 +148,7 @@ class Query:
 
     def _run_batches(self) -> None:
         settings, source_partitions = self.plan.settings, self.plan.map_source_partitions()
-        schedule, positions = self.system.schedule, dict(self.plan.starts)
+        schedule, positions = self.system.schedule, dict(self.plan.start_offsets)
         source = self.system.find_cluster(settings.source_cluster)
         last_end = (
             {tp: source.log(*source_partitions[tp]).last_stable_offset for tp in positions}

@@ -200,7 +200,8 @@ def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
             "group.protocol": "classic" if classic else "consumer",
             **(classic_options if classic else {}),
             "isolation.level": "read_committed",
-            # an offset that is gone is examined (`deduplicator.intermediate`), never skipped
+            # an offset that is gone is examined (`deduplicator.intermediate_consumer`), never
+            # skipped
             "auto.offset.reset": "error",
             "enable.auto.commit": False,  # offsets are committed in the transaction
             "enable.auto.offset.store": False,
@@ -222,7 +223,7 @@ def create_transactional_producer(
     settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter
 ) -> Producer:
     """One of the two producers that a worker uses in turn
-    (`deduplicator.transactions.transaction`).
+    (`deduplicator.transactions.transactional_producer`).
 
     `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a
     record; librdkafka does not split a batch that the broker refuses.

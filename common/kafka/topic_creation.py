@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import topic_config, topic_fitness, topics
+from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -106,7 +106,7 @@ def _create_route_topics(
         )
         destination = existing.get(route.destination_topic)
         not_copied = (
-            topic_config.list_not_copied(source_config, known) if destination is None else {}
+            copied_configs.list_not_copied(source_config, known) if destination is None else {}
         )
         for name, reason in not_copied.items():
             log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
@@ -122,12 +122,12 @@ def _create_route_topics(
             destination_admin, settings.destination_cluster, existing_intermediate, intermediate
         )
     topic_fitness.check_existing(
-        destination_admin, settings, route, topic_config.get_max_message_bytes(source_config)
+        destination_admin, settings, route, copied_configs.get_max_message_bytes(source_config)
     )
 
 
 def build_intermediate(
-    settings: Settings, route: Route, source: Topic, source_config: topic_config.Entries
+    settings: Settings, route: Route, source: Topic, source_config: copied_configs.Entries
 ) -> NewTopic:
     """The intermediate topic as reo creates it; `source_config` is the source topic's
     configuration.
@@ -136,17 +136,17 @@ def build_intermediate(
         route.intermediate_topic,
         source.partitions,
         settings.topics.replication_factor,
-        config=topic_config.build_intermediate_config(source_config),
+        config=copied_configs.build_intermediate_config(source_config),
     )
 
 
-def build_parked(settings: Settings, name: str, source_config: topic_config.Entries) -> NewTopic:
+def build_parked(settings: Settings, name: str, source_config: copied_configs.Entries) -> NewTopic:
     """A topic for parked records as reo creates it."""
     return NewTopic(
         name,
         1,
         settings.topics.replication_factor,
-        config=topic_config.build_parked_config(source_config),
+        config=copied_configs.build_parked_config(source_config),
     )
 
 
@@ -154,8 +154,8 @@ def build_destination(
     settings: Settings,
     route: Route,
     partitions: int,
-    source_config: topic_config.Entries,
-    known: topic_config.Entries,
+    source_config: copied_configs.Entries,
+    known: copied_configs.Entries,
 ) -> NewTopic:
     """The destination topic as reo creates it; `known` is the configuration of any topic of that
     cluster.
@@ -164,7 +164,7 @@ def build_destination(
         route.destination_topic,
         partitions,
         settings.topics.replication_factor,
-        config=topic_config.build_destination_config(source_config, known),
+        config=copied_configs.build_destination_config(source_config, known),
     )
 
 

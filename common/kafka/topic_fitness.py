@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import partition_mapping
 from common.errors import Cycle, TopicsUnfit
-from common.kafka import topic_config, topics
+from common.kafka import copied_configs, topics
 from common.kafka.topics import Topic
 from common.routes import SAME, Route
 from common.settings import Settings, destination_kind
@@ -93,7 +93,7 @@ def check_existing(
     )
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error
-    limit = source_limit if copy is None else topic_config.get_max_message_bytes(copy)
+    limit = source_limit if copy is None else copied_configs.get_max_message_bytes(copy)
     if limit < source_limit:
         log.warning(
             "the destination topic takes records of up to %d bytes, the source topic has up to %d:"
@@ -106,19 +106,22 @@ def check_existing(
 def find_unfit_configs(
     route: Route,
     source_limit: int,
-    intermediate: topic_config.Entries | None,
-    copy: topic_config.Entries | None,
+    intermediate: copied_configs.Entries | None,
+    copy: copied_configs.Entries | None,
 ) -> Iterator[TopicsUnfit]:
     """An error for each configuration of existing topics that prevents an exact copy;
     `source_limit` is the source's largest batch in bytes.
     """
     # a producer would split refused batches without end, and copy nothing
-    if intermediate is not None and topic_config.get_max_message_bytes(intermediate) < source_limit:
+    if (
+        intermediate is not None
+        and copied_configs.get_max_message_bytes(intermediate) < source_limit
+    ):
         yield TopicsUnfit(
             f"the intermediate topic {route.intermediate_topic} takes batches of up to"
-            f" {topic_config.get_max_message_bytes(intermediate)} bytes, the source topic has up"
+            f" {copied_configs.get_max_message_bytes(intermediate)} bytes, the source topic has up"
             f" to {source_limit}: set its max.message.bytes to at least"
-            f" {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics --apply`"
+            f" {source_limit + copied_configs.WRAPPED_EXTRA_BYTES}, or run `reo topics --apply`"
         )
     if intermediate is not None and "compact" in str(intermediate["cleanup.policy"].value):
         yield TopicsUnfit(

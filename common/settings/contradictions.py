@@ -10,7 +10,7 @@ from common.settings import (
     clusters,
     destination_kind,
     spark_options,
-    sync_settings,
+    sync_checks,
 )
 from common.settings.candidate_setting_names import build_candidate_setting_name
 from common.settings.names_in_messages import find_names, spell
@@ -62,7 +62,7 @@ def _find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.find_errors(settings)
     yield from destination_kind.find_errors(settings)
-    yield from sync_settings.find_errors(settings)
+    yield from sync_checks.find_errors(settings)
     yield from spark_options.find_errors(
         settings.replicator.master, settings.replicator.spark_options
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.settings import spark_options
-from common.settings.guard import Guard
+from common.settings.option_guard import Guard
 
 
 def _guard_access(side: str, host_name: str, *names: str) -> dict[str, Guard]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from common.settings.guard import Guard
+from common.settings.option_guard import Guard
 
 SETTING = "replicator.spark_options"
 NAME = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")

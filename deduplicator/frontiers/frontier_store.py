@@ -140,7 +140,7 @@ class KafkaFrontierStore:
                     log.warning(
                         "the destination cannot be compared with the frontier yet: %s", unreachable
                     )
-                    self.consumer_group.liveness.wait("destination")
+                    self.consumer_group.liveness.report_waiting("destination")
                     self.consumer_group.undecided_since = None
                     continue
                 # a consumer gets no record and no end of partition beyond an open transaction

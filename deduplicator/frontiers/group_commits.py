@@ -73,7 +73,7 @@ class ConsumerGroup:
             try:
                 return {tp.topic for tp in self.group.list_frontiers()}
             except ClusterUnreachable as unreachable:
-                self.liveness.wait("destination")
+                self.liveness.report_waiting("destination")
                 log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
                 runtime.sleep(0.2)
 
@@ -105,7 +105,7 @@ class ConsumerGroup:
             except ClusterUnreachable as unreachable:
                 self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
-                self.liveness.wait("destination")
+                self.liveness.report_waiting("destination")
             runtime.sleep(0.2)
 
     def build_undecided_error(self, what: str) -> TransactionUndecided | HangingTransaction:
@@ -118,5 +118,5 @@ class ConsumerGroup:
         self.undecided_at = now
         if now > self.undecided_since + self.undecided_s:
             return HangingTransaction(f"{what} (undecided for {self.undecided_s:.0f} s)")
-        self.liveness.wait("transaction")
+        self.liveness.report_waiting("transaction")
         return TransactionUndecided(what)

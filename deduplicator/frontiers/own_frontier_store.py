@@ -52,7 +52,7 @@ class OwnFrontierStore:
             except Unavailable as error:
                 self.answers = False
                 log.warning("%s of %s: it does not answer: %s", operation, self.identity, error)
-                self.consumer_group.liveness.wait("database")
+                self.consumer_group.liveness.report_waiting("database")
                 runtime.sleep(RETRY_INTERVAL_S)
             else:
                 self.answers = True

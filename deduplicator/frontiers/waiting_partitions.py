@@ -14,7 +14,7 @@ from common.routes import Route, TopicPartition
 from deduplicator.destination import Destination
 from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import set_frontier_metric
@@ -60,7 +60,7 @@ class WaitingPartitions:
         """
         while self.partitions.waiting:
             if self.liveness.reason is None:
-                self.liveness.wait("destination")
+                self.liveness.report_waiting("destination")
             try:
                 if not self.starting.assigned:
                     self.starting = self.starter.start_partitions(self.partitions.waiting)
@@ -76,7 +76,7 @@ class WaitingPartitions:
             started, self.starting = self.starting.assigned, StartedPartitions()
             self.partitions.start(started)
             # only now: partitions that are lost together with their cluster keep reporting lag
-            self.liveness.lag.keep(self.partitions.assigned)
+            self.liveness.lag.keep_only(self.partitions.assigned)
             for tp, state in started.items():
                 set_frontier_metric(self.routes, tp, state.frontier.rule.frontier)
             self.intermediate.start_fetching(started)

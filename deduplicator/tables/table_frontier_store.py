@@ -102,7 +102,7 @@ class TableFrontierStore:
             self.close()
             raise psycopg.OperationalError(LATE)
         if waited_s > WAITS_S:
-            self.consumer_group.liveness.wait("database")
+            self.consumer_group.liveness.report_waiting("database")
         else:
             self.consumer_group.liveness.beat()
 
@@ -214,7 +214,7 @@ class TableFrontierStore:
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)
-                self.consumer_group.liveness.wait("database")
+                self.consumer_group.liveness.report_waiting("database")
                 self.close()
                 runtime.sleep(PAUSE_S)
 

@@ -18,7 +18,7 @@ from common.metrics import (
     TRANSACTION_SECONDS,
 )
 from common.routes import SAME, Route, TopicPartition
-from deduplicator.round_decisions import Work
+from deduplicator.round_decisions import RoundDecisions
 
 
 class StartedCommit:
@@ -30,7 +30,7 @@ class StartedCommit:
 
     def __init__(
         self,
-        work: Mapping[TopicPartition, Work],
+        work: Mapping[TopicPartition, RoundDecisions],
         written: Mapping[TopicPartition, int],
         began_at: float,
     ) -> None:
@@ -63,7 +63,7 @@ class StartedCommit:
         }
 
 
-def _report_partition(route: Route, tp: TopicPartition, work: Work, written: int) -> None:
+def _report_partition(route: Route, tp: TopicPartition, work: RoundDecisions, written: int) -> None:
     intermediate = (tp.topic, str(tp.partition))
     destination = (
         route.destination_topic,

@@ -13,7 +13,7 @@ import logging
 
 from confluent_kafka import Producer
 
-from deduplicator.transactions.transaction import TransactionalProducer
+from deduplicator.transactions.transactional_producer import TransactionalProducer
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Compares the configurations of the topics of each route (record size, retention, timestamps), and
 looks at their replicas and at raw producer options.
 
-A topic that does not exist yet is created to fit (`common.kafka.topic_config`); these checks are
+A topic that does not exist yet is created to fit (`common.kafka.copied_configs`); these checks are
 about existing topics. They also list the differences that `reo topics` would remove.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 
 from common.errors import ClusterUnreachable, TopicsUnfit
-from common.kafka import topic_config, topic_fitness
+from common.kafka import copied_configs, topic_fitness
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
-from common.kafka.topic_config import LIMIT, Entries
+from common.kafka.copied_configs import LIMIT, Entries
 from common.routes import Route
 from common.settings import destination_kind
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
@@ -76,18 +76,18 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
         state.get_config(route.destination_topic),
     )
     limit, about = (
-        topic_config.get_max_message_bytes(source),
+        copied_configs.get_max_message_bytes(source),
         f"record size of {route.source_topic}",
     )
     errors = list(topic_fitness.find_unfit_configs(route, limit, intermediate, copy))
     yield from (
         report_failure(f"topic settings of {route.destination_topic}", error) for error in errors
     )
-    if copy is not None and topic_config.get_max_message_bytes(copy) < limit:
+    if copy is not None and copied_configs.get_max_message_bytes(copy) < limit:
         yield report_warning(
             about,
             f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to"
-            f" {topic_config.get_max_message_bytes(copy)}: a larger record stops the copy (exit"
+            f" {copied_configs.get_max_message_bytes(copy)}: a larger record stops the copy (exit"
             " code 27)",
             f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply`"
             " does",
@@ -122,7 +122,7 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
     source_ms = _get_retention_ms(source)
     source_text = _format_duration(source_ms)
     if copy is None:
-        if "retention.ms" in topic_config.list_own_configs(source) or source_ms is None:
+        if "retention.ms" in copied_configs.list_own_configs(source) or source_ms is None:
             yield report_ok(about, f"as the source's: {source_text}")
         else:
             yield report_ok(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.errors import ReoError
-from common.kafka import topic_config, topic_creation, topic_fitness, topics
+from common.kafka import copied_configs, topic_creation, topic_fitness, topics
 from common.kafka.clients import create_admin_client
-from common.kafka.topic_config import Entries
+from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_kind
@@ -148,7 +148,7 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
         state,
         state.existing.get(route.destination_topic),
         new_topic,
-        topic_config.build_destination_config(source_entries, known or source_entries),
+        copied_configs.build_destination_config(source_entries, known or source_entries),
     )
 
 

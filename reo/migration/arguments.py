@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from reo import examples
-from reo.command_parser import (
+from reo import help_examples
+from reo.parser_parts import (
     Commands,
     ExamplesParser,
     add_result_options,
@@ -25,7 +25,7 @@ def add_topics(commands: Commands) -> None:
         help=(
             "compare the topics' configurations with the source's; changes nothing without --apply"
         ),
-        examples=examples.TOPICS,
+        examples=help_examples.TOPICS,
     )
     topics.add_argument(
         "--apply",
@@ -40,12 +40,12 @@ def add_offsets(commands: Commands) -> None:
     offsets = commands.add_parser(
         "offsets",
         help="move consumer groups from the source to the destination",
-        examples=examples.OFFSETS + examples.SYNC.removeprefix("examples:\n"),
+        examples=help_examples.OFFSETS + help_examples.SYNC.removeprefix("examples:\n"),
     ).add_subparsers(dest="offsets", required=True, metavar="COMMAND")
     translate = offsets.add_parser(
         "translate",
         help="at which destination offset the group continues; changes nothing without --apply",
-        examples=examples.OFFSETS,
+        examples=help_examples.OFFSETS,
     )
     translate.add_argument(
         "--group", required=True, help="the consumer group; it has the same name on both clusters"
@@ -61,7 +61,7 @@ def add_offsets(commands: Commands) -> None:
     sync = offsets.add_parser(
         "sync",
         help="keep the offsets of groups translated and committed at the destination",
-        examples=examples.SYNC,
+        examples=help_examples.SYNC,
     )
     sync.add_argument(
         "--groups",
@@ -84,7 +84,7 @@ def add_acls(commands: Commands) -> None:
     acls = commands.add_parser(
         "acls",
         help="show the topics' ACLs on both clusters; copy them with --apply",
-        examples=examples.ACLS,
+        examples=help_examples.ACLS,
     )
     acls.add_argument("--apply", action="store_true", help="create what the destination lacks")
     acls.add_argument(
@@ -100,17 +100,17 @@ def add_cutover(commands: Commands) -> None:
     words = commands.add_parser(
         "cutover",
         help="move topics and their consumer groups to the destination",
-        examples=examples.CUTOVER_PLAN + examples.CUTOVER_RUN.removeprefix("examples:\n"),
+        examples=help_examples.CUTOVER_PLAN + help_examples.CUTOVER_RUN.removeprefix("examples:\n"),
     ).add_subparsers(dest="what", required=True, metavar="WHAT")
     plan = words.add_parser(
         "plan",
         help="what it takes to move the topics now; changes nothing",
-        examples=examples.CUTOVER_PLAN,
+        examples=help_examples.CUTOVER_PLAN,
     )
     run = words.add_parser(
         "run",
         help="move the topics: wait until all is copied, verify, translate the groups' offsets",
-        examples=examples.CUTOVER_RUN,
+        examples=help_examples.CUTOVER_RUN,
     )
     for command in (plan, run):
         _add_cutover_options(command)
@@ -120,7 +120,7 @@ def add_cutover(commands: Commands) -> None:
         help="deny everybody to write to the topics at the source, by an ACL",
     )
     run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
-    back = words.add_parser("back", help="remove the DENY", examples=examples.CUTOVER_BACK)
+    back = words.add_parser("back", help="remove the DENY", examples=help_examples.CUTOVER_BACK)
     add_result_options(plan)
     add_result_options(run)
     add_settings_options(back)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.kafka import topic_config
-from common.kafka.topic_config import LIMIT, Entries
+from common.kafka import copied_configs
+from common.kafka.copied_configs import LIMIT, Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def keep_limit(name: str, now: str, value: str) -> Difference:
 def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
     """Compare a destination topic with its source topic."""
     expected, refused, set_at_source = (
-        topic_config.build_destination_config(source, copy),
-        topic_config.list_not_copied(source, copy),
-        topic_config.list_own_configs(source),
+        copied_configs.build_destination_config(source, copy),
+        copied_configs.list_not_copied(source, copy),
+        copied_configs.list_own_configs(source),
     )
     differences = []
     for config, value in expected.items():
@@ -56,7 +56,7 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
                     config,
                     now,
                     value,
-                    topic_config.NOT_OVER.get(config, "as the source topic"),
+                    copied_configs.NOT_TAKEN_OVER.get(config, "as the source topic"),
                 )
             )
     differences += [
@@ -72,7 +72,7 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
     ]
     set_here_only = {
         config: value
-        for config, value in topic_config.list_own_configs(copy).items()
+        for config, value in copied_configs.list_own_configs(copy).items()
         if config not in expected and config not in set_at_source
     }
     return differences + [
@@ -84,7 +84,7 @@ def compare_destination(name: str, source: Entries, copy: Entries) -> list[Diffe
 def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
     """Compare an intermediate topic with what reo creates."""
     differences = []
-    for config, value in topic_config.build_intermediate_config(source).items():
+    for config, value in copied_configs.build_intermediate_config(source).items():
         now = str(intermediate[config].value)
         if (
             config != "message.timestamp.type"

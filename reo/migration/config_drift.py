@@ -2,7 +2,7 @@
 what the source topic asks for; `--apply` changes them.
 
 A topic that reo creates takes over the configuration of the source topic
-(`common.kafka.topic_config`). Later changes there are not taken over automatically: a shorter
+(`common.kafka.copied_configs`). Later changes there are not taken over automatically: a shorter
 retention, for example, also deletes records at the destination, so an operator has to decide.
 Without `--apply` nothing is changed.
 
@@ -31,8 +31,8 @@ from common.errors import ReoError, TopicsUnfit
 from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.kafka.topic_config import Entries
-from common.settings import Settings, destination_kind, sync_settings
+from common.kafka.copied_configs import Entries
+from common.settings import Settings, destination_kind, sync_checks
 from reo.migration.config_comparison import (
     Difference,
     compare_destination,
@@ -42,7 +42,7 @@ from reo.migration.config_comparison import (
 )
 
 log = logging.getLogger(__name__)
-KEPT_ALIKE = f"kept alike ({sync_settings.SYNC_CONFIGS})"
+KEPT_ALIKE = f"kept alike ({sync_checks.SYNC_CONFIGS})"
 
 
 class ConfigDrift:
@@ -146,7 +146,7 @@ class ConfigDrift:
         """As `compare_destination`, after what is kept alike."""
         names = [
             config
-            for config in sync_settings.list_synced_configs(self.settings)
+            for config in sync_checks.list_synced_configs(self.settings)
             if config in source and config in copy
         ]
         synced = [

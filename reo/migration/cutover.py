@@ -11,7 +11,7 @@ The steps, and when each is done:
     4  consumers stop at the source        no member of a group has a partition of the topics
     5  the service stops, or is restarted  no member of its group has their intermediate partitions
        without these topics
-    6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets`)
+    6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets_translate`)
        and committed
 
 Each run reads the state from the clusters again, and nothing is stored. So a run can be
@@ -33,9 +33,9 @@ from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.migration.cutover_state import CutoverView, MovingGroup
+from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.migration.foreign_group import UserGroup
-from reo.migration.offsets import Translator
+from reo.migration.offsets_translate import Translator
 from reo.migration.source_ends import Ends, SourceEnds, list_topics
 from reo.migration.translation_report import TranslatedPartition
 from reo.progress.snapshot import Snapshot

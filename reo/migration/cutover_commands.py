@@ -15,7 +15,7 @@ from common.settings import Settings, destination_kind
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import CutoverPlan, make_plan
-from reo.migration.cutover_state import CutoverView
+from reo.migration.cutover_view import CutoverView
 from reo.migration.translation_report import format_offset
 from reo.migration.write_denial import WriteDenial
 from reo.output import align_columns

@@ -17,7 +17,7 @@ import orjson
 from common import runtime
 from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
-from reo.migration.cutover_state import CutoverView, MovingGroup
+from reo.migration.cutover_view import CutoverView, MovingGroup
 from reo.output import align_columns
 from reo.progress.lag import sum_lags
 from reo.progress.snapshot import Snapshot

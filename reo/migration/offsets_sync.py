@@ -2,12 +2,12 @@
 once or at an interval.
 
 A round asks the source for its groups, and translates each that matches the pattern
-(`reo.migration.offsets`). A group that is active at the destination is skipped: it has moved
-already. No offset at the destination is ever moved back. A partition that cannot be translated yet,
-because the group has read records that are not copied, keeps the offset that it has, and is
-translated in a later round; the other partitions of the group do not wait for it. Nothing is
-stored: what was translated before is remembered by this process only, so that a round reads and
-compares what the groups have read since the round before.
+(`reo.migration.offsets_translate`). A group that is active at the destination is skipped: it has
+moved already. No offset at the destination is ever moved back. A partition that cannot be
+translated yet, because the group has read records that are not copied, keeps the offset that it
+has, and is translated in a later round; the other partitions of the group do not wait for it.
+Nothing is stored: what was translated before is remembered by this process only, so that a round
+reads and compares what the groups have read since the round before.
 
 With `offsets.sync_groups` the service does the same, in a process of its own beside stage two
 (`python -m reo.migration.offsets_sync`). It is not part of the copy: its errors are logged, and the
@@ -37,7 +37,7 @@ from common.stage_process import Stopping
 from common.suggestions import suggest
 from reo.migration import sync_report
 from reo.migration.foreign_group import list_groups
-from reo.migration.offsets import ProvedOffsets, Translator
+from reo.migration.offsets_translate import ProvedOffsets, Translator
 from reo.migration.sync_report import SyncedGroup
 
 log = logging.getLogger(__name__)

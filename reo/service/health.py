@@ -27,13 +27,11 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.liveness import LATE_S, REASONS, Reason
-from deduplicator import hot_path
+from common.liveness import LATE_S, REASONS, SILENT_S, Reason
+from deduplicator import compiled_path
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
-SILENT_S = 60.0
-"""A process whose last heartbeat is older than this hangs."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
 """Stage, worker and start time (Unix) of each process that should run now; 0 for one that has not
@@ -126,9 +124,9 @@ def build_registry(folder: str) -> CollectorRegistry:
 def set_build_info() -> None:
     """Say what this service is made of."""
     try:
-        hot_path.load_library()
+        compiled_path.load_library()
         compiled = "yes"
-    except hot_path.CompiledPathUnavailable:
+    except compiled_path.CompiledPathUnavailable:
         compiled = "no"
     BUILD_INFO.labels(
         VERSION,

@@ -21,7 +21,7 @@ from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.parent_death_signal import set_parent_death_signal
 from common.routes import TopicPartition
-from common.settings import Settings, destination_kind, sync_settings
+from common.settings import Settings, destination_kind, sync_checks
 from common.stage_process import Stopping
 from reo.migration import config_drift
 
@@ -85,6 +85,6 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
 
         postgresql.check_connection(settings)
     copied = topic_creation.prepare_topics(settings)
-    if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
+    if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
         config_drift.sync_configs(settings)
     return topics.list_intermediate_partitions(copied)

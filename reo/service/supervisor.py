@@ -29,13 +29,14 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
 from common.errors import ClusterUnreachable, find_exit_code_name, list_stop_codes
+from common.liveness import SILENT_S
 from common.settings import Settings, user_code
 from common.stage_process import Stopping
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
 from reo.service.child import BACKOFF_FIRST_S, Child
+from reo.service.deduplicator_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
-from reo.service.stop_at_end import StopAtEnd
 from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
@@ -236,7 +237,7 @@ class Supervisor:
                 log.error(
                     "%s gave no sign of life for %.0f s; it is killed and restarted",
                     child.name,
-                    health.SILENT_S,
+                    SILENT_S,
                 )
                 child.process.kill()
 

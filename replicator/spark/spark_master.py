@@ -3,9 +3,9 @@ driver's own JVM, on a standalone cluster, or on Kubernetes.
 
 Executors need no Python, because no Python function runs in them. On a standalone cluster they get
 the connector's jars from the driver. On Kubernetes they run in reo's own image
-(`replicator.spark.executor`), which has the jars. There are two executors, each with a core for
-each partition: when one is lost, the other continues alone until there is a new one. A core is a
-thread that mostly waits, so a pod requests fewer cores from its node.
+(`replicator.spark.executor_command`), which has the jars. There are two executors, each with a core
+for each partition: when one is lost, the other continues alone until there is a new one. A core is
+a thread that mostly waits, so a pod requests fewer cores from its node.
 """
 
 from __future__ import annotations

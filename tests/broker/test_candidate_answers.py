@@ -27,8 +27,8 @@ from demo.broker import Broker
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Engine, Plan
+from replicator.run_watch import Watch
 from replicator.stage import Stage
-from replicator.watch import Watch
 from tests.harness.identical_sources import (
     PARTITIONS,
     QUICK_FAILOVER,

@@ -60,7 +60,7 @@ class ByHand:
         self.plans.append(plan)
         if len(self.plans) == 1:
             return Ended(OSError("no"))
-        (begin,) = plan.starts.values()
+        (begin,) = plan.start_offsets.values()
         records = [(0, number, make_record(number)) for number in range(begin, RECORDS)]
         write_intermediate(
             self.clusters,

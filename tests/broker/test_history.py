@@ -31,8 +31,8 @@ from replicator.clients import Clients
 from replicator.last_record_check import LastCopied, check_source_history
 from replicator.run import Engine
 from replicator.run_planner import Planner
+from replicator.run_watch import Watch
 from replicator.stage import Stage
-from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.disk import keep_disk, set_disk_back

@@ -19,7 +19,7 @@ from common.routes import Route, TopicPartition
 from replicator.cluster_snapshot import ClusterSnapshot
 from replicator.open_holes import HOLE_S
 from replicator.run import Plan
-from replicator.watch import Watch
+from replicator.run_watch import Watch
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import Clusters, make_record, make_records, until

@@ -24,8 +24,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from common.kafka.clients import LossCounter
 from common.liveness import Liveness
 from deduplicator.transactions.producer_pair import ProducerPair
-from deduplicator.transactions.transaction import TransactionalProducer
 from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.transactions.transactional_producer import TransactionalProducer
 from faults.proxy import Proxy
 from faults.proxy_rule import ProxyRule
 from tests.harness.kafka import Cluster, until

@@ -17,7 +17,7 @@ from common.errors import MoveRefused
 from common.routes import TopicPartition
 from demo import fair_share
 from reo.migration.cutover_plan import CutoverPlan
-from reo.migration.cutover_state import CutoverView
+from reo.migration.cutover_view import CutoverView
 from tests.broker.test_cutover import QUICK
 from tests.conftest import Start
 from tests.harness import moving

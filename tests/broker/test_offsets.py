@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from common import settings as reo_settings
-from reo.migration.offsets import ProvedOffsets, Translator
+from reo.migration.offsets_translate import ProvedOffsets, Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.group_offsets import commit, committed, translate
 from tests.harness.judge import Record, to_record

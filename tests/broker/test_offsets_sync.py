@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 from common import settings as reo_settings
 from common.errors import GroupBusy
 from demo import fair_share
-from reo.migration.offsets import Translator
 from reo.migration.offsets_sync import OffsetsSync
+from reo.migration.offsets_translate import Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
 from tests.harness.group_offsets import commit, committed

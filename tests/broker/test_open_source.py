@@ -13,8 +13,8 @@ from common.kafka import topic_creation, topics
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.run import Engine, Plan
+from replicator.run_watch import Watch
 from replicator.stage import Stage
-from replicator.watch import Watch
 from tests.harness.commands import reo
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment

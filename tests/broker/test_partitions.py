@@ -9,7 +9,7 @@ import pytest
 from common.kafka.clients import create_stage_two_consumer
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partitions import AssignedPartition, Partitions
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.service import build_environment

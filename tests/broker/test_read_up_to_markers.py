@@ -17,8 +17,8 @@ from common.routes import Route, TopicPartition
 from common.settings import load
 from replicator.read_up_to_writer import EmptyRange, ReadUpToWriter
 from replicator.run import Engine
+from replicator.run_watch import Watch
 from replicator.stage import Stage
-from replicator.watch import Watch
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.judge import compare_partitions
@@ -70,7 +70,7 @@ def test_markers_that_retention_deletes_are_no_loss(
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     plan = stage.planner.plan()
     assert plan is not None
-    assert set(plan.starts.values()) == {RECORDS}
+    assert set(plan.start_offsets.values()) == {RECORDS}
     if stop_at_end:
         assert stage.completion.is_complete(plan)
         stage.completion.write_read_up_to(plan)
@@ -89,7 +89,7 @@ def test_markers_that_retention_deletes_are_no_loss(
     clusters.source.write(topic, [(0, make_record(15))])
     again = create_planner(settings).plan()
     assert again is not None
-    assert set(again.starts.values()) == {15}
+    assert set(again.start_offsets.values()) == {15}
     write_intermediate(
         clusters,
         topic,

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewPartitions
 
 from common import settings as reo_settings
 from common.errors import OffsetUntranslatable
-from reo.migration.offsets import Translator
+from reo.migration.offsets_translate import Translator
 from tests.conftest import Start
 from tests.harness.group_offsets import commit, committed, translate
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator.spark import executor
+from replicator.spark import executor_command
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
@@ -51,7 +51,7 @@ def test_the_command_line_is_that_of_sparks_own_image() -> None:
     """Options in the order of their numbers, the heap, the class path with what was put before it,
     and each argument of KubernetesExecutorBackend.
     """
-    words = executor.build_command(
+    words = executor_command.build_command(
         GIVEN
         | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))}
         | {"SPARK_CLASSPATH": "/mine.jar"}
@@ -60,7 +60,7 @@ def test_the_command_line_is_that_of_sparks_own_image() -> None:
         f"-Dn={number}" for number in range(12)
     ]
     assert words[-15:] == [
-        executor.MAIN,
+        executor_command.MAIN,
         "--driver-url",
         GIVEN["SPARK_DRIVER_URL"],
         "--executor-id",

@@ -228,7 +228,7 @@ def test_what_passes_is_exact_while_both_stages_are_killed(
     empty(clusters, topic)
     again = create_planner(load(service.environment)).plan()
     assert again is not None
-    assert sum(again.starts.values()) == end
+    assert sum(again.start_offsets.values()) == end
 
 
 @pytest.mark.long

@@ -26,8 +26,8 @@ FLAGS = (
 RUN = """import sys
 from pathlib import Path
 import pytest
-from deduplicator import hot_path
-hot_path.FOLDER = Path(sys.argv[1])
+from deduplicator import compiled_path
+compiled_path.FOLDER = Path(sys.argv[1])
 options = ["-n0", "-s", "-p", "no:cacheprovider", "-k", sys.argv[2]]
 sys.exit(pytest.main([*options, "tests/unit/test_compiled.py"]))
 """
@@ -39,9 +39,16 @@ def run_scan_tests(
     folder: Path, source: str, tests: str = "alike or hostile or gap"
 ) -> subprocess.CompletedProcess[str]:
     """The tests of the scan, with this C file."""
-    (folder / "hot_path.c").write_text(source)
+    (folder / "compiled_path.c").write_text(source)
     subprocess.run(
-        ["cc", *FLAGS, str(folder / "hot_path.c"), "-o", str(folder / "_hot_path.so"), "-ldl"],
+        [
+            "cc",
+            *FLAGS,
+            str(folder / "compiled_path.c"),
+            "-o",
+            str(folder / "_compiled_path.so"),
+            "-ldl",
+        ],
         check=True,
     )
     runtime = subprocess.run(
@@ -68,7 +75,7 @@ def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
     """Thousands of batches, valid, torn and hostile: no report of a sanitizer, and the same
     decisions as Python's.
     """
-    done = run_scan_tests(tmp_path, (ROOT / "deduplicator" / "hot_path.c").read_text())
+    done = run_scan_tests(tmp_path, (ROOT / "deduplicator" / "compiled_path.c").read_text())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "passed" in done.stdout
 
@@ -76,7 +83,7 @@ def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_planted_overrun_is_reported(tmp_path: Path) -> None:
     """The check can fail."""
-    source = (ROOT / "deduplicator" / "hot_path.c").read_text()
+    source = (ROOT / "deduplicator" / "compiled_path.c").read_text()
     assert BUG[0] in source
     done = run_scan_tests(tmp_path, source.replace(*BUG))
     assert done.returncode != 0

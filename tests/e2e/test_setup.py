@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsInvalid, StageFailed
-from deduplicator import hot_path
+from deduplicator import compiled_path
 from demo import fair_share
 from reo import check, cli, setup_command
 from replicator.spark import class_archive, connector_jars
@@ -133,9 +133,9 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 
 def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library Python does it, and what to do about that is said."""
-    monkeypatch.setattr(hot_path, "load_library", hot_path.load_library.__wrapped__)
+    monkeypatch.setattr(compiled_path, "load_library", compiled_path.load_library.__wrapped__)
     assert setup_command.describe_compiled_path().startswith("yes")
-    monkeypatch.setattr(hot_path, "FOLDER", tmp_path)
+    monkeypatch.setattr(compiled_path, "FOLDER", tmp_path)
     assert setup_command.describe_compiled_path().startswith(
         "no: Python does the work of stage two"
     )

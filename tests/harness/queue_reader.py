@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.origin import HEADER, Origin, encode
 from common.routes import TopicPartition
-from deduplicator.fetch_queue import Queue
-from deduplicator.fetched_messages import FetchedMessages
+from deduplicator.compiled_batch import FetchedMessages
+from deduplicator.compiled_queue import Queue
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.task_attempts import IDENTITY

@@ -11,7 +11,7 @@ import pytest
 
 from common import runtime
 from deduplicator import worker
-from deduplicator.intermediate import EMPTY_ASSIGNMENT_S
+from deduplicator.intermediate_consumer import EMPTY_ASSIGNMENT_S
 from deduplicator.partitions import Partitions
 from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, Stand
 
@@ -26,7 +26,7 @@ def test_a_worker_is_not_ready_while_its_frontiers_are_compared(incremental: boo
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assert stand.reason_at_start == "destination"
-    stand.loop.liveness.wait("transaction")
+    stand.loop.liveness.report_waiting("transaction")
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assert stand.reason_at_start == "transaction"

@@ -17,7 +17,7 @@ from common.settings import Settings, client_options, load, spark_options
 from common.settings.client_options import ALLOW_UNSAFE
 from common.settings.guarded_options import GUARDED
 from common.settings.names_in_messages import spell
-from replicator import intermediate, source
+from replicator import intermediate_sink, source
 from replicator.spark import session
 from tests.unit.test_settings import GOOD
 
@@ -118,7 +118,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
         {name.removeprefix("kafka.").lower(): value for name, value in options.items()}
         for options in (
             source.build_options(loaded, {TopicPartition("orders", 0): 0}),
-            intermediate.build_options(loaded, 1_048_588),
+            intermediate_sink.build_options(loaded, 1_048_588),
         )
     ]
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))

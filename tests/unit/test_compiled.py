@@ -17,8 +17,8 @@ from common.frontier import RuleState
 from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
-from deduplicator import fetch_queue, hot_path
-from deduplicator.fetched_messages import CompiledBatch, FetchedMessages
+from deduplicator import compiled_path, compiled_queue
+from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.harness.properties import property_test
 from tests.harness.task_attempts import IDENTITY, StageOne
@@ -32,7 +32,7 @@ class Made(FetchedMessages):
     """A batch that no client has taken: origins at consecutive offsets of one partition."""
 
     def __init__(self, values: Sequence[bytes], partition: int = 0) -> None:
-        super().__init__(hot_path.load_library())
+        super().__init__(compiled_path.load_library())
         self.kept = [ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
         self.raw.count = len(values)
         for position, value in enumerate(values):
@@ -189,23 +189,23 @@ def test_where_python_is_needed_it_is_not_used(
     more: dict[str, str], route: Route, said: str
 ) -> None:
     """And the reason is said."""
-    assert said in (fetch_queue.find_disabled_reason(load(GOOD | more), [route]) or "")
+    assert said in (compiled_queue.find_disabled_reason(load(GOOD | more), [route]) or "")
 
 
 def test_elsewhere_it_is_used() -> None:
     """It was built: what the other tests here show is shown of the library that the service
     loads.
     """
-    assert fetch_queue.find_disabled_reason(load(GOOD), [ROUTE]) is None
+    assert compiled_queue.find_disabled_reason(load(GOOD), [ROUTE]) is None
 
 
 def test_an_unknown_version_of_confluent_kafka_is_not_touched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its objects may be laid out differently."""
-    monkeypatch.setattr(hot_path, "VERSION", "9.9.9")
-    hot_path.load_library.cache_clear()
+    monkeypatch.setattr(compiled_path, "VERSION", "9.9.9")
+    compiled_path.load_library.cache_clear()
     try:
-        assert "9.9.9" in (fetch_queue.find_disabled_reason(load(GOOD), [ROUTE]) or "")
+        assert "9.9.9" in (compiled_queue.find_disabled_reason(load(GOOD), [ROUTE]) or "")
     finally:
-        hot_path.load_library.cache_clear()
+        compiled_path.load_library.cache_clear()

@@ -13,11 +13,11 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import EndOffset
 from common.routes import TopicPartition
 from common.stage_process import COMPLETE_FILE
-from reo.service import stop_at_end
+from reo.service import deduplicator_end
+from reo.service.deduplicator_end import StopAtEnd
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
-from reo.service.stop_at_end import StopAtEnd
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
-from replicator.watch import Watch
+from replicator.run_watch import Watch
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -132,8 +132,8 @@ def test_what_is_read_is_not_always_copied(
 ) -> None:
     """Stage two alone: the intermediate partition ended at 10 when it started."""
     answers = [{HERE: before} if before else {}, {HERE: now}]
-    monkeypatch.setattr(stop_at_end, "create_commit_reader", lambda *_: None)
-    monkeypatch.setattr(stop_at_end, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(deduplicator_end, "create_commit_reader", lambda *_: None)
+    monkeypatch.setattr(deduplicator_end, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
@@ -155,7 +155,7 @@ def test_nothing_was_written_when_the_leader_is_the_same(
     monkeypatch.setattr(partition_offsets, "list_stable_ends", lambda *_: {HERE: end})
     watch: Any = SimpleNamespace(
         clients=SimpleNamespace(destination_admin=None),
-        plan=SimpleNamespace(starts={HERE: 0}),
+        plan=SimpleNamespace(start_offsets={HERE: 0}),
         can_trust_spark=True,
         initial_ends={HERE: 5},
         intermediate_leader_epochs={HERE: 1},

@@ -24,7 +24,7 @@ from common.records import Consumed, Headers
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import DestinationState, KafkaDestination
-from deduplicator.intermediate import BATCH_RECORDS
+from deduplicator.intermediate_consumer import BATCH_RECORDS
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide

@@ -1,12 +1,12 @@
 """LagReporter in seconds is the smaller of two bounds, each of which alone would be wrong
-(`common.lag`).
+(`common.lag_gauges`).
 """
 
 from __future__ import annotations
 
 import pytest
 
-from common.lag import LagReporter
+from common.lag_gauges import LagReporter
 from common.routes import TopicPartition
 
 HERE = TopicPartition("orders", 3)

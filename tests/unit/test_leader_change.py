@@ -14,7 +14,7 @@ from common.origin import Origin
 from common.routes import TopicPartition
 from deduplicator.leader_change import check_leader_change
 from deduplicator.position_errors import RecordsMissing
-from deduplicator.round_decisions import Work
+from deduplicator.round_decisions import RoundDecisions
 from deduplicator.unwrap import Batch
 
 PLACE = TopicPartition("copy-proxy", 0)
@@ -41,7 +41,7 @@ def read(*records: tuple[int | None, int, int, int]) -> Batch:
 
 def check(known: int | None, batch: Batch) -> int | None:
     """The leader epoch that is known after the batch."""
-    work = Work(READ_TO, 0, known)
+    work = RoundDecisions(READ_TO, 0, known)
     check_leader_change(PLACE, work, batch)
     return work.leader_epoch
 

@@ -16,12 +16,12 @@ from common.errors import FilterFailed
 from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.intermediate import FEW_RECORDS, Intermediate
+from deduplicator.intermediate_consumer import FEW_RECORDS, Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter
-from deduplicator.transactions import transaction
-from deduplicator.transactions.transaction import TransactionalProducer
+from deduplicator.transactions import transactional_producer
 from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.transactions.transactional_producer import TransactionalProducer
 from deduplicator.user_call_timeout import CallLimit
 
 HERE = TopicPartition("orders", 0)
@@ -114,7 +114,7 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     """A commit that is not answered is waited for in parts, said to be waited for, and done: the
     watchdog, which allows 60 s, has nothing to kill.
     """
-    monkeypatch.setattr(transaction, "STEP_S", 0.01)
+    monkeypatch.setattr(transactional_producer, "STEP_S", 0.01)
     client = Unanswered()
     producer, liveness = open_transaction(client)
     liveness.on_beat = client.answer_third_beat
@@ -134,7 +134,7 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
     with pytest.raises(TransactionFailed):
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
-    assert max(client.asked) <= transaction.STEP_S
+    assert max(client.asked) <= transactional_producer.STEP_S
     producer, _ = open_transaction(client)
     producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S

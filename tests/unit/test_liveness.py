@@ -14,9 +14,9 @@ from prometheus_client.mmap_dict import MmapedDict
 
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
-from common.liveness import BEAT_S, LATE_S, Liveness
+from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
 from common.routes import TopicPartition
-from reo.service.health import SILENT_S, MetricFiles, assess_health, mark_late_not_ready
+from reo.service.health import MetricFiles, assess_health, mark_late_not_ready
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -54,13 +54,13 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
         1,
         0,
     )
-    liveness.wait("database")
+    liveness.report_waiting("database")
     liveness.beat()
     assert (
         read_gauge("reo_ready", **who),
         read_gauge("reo_waiting", **who, reason="database"),
     ) == (0, 1)
-    liveness.wait("destination")
+    liveness.report_waiting("destination")
     assert (
         read_gauge("reo_waiting", **who, reason="database"),
         read_gauge("reo_waiting", **who, reason="destination"),
@@ -113,9 +113,9 @@ def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
     there = HERE._replace(partition=1)
     for tp in (HERE, there):
         liveness.lag.report(tp, 0, None)
-    liveness.lag.keep({HERE})
+    liveness.lag.keep_only({HERE})
     clock.now += 7
-    liveness.wait("destination")
+    liveness.report_waiting("destination")
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
     assert liveness.lag.report(HERE, 0, None) == 0

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 from common.errors import StageFailed
 from deduplicator.group_metadata import parse_group_metadata
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partitions import Partitions
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0}

@@ -18,9 +18,9 @@ from common.kafka.topics import Topic
 from common.records import compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import load
-from reo.migration import offset_translation, offsets, offsets_sync
-from reo.migration.offsets import Translator
+from reo.migration import offset_translation, offsets_sync, offsets_translate
 from reo.migration.offsets_sync import OffsetsSync
+from reo.migration.offsets_translate import Translator
 from tests.unit.test_alignment import Message
 
 SOURCE, COPY = TopicPartition("orders", 0), TopicPartition("copy", 0)
@@ -84,7 +84,7 @@ class FakeClusters:
             (Group, "read_commits", self._read_commits),
             (Translator, "open_source_group", lambda *_: self.at_source),
             (Translator, "open_destination_group", lambda *_: self.at_destination),
-            (offsets, "create_admin_client", lambda *_: None),
+            (offsets_translate, "create_admin_client", lambda *_: None),
             (offset_translation, "create_reader", lambda *_: None),
             (offsets_sync, "list_groups", lambda *_: [GROUP]),
         ):

@@ -16,8 +16,8 @@ from common.origin import Origin
 from common.read_up_to_record import HEADER, ReadUpTo, encode
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.frontier_advance import advance_frontier
-from deduplicator.round_decisions import Work
+from deduplicator.read_up_to_advance import advance_frontier
+from deduplicator.round_decisions import RoundDecisions
 from deduplicator.unwrap import split_by_partition
 
 STATE = RuleState(10, 5, Link(10, 7, 3))
@@ -86,9 +86,9 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
     )
 
 
-def decide_round(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
+def decide_round(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> RoundDecisions:
     """What a round decides of them, before anything was copied."""
-    work = Work(RuleState(-1, 5, None), 0, None)
+    work = RoundDecisions(RuleState(-1, 5, None), 0, None)
     work.add(split_by_partition(messages)[TopicPartition("t-proxy", 0)], identity, None)
     return work
 

@@ -18,7 +18,7 @@ from common.settings import load
 from deduplicator.destination import DestinationState, GetOffsets
 from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import StartedPartitions
-from deduplicator.intermediate import Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed

@@ -243,7 +243,7 @@ def test_only_a_route_by_itself_is_one_to_one() -> None:
 
 
 def test_a_partition_is_called_as_kafka_calls_it() -> None:
-    """In messages and logs, and it is found under a plain tuple, which is what the hot path
+    """In messages and logs, and it is found under a plain tuple, which is what the compiled path
     makes.
     """
     assert f"{TopicPartition('orders', 3)} {[TopicPartition('orders', 3)]}" == "orders-3 [orders-3]"

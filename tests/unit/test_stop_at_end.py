@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from common.frontier import Hole, Link, RuleState
-from common.kafka import copy_ends, partition_offsets, visible_records
+from common.kafka import destination_contents, partition_offsets, visible_records
 from common.routes import TopicPartition
-from reo.service.stop_at_end import has_copied_what_was_read
+from reo.service.deduplicator_end import has_copied_what_was_read
 from replicator.read_up_to_writer import EmptyRange
 from replicator.stop_at_end import Completion
 
@@ -87,7 +87,7 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
     plan = SimpleNamespace(
         epoch=1,
         identities={},
-        starts={INTERMEDIATE: 30},
+        start_offsets={INTERMEDIATE: 30},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     completion.write_read_up_to(cast("Any", plan))
@@ -111,7 +111,7 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     unused = cast("Any", None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {SOURCE: 37})
     monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 0)
-    monkeypatch.setattr(copy_ends, "has_copied_records", lambda *_: True)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
     rule = SimpleNamespace(frontier=start - 1)
     commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
     completion = Completion(
@@ -123,14 +123,14 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     )
     run = SimpleNamespace(
         has_written_nothing=lambda: True,
-        plan=SimpleNamespace(starts={INTERMEDIATE: 30}),
+        plan=SimpleNamespace(start_offsets={INTERMEDIATE: 30}),
         source_partitions={INTERMEDIATE: SOURCE},
     )
     completion.note_finished_run(cast("Any", run), {SOURCE: 37})
     plan = SimpleNamespace(
         settings=None,
         sources=(),
-        starts={INTERMEDIATE: start},
+        start_offsets={INTERMEDIATE: start},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     assert completion.is_complete(cast("Any", plan)) == is_complete
@@ -154,7 +154,7 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
 ) -> None:
     """30 is the first offset that is not copied, says the plan, and the source ends there."""
     unused = cast("Any", None)
-    monkeypatch.setattr(copy_ends, "has_copied_records", lambda *_: is_at_destination)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
     commits = (
         {}
         if frontier is None
@@ -175,7 +175,7 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
     plan = SimpleNamespace(
         settings=None,
         sources=(),
-        starts={INTERMEDIATE: 30},
+        start_offsets={INTERMEDIATE: 30},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     assert completion.is_complete(cast("Any", plan)) == is_complete

@@ -10,7 +10,7 @@ import pytest
 from common.frontier import Frontier, RuleState
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
-from replicator.watch import Watch
+from replicator.run_watch import Watch
 
 TP = TopicPartition("orders-proxy", 0)
 
@@ -27,7 +27,7 @@ TP = TopicPartition("orders-proxy", 0)
 )
 def test_a_run_gives_way(frontier: int, epoch: int, is_superseded: bool) -> None:
     """The run has epoch 7 and begins at source offset 2."""
-    watch = SimpleNamespace(plan=SimpleNamespace(epoch=7, starts={TP: 2}))
+    watch = SimpleNamespace(plan=SimpleNamespace(epoch=7, start_offsets={TP: 2}))
     state = Frontier(RuleState(frontier, epoch, None), "0123456789abcdef", 1, "id", -1, 0)
     snapshot = SimpleNamespace(commits={TP: GroupCommit(0, state)})
     assert Watch._is_superseded(cast(Any, watch), cast(Any, snapshot)) is is_superseded

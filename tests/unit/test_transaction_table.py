@@ -11,13 +11,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import Fenced, StageFailed
 from common.liveness import Liveness
-from deduplicator.transactions import producer_lifecycle
+from deduplicator.transactions import producer_states
 from deduplicator.transactions.producer_pair import ProducerPair
-from deduplicator.transactions.transaction import TransactionalProducer
 from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.transactions.transactional_producer import TransactionalProducer
 from replicator import run
 
-TABLES: list[tuple[str, Any]] = [("transaction", producer_lifecycle), ("run", run)]
+TABLES: list[tuple[str, Any]] = [("transaction", producer_states), ("run", run)]
 PAIRS = [
     pytest.param(module, state, event, id=f"{name}: {state}, {event}")
     for name, module in TABLES
@@ -70,12 +70,10 @@ def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:
     """A lost connection can happen in every state; the only way on is a producer that has to be
     initialised.
     """
-    for state in get_args(producer_lifecycle.State):
-        assert producer_lifecycle.get_next_state(state, "in doubt") == "new"
+    for state in get_args(producer_states.State):
+        assert producer_states.get_next_state(state, "in doubt") == "new"
     assert [
-        event
-        for (state, event) in producer_lifecycle.NEXT
-        if state == "new" and event != "in doubt"
+        event for (state, event) in producer_states.NEXT if state == "new" and event != "in doubt"
     ] == ["initialised"]
 
 

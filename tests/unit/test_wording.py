@@ -56,7 +56,7 @@ FOREIGN_NAMES = {
     *("send_offsets_to_transaction", "error_cb", "preexec_fn", "echo", "_STATE"),
     *("timestampType", "PartitionLeaderEpoch", "producer_byte_rate", "latest"),
     *("read_committed", "read_uncommitted", "KAFKA_CLUSTERS_SERVICE_HOST", "MAX_PUBLISH"),
-    "batch",  # of hot_path.c
+    "batch",  # of compiled_path.c
 }
 """Names of other programs in docstrings; also those with `FOREIGN_PREFIX`: functions in C,
 variables of the environment, metrics and tables.

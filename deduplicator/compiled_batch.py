@@ -1,7 +1,7 @@
-"""Fetched messages in librdkafka's memory, and the rule applied to them by `hot_path.c`.
+"""Fetched messages in librdkafka's memory, and the rule applied to them by `compiled_path.c`.
 
-`fetch_queue.Queue` fetches them. What is returned stands for records, and a Python object is made
-of one only when it is asked for: records that go to Kafka are forwarded from where they are.
+`compiled_queue.Queue` fetches them. What is returned stands for records, and a Python object is
+made of one only when it is asked for: records that go to Kafka are forwarded from where they are.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import TopicPartition
-from deduplicator.hot_path import Library, RawBatch, RawRule, get_rd_kafka_pointer
-from deduplicator.message import Message, copy_message, read_leader_epoch
+from deduplicator.compiled_message import Message, copy_message, read_leader_epoch
+from deduplicator.compiled_path import Library, RawBatch, RawRule, get_rd_kafka_pointer
 from deduplicator.unwrap import Record, compute_record_checksum
 
 Item = TypeVar("Item")

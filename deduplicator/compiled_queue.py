@@ -1,10 +1,10 @@
 """The queue with the fetched messages of the compiled path, and whether that path is used.
 
-`hot_path.c` does what `unwrap`, `rule` and `KafkaDestination.write` do, without a Python object for
-each record. It is used if records go one to one to Kafka topics and no user's function sees them,
-if the library was built (`make setup`, the wheel, the image), and if confluent-kafka has a tested
-version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give
-the same results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
+`compiled_path.c` does what `unwrap`, `rule` and `KafkaDestination.write` do, without a Python
+object for each record. It is used if records go one to one to Kafka topics and no user's function
+sees them, if the library was built (`make setup`, the wheel, the image), and if confluent-kafka has
+a tested version (`compiled_path.VERSIONS`). Python does everything else, and decides unusual
+batches; both give the same results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
 
 How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field
 after Python's object head; the library is found through the extension module that has loaded it. A
@@ -23,9 +23,9 @@ from confluent_kafka import Consumer
 from common import runtime
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator import hot_path
-from deduplicator.fetched_messages import FetchedMessages
-from deduplicator.hot_path import CompiledPathUnavailable, get_rd_kafka_pointer
+from deduplicator import compiled_path
+from deduplicator.compiled_batch import FetchedMessages
+from deduplicator.compiled_path import CompiledPathUnavailable, get_rd_kafka_pointer
 
 RENEW_INTERVAL_S = 0.2
 
@@ -41,7 +41,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"
     try:
-        hot_path.load_library()
+        compiled_path.load_library()
     except CompiledPathUnavailable as reason:
         return str(reason)
     return None
@@ -62,7 +62,7 @@ class Queue:
     """
 
     def __init__(self, consumer: Consumer) -> None:
-        self.library = hot_path.load_library()
+        self.library = compiled_path.load_library()
         self.consumer = consumer
         self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
             get_rd_kafka_pointer(consumer)

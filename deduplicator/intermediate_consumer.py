@@ -29,8 +29,8 @@ from common import failpoints, runtime
 from common.metrics import REBALANCES
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.fetch_queue import Queue
-from deduplicator.fetched_messages import FetchedMessages
+from deduplicator.compiled_batch import FetchedMessages
+from deduplicator.compiled_queue import Queue
 from deduplicator.group_metadata import commit_offsets, get_checked_metadata, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error

@@ -2,9 +2,9 @@
 
 A copy takes over the configurations that are set on the source topic itself and known to the
 destination's brokers. What is not set on a topic is decided by its cluster, on either side. There
-are two exceptions. The configurations in `NOT_OVER` are not taken over, each for its reason. And
-the limit on a batch, `max.message.bytes`, is taken over even when the source topic has it from its
-broker: otherwise the destination would refuse records that the source accepted.
+are two exceptions. The configurations in `NOT_TAKEN_OVER` are not taken over, each for its reason.
+And the limit on a batch, `max.message.bytes`, is taken over even when the source topic has it from
+its broker: otherwise the destination would refuse records that the source accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OLD = (
     " be refused"
 )
 _VERSION = "it belongs to the version of the broker"
-NOT_OVER = {
+NOT_TAKEN_OVER = {
     "leader.replication.throttled.replicas": _BROKERS,
     "follower.replication.throttled.replicas": _BROKERS,
     "min.insync.replicas": (
@@ -86,9 +86,9 @@ def list_not_copied(source: Entries, known: Entries) -> dict[str, str]:
     configuration at the destination.
     """
     return {
-        name: NOT_OVER.get(name, "the destination's brokers do not know it")
+        name: NOT_TAKEN_OVER.get(name, "the destination's brokers do not know it")
         for name in list_own_configs(source)
-        if name in NOT_OVER or name not in known
+        if name in NOT_TAKEN_OVER or name not in known
     }
 
 

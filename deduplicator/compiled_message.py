@@ -9,7 +9,7 @@ import ctypes
 from confluent_kafka import KafkaError
 
 from common.records import Headers
-from deduplicator.hot_path import Library, RawMessage
+from deduplicator.compiled_path import Library, RawMessage
 
 
 class Message:

@@ -1,5 +1,5 @@
-"""`hot_path.c` for Python: its structures, and the library that is built from it.
-`deduplicator.fetch_queue` and `deduplicator.fetched_messages` use them.
+"""`compiled_path.c` for Python: its structures, and the library that is built from it.
+`deduplicator.compiled_queue` and `deduplicator.compiled_batch` use them.
 
 ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of
 librdkafka), it works with every version of Python, and each call releases the GIL.
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent
 """The folder of the library."""
 VERSION = str(confluent_kafka.__version__)
 BATCH_MAX = 1000
-"""As in hot_path.c."""
+"""As in compiled_path.c."""
 Numbers = ctypes.c_int64 * BATCH_MAX
 SmallNumbers = ctypes.c_int32 * BATCH_MAX
 Pointers = ctypes.c_void_p * BATCH_MAX
@@ -51,7 +51,7 @@ class RawMessage(ctypes.Structure):
 
 
 class RawBatch(ctypes.Structure):
-    """`batch` in hot_path.c."""
+    """`batch` in compiled_path.c."""
 
     _fields_ = (
         ("count", ctypes.c_int64),
@@ -72,7 +72,7 @@ class RawBatch(ctypes.Structure):
 
 
 class RawRule(ctypes.Structure):
-    """`rule` in hot_path.c."""
+    """`rule` in compiled_path.c."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -108,7 +108,7 @@ OF_HOT_PATH = """
     int64  reo_scan        pointer int64 int64 text pointer pointer
     int64  reo_forward     pointer text int32 pointer pointer int64 pointer
 """
-"""The functions of hot_path.c: result, name, parameters."""
+"""The functions of compiled_path.c: result, name, parameters."""
 OF_RD_KAFKA = """
     pointer  rd_kafka_queue_new             pointer
     void     rd_kafka_queue_destroy         pointer
@@ -131,7 +131,7 @@ def _declare_functions(library: ctypes.CDLL, signatures: str) -> None:
 
 
 class Library:
-    """The built `hot_path.c`, and the functions of librdkafka that Python calls."""
+    """The built `compiled_path.c`, and the functions of librdkafka that Python calls."""
 
     def __init__(self, file: Path) -> None:
         self.path = ctypes.CDLL(str(file))
@@ -145,7 +145,8 @@ class Library:
             )
         if self.path.reo_batch_size() != ctypes.sizeof(RawBatch):
             raise CompiledPathUnavailable(
-                f"{file} was built from another version of hot_path.c: build it again (make setup)"
+                f"{file} was built from another version of compiled_path.c: build it again (make"
+                " setup)"
             )
 
 
@@ -154,7 +155,7 @@ def load_library() -> Library:
     """The library; CompiledPathUnavailable, with the reason, when it cannot be used."""
     if VERSION not in VERSIONS:
         raise CompiledPathUnavailable(f"it is not tested with confluent-kafka {VERSION}")
-    built = sorted(FOLDER.glob("_hot_path*.so"))
+    built = sorted(FOLDER.glob("_compiled_path*.so"))
     if not built:
         raise CompiledPathUnavailable(
             "it was not built: a C compiler was missing (install gcc, then install reo again; in a"

@@ -1,10 +1,10 @@
-/* Stage two's hot path: what is done for every record that goes one to one to a Kafka topic, in C over librdkafka's API.
+/* Stage two's compiled path: what is done for every record that goes one to one to a Kafka topic, in C over librdkafka's API.
  *
  *     take      messages from the consumer's queue            -> `batch`: one column for each thing that is asked of them
  *     scan      a run of one partition's origins, by the rule -> accepted positions, the new state, counters; pure, no client
  *     forward   accepted positions                            -> the producer of the open transaction
  *
- * Python does all else (deduplicator/fetch_queue.py calls this, with the GIL released): it opens and commits transactions, keeps frontiers, takes part in the group.
+ * Python does all else (deduplicator/compiled_queue.py calls this, with the GIL released): it opens and commits transactions, keeps frontiers, takes part in the group.
  * It is also the reference: deduplicator/rule.py is the rule with its reasons, common/origin.py the origin's layout, and whatever is unusual here (an origin
  * that does not parse, a record of another topic, a timestamp that needs a decision) is left to it, a run at a time, to be done or refused there.
  *

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from common import filters
-from common.kafka import topic_config
+from common.kafka import copied_configs
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -37,9 +37,13 @@ def find_errors(settings: Settings) -> Iterator[str]:
             for name in filters.list_filter_settings(settings)
         )
     for name in list_synced_configs(settings):
-        if name not in topic_config.SYNCABLE:
-            note = f" ({topic_config.NOT_OVER[name]})" if name in topic_config.NOT_OVER else ""
+        if name not in copied_configs.SYNCABLE:
+            note = (
+                f" ({copied_configs.NOT_TAKEN_OVER[name]})"
+                if name in copied_configs.NOT_TAKEN_OVER
+                else ""
+            )
             yield (
                 f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes"
-                f" {', '.join(topic_config.SYNCABLE)}"
+                f" {', '.join(copied_configs.SYNCABLE)}"
             )

@@ -9,8 +9,8 @@ moment. Without the first, a process that has just started would know nothing.
 While a server does not answer, what waits is unknown. The lag in records keeps its last value; the
 lag in seconds grows from the last report on (`grow`), because a record may wait since then.
 
-Stage one reports here from `replicator.watch`, stage two from `deduplicator.worker`. `reo lag` and
-`reo status` ask the clusters themselves (`reo.progress.partition_progress`).
+Stage one reports here from `replicator.run_watch`, stage two from `deduplicator.worker`. `reo lag`
+and `reo status` ask the clusters themselves (`reo.progress.partition_progress`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LagReporter:
     def __init__(self, stage: str, clock: Callable[[], float] = runtime.time) -> None:
         self.stage = stage
         self.clock = clock
-        self.clear: dict[TopicPartition, float] = {}
+        self.nothing_waited_at: dict[TopicPartition, float] = {}
         """When no record was waiting for the last time, Unix time."""
         self.through_ms: dict[TopicPartition, int | None] = {}
         """As in the last report."""
@@ -39,7 +39,7 @@ class LagReporter:
         """
         now = self.clock()
         if records == 0:
-            self.clear[tp] = now
+            self.nothing_waited_at[tp] = now
         self.through_ms[tp] = through_ms
         LAG.labels(self.stage, tp.topic, str(tp.partition)).set(records)
         return self._set_seconds(tp, now)
@@ -49,19 +49,21 @@ class LagReporter:
         for tp in self.through_ms:
             self._set_seconds(tp, self.clock())
 
-    def keep(self, topic_partitions: Container[TopicPartition]) -> None:
+    def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on."""
         self.through_ms = {
             tp: through_ms for tp, through_ms in self.through_ms.items() if tp in topic_partitions
         }
-        self.clear = {tp: since for tp, since in self.clear.items() if tp in topic_partitions}
+        self.nothing_waited_at = {
+            tp: since for tp, since in self.nothing_waited_at.items() if tp in topic_partitions
+        }
 
     def _set_seconds(self, tp: TopicPartition, now: float) -> float | None:
         through_ms = self.through_ms[tp]
         bounds = [
             since
             for since in (
-                self.clear.get(tp),
+                self.nothing_waited_at.get(tp),
                 through_ms / 1000 if through_ms is not None else None,
             )
             if since is not None

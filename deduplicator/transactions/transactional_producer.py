@@ -1,6 +1,6 @@
 """A transactional producer, and what is certain about its transaction after each failure.
 
-Its lifecycle is a table (`deduplicator.transactions.producer_lifecycle`). After a failure there are
+Its lifecycle is a table (`deduplicator.transactions.producer_states`). After a failure there are
 only two cases:
 
 - the client says that the transaction must be aborted, and the abort is answered: none of its
@@ -32,7 +32,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from deduplicator.transactions.commit_thread import CommitCall
-from deduplicator.transactions.producer_lifecycle import Event, State, get_next_state
+from deduplicator.transactions.producer_states import Event, State, get_next_state
 from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 STEP_S = 5.0
 """A longer call is split into calls of this length (librdkafka continues when it is called again).
 Between them the process reports that it waits for the destination, and that it is alive. Far below
-the watchdog's limit (`reo.service.health.SILENT_S`).
+the watchdog's limit (`common.liveness.SILENT_S`).
 """
 TIMEOUT_SHARE = 0.9
 """The share of the timeout after which a transaction has to be over. After the whole of it the
@@ -93,7 +93,7 @@ class TransactionalProducer:
                 if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
                     raise translate(error, "initialising a transactional producer") from None
                 log.warning("the transaction coordinator does not answer yet: %s", error.str())
-                self.liveness.wait("destination")
+                self.liveness.report_waiting("destination")
 
     def begin(self) -> Producer:
         """Open a transaction and return the client to produce with."""
@@ -131,7 +131,7 @@ class TransactionalProducer:
                     ),
                     "writing the records",
                 )
-            self.liveness.wait("destination")
+            self.liveness.report_waiting("destination")
         self.liveness.beat()
 
     def _flush(self, seconds: float) -> int:
@@ -175,7 +175,7 @@ class TransactionalProducer:
             return
         assert self.commit_call is not None
         while not self.commit_call.is_over.wait(STEP_S):
-            self.liveness.wait("destination")
+            self.liveness.report_waiting("destination")
         self.liveness.beat()
         if isinstance(failed := self.commit_call.failure, KafkaException):
             raise self.handle_failure(failed, "committing the transaction")
@@ -222,7 +222,7 @@ class TransactionalProducer:
             except KafkaException as failed:
                 if not is_unfinished(failed.args[0]) or left_s <= STEP_S:
                     raise
-                self.liveness.wait("destination")
+                self.liveness.report_waiting("destination")
             else:
                 self.liveness.beat()
                 return

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from common import failpoints, runtime
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
-from common.lag import LagReporter
+from common.lag_gauges import LagReporter
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.routes import Route, TopicPartition
@@ -86,12 +86,14 @@ class Watch:
     def __post_init__(self) -> None:
         self.holes = OpenHoles(self.plan.epoch)
         self.source_losses = SourceLosses(
-            self.settings, self.clients, self.plan, dict(self.plan.copied)
+            self.settings, self.clients, self.plan, dict(self.plan.last_copied)
         )
-        self.next_offsets = dict(self.plan.starts)
-        self.progressed_at = dict.fromkeys(self.plan.starts, runtime.monotonic())
+        self.next_offsets = dict(self.plan.start_offsets)
+        self.progressed_at = dict.fromkeys(self.plan.start_offsets, runtime.monotonic())
         self.source_partitions = self.plan.map_source_partitions()
-        ends = partition_offsets.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        ends = partition_offsets.list_stable_ends(
+            self.clients.destination_admin, self.plan.start_offsets
+        )
         self.initial_ends = {tp: end.offset for tp, end in ends.items()}
         self.intermediate_leader_epochs = {tp: end.leader_epoch for tp, end in ends.items()}
         self.intermediate_ends = dict(self.initial_ends)
@@ -118,7 +120,9 @@ class Watch:
         """Whether the intermediate topics end where they ended before the run, and nothing that was
         written can be lost: they have the same leaders still, also since the last snapshot.
         """
-        ends = partition_offsets.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        ends = partition_offsets.list_stable_ends(
+            self.clients.destination_admin, self.plan.start_offsets
+        )
         return self.can_trust_spark and all(
             (end.offset, end.leader_epoch)
             == (self.initial_ends[tp], self.intermediate_leader_epochs[tp])
@@ -142,20 +146,20 @@ class Watch:
         if self._is_superseded(snapshot):
             return "superseded"
         now = runtime.monotonic()
-        for tp in self.plan.starts:
+        for tp in self.plan.start_offsets:
             self._update_position(tp, snapshot, now)
         for tp, commit in snapshot.commits.items():
             end = snapshot.intermediate_ends[tp].offset
             self.holes.note_hole(tp, commit, end, self.written_up_to.get(tp, -1), now)
         if self.holes.has_unfilled(now):
             return "hole"
-        # before `_count_lag` looks for visible records
-        unread = {tp for tp in self.plan.starts if self._is_deleted_unread(tp, snapshot)}
+        # before `_update_lag` looks for visible records
+        unread = {tp for tp in self.plan.start_offsets if self._is_deleted_unread(tp, snapshot)}
         if unread and not self.has_filter:
             return "stalled"
-        # before `_count_lag` reads: the beginnings must be asked for after the read
+        # before `_update_lag` reads: the beginnings must be asked for after the read
         self._write_read_up_to(snapshot)
-        lags = {tp: self._count_lag(tp, snapshot) for tp in self.plan.starts}
+        lags = {tp: self._update_lag(tp, snapshot) for tp in self.plan.start_offsets}
         for tp, lag in lags.items():
             source_tp = self.source_partitions[tp]
             self.lag.report(
@@ -163,7 +167,9 @@ class Watch:
                 lag + self.open_transactions.count_waiting(source_tp, snapshot, now),
                 self.written_timestamp_ms.get(tp),
             )
-            SOURCE_END.labels(*map(str, source_tp)).set(snapshot.source_ends[source_tp].offset)
+            SOURCE_END.labels(*map(str, source_tp)).set(
+                snapshot.source_stable_ends[source_tp].offset
+            )
             if lag == 0 and tp not in unread:
                 self.progressed_at[tp] = now
         if any(now - since > self.stall_s for since in self.progressed_at.values()):
@@ -181,7 +187,7 @@ class Watch:
         """
         return any(
             commit.frontier.rule.epoch > self.plan.epoch
-            or commit.frontier.rule.frontier + 1 < self.plan.starts[tp]
+            or commit.frontier.rule.frontier + 1 < self.plan.start_offsets[tp]
             for tp, commit in snapshot.commits.items()
         )
 
@@ -262,17 +268,17 @@ class Watch:
                 is_read
                 and is_accepted
                 and is_checked
-                and end <= snapshot.source_ends[source_tp].offset
+                and end <= snapshot.source_stable_ends[source_tp].offset
             ):
                 ranges[tp] = EmptyRange(frontier, end)
         return ranges
 
-    def _count_lag(self, tp: TopicPartition, snapshot: ClusterSnapshot) -> int:
+    def _update_lag(self, tp: TopicPartition, snapshot: ClusterSnapshot) -> int:
         """The number of source offsets still to be written; 0 when only markers and aborted records
         are left.
         """
         source_tp = self.source_partitions[tp]
-        position, end = self.next_offsets[tp], snapshot.source_ends[source_tp].offset
+        position, end = self.next_offsets[tp], snapshot.source_stable_ends[source_tp].offset
         if end <= max(position, self.empty_up_to.get(tp, 0)):
             return 0
         if runtime.monotonic() - self.progressed_at[tp] < 1:
