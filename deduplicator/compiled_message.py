@@ -1,5 +1,5 @@
-"""A message that the compiled path has fetched, with the methods of confluent-kafka's own
-`Message`.
+"""A message that the compiled path has fetched, with the methods of confluent-kafka's `Message`: so
+where Python decides about it, one code serves both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What several commands print: a table for people, an error for programs."""
+"""The two formats that several commands share: columns of text, and errors as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What contradicts itself among settings of which each is right by itself."""
+"""Settings that are valid one by one and not together, like `source.topic` beside `topics`."""
 
 from __future__ import annotations
 

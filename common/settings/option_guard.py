@@ -1,5 +1,5 @@
-"""Guarded raw options: an exact copy depends on them (`common.settings.guarded_options`,
-`common.settings.spark_options`).
+"""A guard refuses a raw client option on which an exact copy depends, unless its value is harmless
+(`common.settings.guarded_options`, `common.settings.spark_options`).
 """
 
 from __future__ import annotations

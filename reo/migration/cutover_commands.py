@@ -1,4 +1,6 @@
-"""The sub-commands of `reo cutover`: plan, run and back, with what they print."""
+"""The sub-commands of `reo cutover`: plan, run and back, with what they print; the steps themselves
+are in `reo.migration.cutover`.
+"""
 
 from __future__ import annotations
 
