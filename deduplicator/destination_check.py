@@ -37,9 +37,9 @@ from deduplicator.destination import DestinationState
 from deduplicator.unwrap import Record
 
 log = logging.getLogger(__name__)
-SURPLUS_MAX = 100_000
-"""More than one transaction can hold (`deduplicator.transaction_records`): only one can be torn,
-the next waits for it.
+SURPLUS_MAX = 200_000
+"""More than two transactions can hold (`deduplicator.transaction_records`). Two can be torn: EndTxn
+is answered before the markers are written, so the second can be committed meanwhile.
 """
 
 

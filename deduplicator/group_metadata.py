@@ -1,12 +1,22 @@
 """What a member of the group commits with: its generation and id, by which a broker tells it from a
-worker that was believed dead.
+worker that was believed dead, or that has lost a partition to another one.
+
+A rebalance does not always wait for the callback `Intermediate._on_revoke`. With the classic
+protocol, librdkafka joins again by itself when a subscribed topic has new partitions, also while a
+callback waits for the next poll (2.16, `rd_kafka_cgrp_metadata_update_check`). Then the client has
+a generation in which its partitions may be another worker's. So offsets are sent with the
+generation in which the partitions were assigned, and a broker refuses them in any later one. An
+assignment itself can be out of date when its callback runs, and the generation a later one: so the
+coordinator is asked as well (`deduplicator.frontiers.group_commits.ConsumerGroup.is_assigned`).
+
+With group.protocol=consumer the member epoch rises without an assignment, and no partition is given
+away before that callback has returned.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -20,16 +30,42 @@ REBALANCING = frozenset(
 )
 
 
-def get_checked_metadata(consumer: Consumer) -> Any:
-    """The consumer's group metadata; StageFailed when it is not that of a member."""
-    metadata = consumer.consumer_group_metadata()
+class MemberMetadata:
+    """The group metadata of a consumer that is a member with the assignment that it knows."""
+
+    def __init__(self, consumer: Consumer, incremental: bool) -> None:
+        self.consumer = consumer
+        self.incremental = incremental
+        self._when_assigned: bytes | None = None
+
+    def on_assigned(self) -> None:
+        """The group has assigned partitions; called inside its callback."""
+        self._when_assigned = self.consumer.consumer_group_metadata()
+
+    def get(self) -> bytes:
+        """To send offsets with; StageFailed when it is not that of a member. A broker accepts
+        offsets without generation and id from anybody (it is how simple consumers commit), so a
+        worker that was believed dead could overwrite its successor's frontier.
+        """
+        metadata = self._when_assigned
+        if self.incremental or metadata is None:
+            metadata = self.consumer.consumer_group_metadata()
+        check_membership(metadata)
+        return metadata
+
+    def get_member_id(self) -> str:
+        """Of the member to which the partitions were assigned; empty before the first time."""
+        return parse_group_metadata(self._when_assigned)[1] if self._when_assigned else ""
+
+
+def check_membership(metadata: bytes) -> None:
+    """StageFailed when this group metadata is not that of a member."""
     generation, member_id = parse_group_metadata(metadata)
     if generation < 0 or not member_id:
         raise StageFailed(
             f"this worker is not a member of the group now (generation {generation}): the"
             " transaction is not committed"
         )
-    return metadata
 
 
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:

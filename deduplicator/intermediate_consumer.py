@@ -11,16 +11,16 @@ it itself, with the committed offset. So the callback assigns no partition at al
 `start_fetching` assigns them, at their offsets, when the loop has loaded their frontiers. (To
 assign and pause in the callback would also work, if a pause right after an assign did not lose its
 offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call,
-with either protocol: the client acknowledges the group's assignment to the coordinator, and a
-rebalance waits for the return of `on_revoke`. With group.protocol=consumer, only partitions that
-were assigned may be unassigned.
+with either protocol: the client acknowledges the group's assignment to the coordinator. (What keeps
+a worker from committing for partitions that it has lost: `deduplicator.group_metadata`.) With
+group.protocol=consumer, only partitions that were assigned may be unassigned.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -31,7 +31,7 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.compiled_queue import Queue
-from deduplicator.group_metadata import commit_offsets, get_checked_metadata, parse_group_metadata
+from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error
 
@@ -78,6 +78,7 @@ class Intermediate:
         self.topics: list[str] = []
         self.assignments = 0
         """How often the group has assigned partitions to this worker."""
+        self.member_metadata = MemberMetadata(consumer, incremental)
         self._is_assigned = False
         """Whether the last callback was an assignment, also one without partitions."""
         self._member_since: float | None = None
@@ -166,15 +167,6 @@ class Intermediate:
                 return
             requested, wait_s = min(records_max, batch_max), 0
 
-    def get_group_metadata(self) -> Any:
-        """The group metadata that fences this member's offsets.
-
-        Raises StageFailed when the member has no generation or no id: a broker accepts such a
-        commit without any check (it is how simple consumers commit), so a worker that was believed
-        dead could overwrite its successor's frontier.
-        """
-        return get_checked_metadata(self.consumer)
-
     def commit(self, offsets: Sequence[ClientTopicPartition]) -> None:
         """Commit for the group outside a transaction, as this member; TransactionFailed when it is
         not certain.
@@ -251,6 +243,7 @@ class Intermediate:
         log.info("%s are assigned", topic_partitions)
         self.assignments += 1
         self._is_assigned = True
+        self.member_metadata.on_assigned()
         REBALANCES.labels("assigned").inc()
         if self.incremental:
             consumer.incremental_assign([])

@@ -205,7 +205,7 @@ class Loop:
     def run_transaction(self) -> None:
         """Steps 3 to 7; then the state changes."""
         began_at = runtime.monotonic()
-        member = self.intermediate.get_group_metadata()
+        member = self.intermediate.member_metadata.get()
         self.destination.begin()
         failpoints.hit("two: begun")
         try:
@@ -261,7 +261,7 @@ class Loop:
         """Forget all state of revoked partitions: none of their records may be written."""
         revoked = self.partitions.pop_revoked()
         if revoked:
-            self.starter.on_revoked()
+            self.starter.on_revoked(revoked - self.partitions.waiting)
         for tp in revoked:
             self.work.pop(tp, None)
             self.last_timestamp_ms.pop(tp, None)

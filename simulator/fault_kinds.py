@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TORN = "torn transaction"
 DESTINATION_RECREATED = "destination recreated"
+PARTITION_ADDED = "partition added"
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
     "SIGKILL of the JVM": 2,
@@ -24,7 +25,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "worker removed": 1,
     "records committed at the source are deleted": 2,
     "source compacted": 1,
-    "partition added": 1,
+    PARTITION_ADDED: 1,
     "source replica behind": 2,
     "unread intermediate records deleted": 3,
     "newest intermediate records lost": 2,
@@ -67,7 +68,7 @@ SOURCE_FAULTS = frozenset(
     {
         "records committed at the source are deleted",
         "source compacted",
-        "partition added",
+        PARTITION_ADDED,
         "unread source records deleted",
         "newest source records lost",
         "source recreated",

@@ -18,6 +18,7 @@ from simulator.fault_kinds import (
     FAULT_FAMILIES,
     FAULT_WEIGHTS,
     FRONTIERS_DELETED,
+    PARTITION_ADDED,
     SOURCE_FAULTS,
     TOPIC_ADDED,
 )
@@ -107,6 +108,8 @@ def _draw_extras(
     if has_pattern:
         kinds += generator.choice(((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ()))
     is_compacted = is_plain and generator.random() < 1 / 4
+    if filter_setting == "filter.function" and generator.random() < 1 / 2:
+        kinds += (PARTITION_ADDED,)  # while that function is slow
     return PlanExtras(
         candidates=candidates,
         start=start,

@@ -22,7 +22,7 @@ from simulator.fault_helpers import (
     make_unavailable,
     truncate_log,
 )
-from simulator.fault_kinds import TOPIC_ADDED
+from simulator.fault_kinds import PARTITION_ADDED, TOPIC_ADDED
 from simulator.system import Child
 
 if TYPE_CHECKING:
@@ -172,8 +172,9 @@ def _add_partition(injector: FaultInjector, generator: random.Random, _: Child |
     topic = injector.system.choose_route(generator).source_topic
     count = log_reader.count_partitions(injector.system.source, topic)
     injector.system.source.add_partitions(topic, count + 1)
-    if not has_frontiers(injector):
-        injector.system.ends_at_start[TopicPartition(topic, count)] = 0  # the copy has not begun
+    if not has_frontiers(injector, topic):
+        # the copy of this topic has not begun
+        injector.system.ends_at_start[TopicPartition(topic, count)] = 0
     return f"{topic} has {count + 1}"
 
 
@@ -269,7 +270,7 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "source away": _make_source_unavailable,
     "records committed at the source are deleted": _delete_copied_source_records,
     "source compacted": _compact_source,
-    "partition added": _add_partition,
+    PARTITION_ADDED: _add_partition,
     TOPIC_ADDED: _add_topic,
     "unread source records deleted": _delete_unread_source_records,
     "newest source records lost": _truncate_source,

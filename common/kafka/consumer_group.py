@@ -130,14 +130,17 @@ class Group:
                 )
         return decoded
 
-    def list_assigned(self) -> set[TopicPartition] | None:
-        """The partitions that its members have; None while the group is rebalancing."""
+    def list_assigned(self, member_id: str | None = None) -> set[TopicPartition] | None:
+        """The partitions that its members have, or this one of them; None while the group is
+        rebalancing.
+        """
         description = self._ask("describing", lambda: self._describe().result())
         if description.state != ConsumerGroupState.STABLE:
             return None
         return {
             TopicPartition(tp.topic, tp.partition)
             for member in description.members
+            if member_id in (None, member.member_id)
             for tp in member.assignment.topic_partitions
         }
 

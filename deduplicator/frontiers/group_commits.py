@@ -66,6 +66,17 @@ class ConsumerGroup:
             for partition in range(topic.partitions)
         ]
 
+    def is_assigned(self, topic_partitions: Collection[TopicPartition], member_id: str) -> bool:
+        """Whether the coordinator says that this member has these partitions; not while the group
+        is rebalancing, or the cluster does not answer.
+        """
+        try:
+            assigned = self.group.list_assigned(member_id)
+        except ClusterUnreachable as unreachable:
+            log.debug("%s", unreachable)
+            return False
+        return assigned is not None and assigned.issuperset(topic_partitions)
+
     def list_started_topics(self) -> set[str]:
         """The topics of which the group has a frontier for any partition."""
         while True:

@@ -31,19 +31,20 @@ run could leave out the records that were deleted, or those in between.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from common import run_epochs, runtime, source_candidates
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, ForeignWriter
 from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, partition_offsets, topic_creation
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
-from deduplicator.frontiers.frontier_store import FrontierStore
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore
+from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -124,7 +125,7 @@ class PartitionStarter:
             for tp, commit in usable.items()
             if self._is_one_to_one(tp)
         }
-        result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
+        result.outputs, surplus = self._check_outputs(one_to_one, partitions, commits)
         result.assigned = {
             tp: AssignedPartition(
                 commit.intermediate_offset, commit.frontier, surplus.get(self._get_output(tp))
@@ -150,11 +151,32 @@ class PartitionStarter:
         self.consumer_group.undecided_since = None
         return result
 
-    def on_revoked(self) -> None:
+    def _check_outputs(
+        self,
+        one_to_one: Mapping[TopicPartition, Frontier],
+        partitions: Collection[TopicPartition],
+        commits: Mapping[TopicPartition, GroupCommit],
+    ) -> CheckedOutputs:
+        """TransactionUndecided when these commits are not the last ones: a worker that stood still
+        after reading them sees all that another one has written since.
+        """
+        try:
+            return self.frontier_store.check_outputs(one_to_one)
+        except ForeignWriter:
+            again, _ = self.frontier_store.load_frontiers(partitions)
+            if all(again.get(tp) == commits.get(tp) for tp in partitions):
+                raise
+            raise TransactionUndecided(
+                "the frontiers have moved while the destination was compared with them: another"
+                " worker had these partitions"
+            ) from None
+
+    def on_revoked(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Other partitions are to be started than before: whatever transaction was waited for, it
-        is another one from now on.
+        is another one from now on. What these lack is their next owner's to find out.
         """
         self.consumer_group.undecided_since = None
+        self.partitions_with_gaps.difference_update(topic_partitions)
 
     def _is_one_to_one(self, tp: TopicPartition) -> bool:
         return self.routes[tp.topic].is_one_to_one

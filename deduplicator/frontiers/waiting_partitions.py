@@ -63,6 +63,8 @@ class WaitingPartitions:
                 self.liveness.report_waiting("destination")
             try:
                 if not self.starting.assigned:
+                    if not self._is_assignment_current():
+                        return True
                     self.starting = self.starter.start_partitions(self.partitions.waiting)
                     failpoints.hit("two: frontier read")
                     self.destination.outputs.update(self.starting.outputs)
@@ -82,6 +84,14 @@ class WaitingPartitions:
             self.intermediate.start_fetching(started)
         return True
 
+    def _is_assignment_current(self) -> bool:
+        """Whether offsets that are sent with the group metadata of the last assignment are refused
+        as soon as these partitions are another worker's (`deduplicator.intermediate_consumer`).
+        """
+        return self.intermediate.incremental or self.starter.consumer_group.is_assigned(
+            self.partitions.waiting, self.intermediate.member_metadata.get_member_id()
+        )
+
     def forget(self, tp: TopicPartition) -> None:
         """The partition is revoked, or its frontier has to be loaded again."""
         self.starting.forget(tp)
@@ -89,7 +99,7 @@ class WaitingPartitions:
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
         while start.to_commit or start.epoch_raised:
             if start.to_commit:
-                member = self.intermediate.get_group_metadata()
+                member = self.intermediate.member_metadata.get()
                 self.destination.begin()
                 self.round_output.send_offsets(
                     {tp: start.assigned[tp] for tp in start.to_commit}, member

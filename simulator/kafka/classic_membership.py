@@ -13,6 +13,8 @@ from simulator.kafka.membership import HEARTBEAT_MS, REFRESH_MS, Membership
 if TYPE_CHECKING:
     from simulator.kafka.consumer import Consumer
 
+SYNC_GROUP_S = (0.0, 0.0, 0.0, 0.001, 0.05, 1.0)
+
 
 class ClassicMembership(Membership):
     """The classic protocol: JoinGroup, heartbeats, and a full rebalance with each change."""
@@ -69,7 +71,11 @@ class ClassicMembership(Membership):
             self.schedule.now,
             self.schedule.now,
         )
-        self.notify_application("assign", set(member.assigned))
+        assigned = set(member.assigned)
+        # the answer to SyncGroup comes after that to JoinGroup, which has the generation
+        self.schedule.sleep(self.schedule.random.choice(SYNC_GROUP_S))
+        self.owned = set()
+        self.notify_application("assign", assigned)
         return True
 
     def _is_rebalancing(self, member: Member) -> bool:
@@ -98,8 +104,12 @@ class ClassicMembership(Membership):
             self.schedule.wait(self.changed, self.heartbeat_s)
             if self.is_over or self.has_exceeded_max_poll():
                 return
-            if self.is_subscription_changed or self._has_new_partitions():
+            if self.is_subscription_changed:
                 self._revoke_all()
+                return
+            if self._has_new_partitions():
+                if not self.is_application_due:
+                    self._revoke_all()
                 return
             try:
                 self.consumer.request("Heartbeat", self._heartbeat, self.session_timeout_s)
@@ -125,6 +135,16 @@ class ClassicMembership(Membership):
             self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
         except (RequestTimedOut, ConnectionLost, BrokerError):
             return
+
+    def wait_for_application(self) -> None:
+        """Wait until the application has polled, or until a topic has new partitions: then
+        librdkafka joins again at once (`rd_kafka_cgrp_metadata_update_check`).
+        """
+        while self.is_application_due and not self.is_over:
+            if not self.schedule.wait(self.application_done, self.heartbeat_s):
+                self.keep_session()
+                if self._has_new_partitions():
+                    return
 
     def _on_error(self, error: BrokerError) -> None:
         code = error.code

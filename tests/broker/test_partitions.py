@@ -19,9 +19,12 @@ from tests.unit.test_rebalance import FRONTIER
 class Member:
     """A real member of a group."""
 
-    def __init__(self, clusters: Clusters, topic: str, protocol: str, number: int) -> None:
+    def __init__(
+        self, clusters: Clusters, topic: str, protocol: str, number: int, **more: str
+    ) -> None:
         self.partitions = Partitions()
-        loaded = load(build_environment(clusters, topic, {"deduplicator_group_protocol": protocol}))
+        settings = {"deduplicator_group_protocol": protocol} | more
+        loaded = load(build_environment(clusters, topic, settings))
         self.intermediate = Intermediate(
             create_stage_two_consumer(loaded, number), protocol == "consumer", self.partitions
         )

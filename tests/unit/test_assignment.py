@@ -10,10 +10,17 @@ from typing import Any, cast
 import pytest
 
 from common import runtime
+from common.errors import ForeignWriter
+from common.kafka.partition_offsets import GroupCommit
+from common.settings import load
 from deduplicator import worker
+from deduplicator.frontiers.frontier_store import LoadedFrontiers
+from deduplicator.frontiers.group_commits import TransactionUndecided
+from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.intermediate_consumer import EMPTY_ASSIGNMENT_S
 from deduplicator.partitions import Partitions
-from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, Stand
+from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
+from tests.unit.test_settings import GOOD
 
 
 @BOTH_PROTOCOLS
@@ -92,3 +99,100 @@ def test_a_worker_without_an_assignment_is_not_ready(
         loop=SimpleNamespace(has_failed=False),
     )
     assert worker.Worker._find_wait_reason(cast(Any, parts), {}) == reason
+
+
+@BOTH_PROTOCOLS
+def test_offsets_are_sent_as_of_the_assignment(incremental: bool) -> None:
+    """With the classic protocol librdkafka may have joined again, unseen: the generation of now
+    would be accepted for partitions that are another worker's. With the other protocol the member
+    epoch of now is the right one.
+    """
+    stand = Stand(incremental)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    when_assigned = stand.client.consumer_group_metadata()
+    stand.client.generation += 1
+    of_now = stand.client.consumer_group_metadata()
+    member = stand.loop.intermediate.member_metadata
+    assert when_assigned != of_now
+    assert member.get() == (of_now if incremental else when_assigned)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assert member.get() == of_now
+
+
+@BOTH_PROTOCOLS
+def test_an_assignment_is_started_when_the_coordinator_has_it(incremental: bool) -> None:
+    """The callback of an assignment can run in a later generation, where it is another worker's.
+    With group.protocol=consumer there is nothing to ask.
+    """
+    stand = Stand(incremental)
+    stand.is_coordinator_agreed = False
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assert bool(stand.asked) == incremental
+    assert stand.partitions.waiting == (set() if incremental else {FIRST})
+    stand.is_coordinator_agreed = True
+    stand.loop.run_round()
+    assert stand.partitions.assigned.keys() == {FIRST}
+
+
+@BOTH_PROTOCOLS
+def test_only_what_is_given_away_forgets_its_gap(incremental: bool) -> None:
+    """A partition that is started again keeps what is known of it."""
+    stand = Stand(incremental)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    stand.partitions.reload()
+    stand.loop.run_round()
+    assert stand.given_away == set()
+    stand.happens("on_revoke", FIRST)
+    stand.loop.run_round()
+    assert stand.given_away == {FIRST}
+
+
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_a_worker_that_stood_still_does_not_call_its_successor_foreign(has_moved: bool) -> None:
+    """It has read a frontier, and then finds everything that the next owner has written since. It
+    polls first; only with the last frontier are the records somebody else's.
+    """
+    commits = {FIRST: GroupCommit(7, FRONTIER)}
+    later = {FIRST: GroupCommit(9, FRONTIER)} if has_moved else commits
+
+    def find_foreign_records(_: object) -> None:
+        raise ForeignWriter("more than it may be")
+
+    starter = PartitionStarter(
+        load(GOOD),
+        {},
+        cast(Any, None),
+        cast(
+            Any,
+            SimpleNamespace(
+                check_outputs=find_foreign_records,
+                list_started_topics=set,
+                load_frontiers=lambda _: LoadedFrontiers(later | {SECOND: commits[FIRST]}, set()),
+            ),
+        ),
+    )
+    with pytest.raises(TransactionUndecided if has_moved else ForeignWriter):
+        starter._check_outputs({}, [FIRST], commits)
+
+
+def test_after_a_failure_the_client_is_moved() -> None:
+    """A partition that is fetched already is read from its committed offset again: it is assigned
+    anew, since librdkafka refuses to seek where it has stopped fetching.
+    """
+    stand = Stand(incremental=True)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    stand.partitions.reload()
+    assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
+    stand.loop.run_round()
+    assert stand.partitions.assigned.keys() == {FIRST}
+    assert [name for name, _ in stand.client.calls] == [
+        "incremental_assign",
+        "incremental_assign",
+        "incremental_unassign",
+        "incremental_assign",
+    ]

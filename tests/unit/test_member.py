@@ -43,7 +43,7 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
         seam = Intermediate(consumer, incremental=False, partitions=Partitions())
         assert not seam.is_member
         with pytest.raises(StageFailed, match="generation -1"):
-            seam.get_group_metadata()
+            seam.member_metadata.get()
     finally:
         consumer.close()
 
@@ -98,7 +98,7 @@ def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: 
         Named(metadata(generation, member)), incremental=False, partitions=Partitions()
     )  # type: ignore[arg-type]
     if fenced:
-        assert seam.get_group_metadata() == metadata(generation, member)
+        assert seam.member_metadata.get() == metadata(generation, member)
     else:
         with pytest.raises(StageFailed, match="not a member"):
-            seam.get_group_metadata()
+            seam.member_metadata.get()

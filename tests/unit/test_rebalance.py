@@ -83,6 +83,8 @@ class Stand:
         self.fails = 0
         self.undecided = 0
         """How often the commit cannot be read yet."""
+        self.is_coordinator_agreed = True
+        self.given_away: set[TopicPartition] = set()
         self.reason_at_start: str | None = None
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
         intermediate.subscribe(["t-proxy"])
@@ -127,8 +129,19 @@ class Stand:
             sorted(topic_partitions),
         )
 
-    def on_revoked(self) -> None:
+    def on_revoked(self, topic_partitions: Collection[TopicPartition]) -> None:
         """What a start waits for is forgotten."""
+        self.given_away |= set(topic_partitions)
+
+    @property
+    def consumer_group(self) -> Stand:
+        """As `PartitionStarter.consumer_group`."""
+        return self
+
+    def is_assigned(self, topic_partitions: Collection[TopicPartition], member_id: str) -> bool:
+        """What the coordinator says."""
+        assert member_id == "member"
+        return self.is_coordinator_agreed
 
     def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """None."""
@@ -277,22 +290,3 @@ def test_an_eager_assignment_is_everything() -> None:
     assert stand.partitions.assigned.keys() == {SECOND}
     assert stand.outputs.keys() == {TopicPartition("t", 1)}
     assert stand.client.calls[-1] == ("assign", [(1, 7)])
-
-
-def test_after_a_failure_the_client_is_moved() -> None:
-    """A partition that is fetched already is read from its committed offset again: it is assigned
-    anew, since librdkafka refuses to seek where it has stopped fetching.
-    """
-    stand = Stand(incremental=True)
-    stand.happens("on_assign", FIRST)
-    stand.loop.run_round()
-    stand.partitions.reload()
-    assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
-    stand.loop.run_round()
-    assert stand.partitions.assigned.keys() == {FIRST}
-    assert [name for name, _ in stand.client.calls] == [
-        "incremental_assign",
-        "incremental_assign",
-        "incremental_unassign",
-        "incremental_assign",
-    ]

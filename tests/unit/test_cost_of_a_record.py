@@ -105,8 +105,13 @@ class Recorded:
         for begin in range(0, records_max, BATCH_RECORDS):
             yield self.messages[begin : begin + BATCH_RECORDS]
 
-    def get_group_metadata(self) -> None:
-        """As Intermediate.member."""
+    @property
+    def member_metadata(self) -> Recorded:
+        """As Intermediate.member_metadata."""
+        return self
+
+    def get(self) -> None:
+        """As MemberMetadata.get."""
 
 
 class Taker:

@@ -1,0 +1,78 @@
+"""librdkafka joins a group again without telling: a worker must not commit as the member that it is
+by then, for partitions that are another worker's.
+"""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from deduplicator.group_metadata import parse_group_metadata
+from tests.broker.test_partitions import Member
+from tests.harness.kafka import Cluster, Clusters, until
+
+REFRESH = "intermediate_consumer_options_topic_metadata_refresh_interval_ms"
+
+
+def commit_as(cluster: Cluster, member: bytes, offset: ClientTopicPartition) -> None:
+    """Offsets in a transaction, which is aborted."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.address, "transactional.id": f"{offset.topic}-one"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([offset], member, 30)
+    producer.abort_transaction(30)
+
+
+def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic: str) -> None:
+    """One worker is away from poll (a user's function is slow, say) while partitions are added and
+    the group rebalances: its client joins again by itself, and its callbacks have not run. What it
+    sends then is refused; with the metadata of now it would be accepted.
+    """
+    destination = clusters.destination
+    destination.create(topic, 2)
+    one, two = (Member(clusters, topic, "classic", number, **{REFRESH: "500"}) for number in (1, 2))
+
+    def is_shared() -> bool:
+        assert one.poll_offsets() == two.poll_offsets() == []
+        return len(one.partitions.waiting) == len(two.partitions.waiting) == 1
+
+    until(is_shared, "each has a partition")
+    (lost,) = one.partitions.waiting
+    consumer, count = one.intermediate.consumer, 2
+    member = one.intermediate.member_metadata
+    generation, member_id = parse_group_metadata(member.get())
+
+    def has_joined_again() -> bool:
+        """Partitions are added until its client has seen new ones while the group rebalances."""
+        nonlocal count
+        two.poll_offsets()
+        count += 1
+        destination.admin.create_partitions([NewPartitions(topic, count)])[topic].result()
+        return parse_group_metadata(consumer.consumer_group_metadata())[0] > generation
+
+    until(has_joined_again, "its client has joined again")
+    assert one.partitions.waiting == {lost}, "its callbacks have not run"
+    assert parse_group_metadata(member.get()) == (generation, member_id)
+    offset = ClientTopicPartition(*lost, 1)
+    until(
+        lambda: two.poll_offsets() is not None and not is_refused(consumer, destination, offset),
+        "the group is stable, and takes offsets of the generation of now",
+    )
+    with pytest.raises(KafkaException, match="generation"):
+        commit_as(destination, member.get(), offset)
+    until(lambda: one.poll_offsets() or lost in one.partitions.revoked, "a poll tells it")
+    one.intermediate.close()
+    two.intermediate.close()
+
+
+def is_refused(consumer: object, cluster: Cluster, offset: ClientTopicPartition) -> bool:
+    """Whether the group does not take an offset as its member of now."""
+    try:
+        commit_as(cluster, consumer.consumer_group_metadata(), offset)  # type: ignore[attr-defined]
+    except KafkaException:
+        return True
+    return False
