@@ -42,16 +42,20 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
 
     until(is_shared, "each has a partition")
     (lost,) = one.partitions.waiting
-    consumer, count = one.intermediate.consumer, 2
+    consumer, polls = one.intermediate.consumer, 0
     member = one.intermediate.member_metadata
     generation, member_id = parse_group_metadata(member.get())
 
     def has_joined_again() -> bool:
-        """Partitions are added until its client has seen new ones while the group rebalances."""
-        nonlocal count
+        """A partition is added in every fifth poll, until its client has seen a new one while the
+        group rebalances. It needs time to do so.
+        """
+        nonlocal polls
         two.poll_offsets()
-        count += 1
-        destination.admin.create_partitions([NewPartitions(topic, count)])[topic].result()
+        if polls % 5 == 0:
+            new = NewPartitions(topic, 3 + polls // 5)
+            destination.admin.create_partitions([new])[topic].result()
+        polls += 1
         return parse_group_metadata(consumer.consumer_group_metadata())[0] > generation
 
     until(has_joined_again, "its client has joined again")

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from deduplicator.group_metadata import METADATA_MAGIC, parse_group_metadata
 from tests.harness.kafka_scripts import LONG_S, ScriptContext
@@ -222,4 +223,54 @@ def unknown_members(context: ScriptContext) -> None:
     member.consumer.close()
 
 
-SCRIPTS = (classic_protocol, consumer_protocol, static_member, unknown_members)
+def silent_rejoin(context: ScriptContext) -> None:
+    """Partitions are added while a member does not poll: its client joins again by itself, before
+    its callbacks have run. Its offsets are refused with the generation of its last callback.
+    """
+    create_filled_topic(context)
+    options = {"topic_metadata_refresh_interval_ms": 500}
+    away, busy = GroupMember(context, **options), GroupMember(context, **options)
+    poll_until(
+        context,
+        [away, busy],
+        lambda: len(away.assigned) == len(busy.assigned) == 1,
+        "each has one",
+    )
+    (generation, member_id), before = away.member(), away.consumer.consumer_group_metadata()
+    away.events.clear()
+    count, polls = 2, 0
+
+    def has_joined_again() -> bool:
+        """A partition is added in every fortieth poll: the group needs time for a rebalance."""
+        nonlocal count, polls
+        if polls % 40 == 0:
+            count += 1
+            new = NewPartitions(context.name, count)
+            context.admin.create_partitions([new])[context.name].result()
+        polls += 1
+        return away.member()[0] > generation
+
+    poll_until(context, [busy], has_joined_again, "it has joined again")
+
+    def is_settled() -> bool:
+        state, members = describe_group(context)
+        return state == "STABLE" and sum(len(partitions) for partitions, _ in members) == count
+
+    poll_until(context, [busy], is_settled, "all partitions are assigned")
+    context.note("away", [away.events, away.member()[1] == member_id, len(away.assigned)])
+    producer = context.transactional()
+    producer.init_transactions(LONG_S)
+    for what, metadata in (("before", before), ("now", away.consumer.consumer_group_metadata())):
+        producer.begin_transaction()
+        offset = TopicPartition(context.name, 0, 1, what)
+        context.note_call(what, producer.send_offsets_to_transaction, [offset], metadata, LONG_S)
+        context.note_call(f"{what}: abort", producer.abort_transaction, LONG_S)
+    poll_until(
+        context, [away, busy], lambda: bool(away.assigned and len(away.events) > 1), "polled"
+    )
+    context.note("events", [away.events[0][0], away.events[-1][0]])
+    away.consumer.close()
+    busy.consumer.close()
+
+
+SCRIPTS = (classic_protocol, consumer_protocol, static_member, unknown_members, silent_rejoin)
