@@ -134,7 +134,8 @@ class Recovery:
         newest = intermediate_records.read_last_origins(
             self.data.destination_reader, {tp: (begins[tp], ends[tp]) for tp in rows}
         )
-        committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
+        # of all routes: a run that has read only those could have a higher epoch
+        committed = [frontier.rule.epoch for frontier in self.group.list_frontiers().values()]
         epoch = run_epochs.create_higher_epoch(
             int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())]
         )

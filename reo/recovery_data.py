@@ -82,10 +82,16 @@ class RouteData:
         destination_begin = partition_offsets.list_beginning_offsets(
             self.destination_admin, [destination]
         )
+        source_end, destination_end = (
+            partition_offsets.list_end_offsets(client, [tp], committed_only=True)
+            for client, tp in ((self.source_admin, source), (self.destination_admin, destination))
+        )
         return AlignmentInput(
             str(destination),
-            lambda: visible_records.read_visible(self.source_reader, source_begin),
-            lambda: visible_records.read_visible(self.destination_reader, destination_begin),
+            lambda: visible_records.read_visible(self.source_reader, source_begin, ends=source_end),
+            lambda: visible_records.read_visible(
+                self.destination_reader, destination_begin, ends=destination_end
+            ),
             source_begin[source] == 0,
             destination_begin[destination] == 0,
             self.settings.start.is_from_beginning(partition, added=partition >= source_partitions),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
@@ -21,7 +23,9 @@ class Clients:
     topics has a reader of its own.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, beat: Callable[[], None] = lambda: None) -> None:
+        self.beat = beat
+        """Called while a read lasts long."""
         self.destination_admin: AdminClient = create_admin_client(
             settings.destination_cluster, settings
         )

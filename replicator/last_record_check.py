@@ -19,7 +19,7 @@ loss.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -48,6 +48,7 @@ def check_source_history(
     client: AdminClient,
     reader: Consumer,
     copied: Mapping[TopicPartition, LastCopied],
+    beat: Callable[[], None] = lambda: None,
 ) -> set[TopicPartition]:
     """The source partitions whose last copied record is still there, the same one; the others no
     longer have theirs, legally.
@@ -67,7 +68,7 @@ def check_source_history(
         for tp, (last, _) in copied.items()
         if beginnings[tp] <= last.source_offset
     }
-    records = visible_records.read_first_records(reader, offsets, ends)
+    records = visible_records.read_first_records(reader, offsets, ends, beat)
     _check_stable(
         settings,
         client,
@@ -92,6 +93,7 @@ def check_source_history(
         {tp: begin for tp, begin in following.items() if begin <= copied[tp].empty_up_to},
         ends,
         copied,
+        beat,
     )
     return present
 
@@ -102,8 +104,9 @@ def _check_nothing_follows(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     copied: Mapping[TopicPartition, LastCopied],
+    beat: Callable[[], None],
 ) -> None:
-    records = visible_records.read_first_records(reader, begins, ends)
+    records = visible_records.read_first_records(reader, begins, ends, beat)
     for tp, record in records.items():
         if record is not None and record.offset() <= copied[tp].empty_up_to:
             raise _build_lost_records_error(

@@ -75,7 +75,10 @@ class Planner:
                 if self._has_moved(frontiers):
                     continue
                 raise
-            if source is not None:
+            # a candidate can have partitions that the one before it did not have
+            if source is not None and frontiers.keys() >= set(
+                topics.list_intermediate_partitions(source.sources)
+            ):
                 self.clients.use_source(source.settings)
                 return self._build_plan(source, frontiers)
             wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")

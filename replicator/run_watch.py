@@ -285,7 +285,9 @@ class Watch:
             return end - position
         begin = max(position, snapshot.source_beginnings[source_tp])
         if (
-            visible_records.find_first_visible(self.clients.source_reader, source_tp, begin, end)
+            visible_records.find_first_visible(
+                self.clients.source_reader, source_tp, begin, end, self.clients.beat
+            )
             is None
         ):
             self.empty_up_to[tp] = end

@@ -104,5 +104,9 @@ class SourceLosses:
 
     def _check_history(self, copied: dict[TopicPartition, last_record_check.LastCopied]) -> None:
         last_record_check.check_source_history(
-            self.settings, self.clients.source_admin, self.clients.source_reader, copied
+            self.settings,
+            self.clients.source_admin,
+            self.clients.source_reader,
+            copied,
+            self.clients.beat,
         )

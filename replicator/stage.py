@@ -62,7 +62,7 @@ class Stage:
         self.stopping = stopping
         self.engine = engine
         self.liveness = Liveness("replicator")
-        self.clients = Clients(settings)
+        self.clients = Clients(settings, self.liveness.beat)
         self.selection = SourceSelection(
             settings, runtime.create_random(), self.liveness.beat, state_file
         )

@@ -11,11 +11,13 @@ import logging
 from collections.abc import Mapping
 
 from common import runtime
-from common.kafka import destination_contents, partition_offsets, visible_records
+from common.errors import ClusterUnreachable
+from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import Settings
+from common.source_candidates import get_request_timeout_s
 from common.stage_process import Stopping
 from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange
@@ -69,7 +71,11 @@ class Completion:
         """Whether everything that the source had when the process started is below the frontier,
         except what the filter leaves out, and the destination has it.
         """
-        if not self._is_copied(plan):
+        try:
+            if not self._is_copied(plan) or not self._is_same_source(plan):
+                return False
+        except ClusterUnreachable as silent:
+            log.warning("whether everything is copied cannot be told yet: %s", silent)
             return False
         is_there = self.has_copied_records(plan, self.planner.try_read_commits(plan.start_offsets))
         if not is_there:
@@ -91,6 +97,14 @@ class Completion:
             self.clients.destination_admin, plan.settings, plan.sources, commits
         )
 
+    def _is_same_source(self, plan: Plan) -> bool:
+        """Whether the topics that were asked are those of the plan; the next plan names one that
+        was recreated since.
+        """
+        return plan.sources == topics.describe_sources(
+            plan.settings, self.clients.source_admin, get_request_timeout_s(plan.settings)
+        )
+
     def _is_copied(self, plan: Plan) -> bool:
         if self._is_filtered_out(plan):
             return True
@@ -103,7 +117,11 @@ class Completion:
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
         return all(
             visible_records.find_first_visible(
-                self.clients.source_reader, source_partitions[tp], plan.start_offsets[tp], end
+                self.clients.source_reader,
+                source_partitions[tp],
+                plan.start_offsets[tp],
+                end,
+                self.clients.beat,
             )
             is None
             for tp, end in self.end_offsets.items()

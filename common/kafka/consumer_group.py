@@ -103,14 +103,14 @@ class Group:
         }
 
     def read_commits(
-        self, topic_partitions: Iterable[TopicPartition]
+        self, topic_partitions: Iterable[TopicPartition], require_stable: bool = False
     ) -> dict[TopicPartition, partition_offsets.GroupCommit]:
-        """The commits of these partitions with their frontiers, as of before any open transaction;
-        FrontierUnreadable when one is not reo's.
+        """The commits of these partitions with their frontiers, as of before any open transaction,
+        unless `require_stable`; FrontierUnreadable when one is not reo's.
         """
         return {
             tp: partition_offsets.decode_commit(tp, *commit)
-            for tp, commit in self.list_commits(topic_partitions, require_stable=False).items()
+            for tp, commit in self.list_commits(topic_partitions, require_stable).items()
         }
 
     def list_frontiers(self) -> dict[TopicPartition, Frontier]:

@@ -7,11 +7,14 @@ a reader reports the ends of partitions (`common.kafka.clients.create_reader`).
 Each broker has its own end of a partition: a leader that was replaced and does not know it yet, or
 a new one whose high watermark still lags (KIP-207 is for ListOffsets only), has a lower one than
 another broker has told before. So where a caller knows an end, the read goes on up to there.
+
+Markers and aborted records are fetched and never returned. There can be millions of them, so a read
+is not over while the consumer's position moves: it moves with each marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from typing import cast
 
@@ -34,10 +37,47 @@ FROM_BEGINNING = OFFSET_BEGINNING
 """For `read_visible`: the first offset that the partition has at the time of the read."""
 
 
+class _Patience:
+    """Whether a reader may still answer: its last sign is not older than so many seconds. `beat` is
+    called when it has passed markers since.
+    """
+
+    def __init__(
+        self,
+        reader: Consumer,
+        topic_partitions: Iterable[tuple[str, int]],
+        seconds: float,
+        beat: Callable[[], None],
+    ) -> None:
+        self.reader = reader
+        self.positions = [ClientTopicPartition(*tp) for tp in topic_partitions]
+        self.seconds = seconds
+        self.beat = beat
+        self.passed = 0
+        self.deadline = runtime.monotonic() + seconds
+
+    def renew(self) -> None:
+        """It has answered."""
+        self.deadline = runtime.monotonic() + self.seconds
+
+    def is_over(self) -> bool:
+        """Whether it has neither answered nor passed anything for so long."""
+        if runtime.monotonic() <= self.deadline:
+            return False
+        passed = sum(max(0, position.offset) for position in self.reader.position(self.positions))
+        if passed == self.passed:
+            return True
+        self.passed = passed
+        self.renew()
+        self.beat()
+        return False
+
+
 def read_first_records(
     reader: Consumer,
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int] | None = None,
+    beat: Callable[[], None] = lambda: None,
 ) -> dict[TopicPartition, Consumed | None]:
     """Read the first visible record of each partition from an offset on.
 
@@ -50,9 +90,9 @@ def read_first_records(
     if not begins:
         return records
     reader.assign([ClientTopicPartition(*tp, offset) for tp, offset in begins.items()])
-    deadline = runtime.monotonic() + POLL_S
+    patience = _Patience(reader, begins, POLL_S, beat)
     try:
-        while len(records) < len(begins) and runtime.monotonic() < deadline:
+        while len(records) < len(begins) and not patience.is_over():
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
@@ -78,12 +118,13 @@ def read_visible(
     begins: Mapping[TopicPartition, int],
     silence_s: float = SILENCE_S,
     ends: Mapping[TopicPartition, int] | None = None,
+    beat: Callable[[], None] = lambda: None,
 ) -> Generator[Consumed]:
     """Read every visible record from these offsets up to the current ends, and at least up to
     `ends`, which are last stable offsets or below; ClusterUnreachable when no record comes for
     `silence_s`.
     """
-    with closing(read_batches(reader, begins, silence_s, ends)) as batches:
+    with closing(read_batches(reader, begins, silence_s, ends, beat)) as batches:
         for messages in batches:
             yield from messages
 
@@ -93,6 +134,7 @@ def read_batches(
     begins: Mapping[TopicPartition, int],
     silence_s: float = SILENCE_S,
     ends: Mapping[TopicPartition, int] | None = None,
+    beat: Callable[[], None] = lambda: None,
 ) -> Generator[list[Consumed]]:
     """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
 
@@ -103,13 +145,13 @@ def read_batches(
         return
     reader.assign([ClientTopicPartition(*tp, begin) for tp, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
-    answered_at = runtime.monotonic()
+    patience = _Patience(reader, begins, silence_s, beat)
     try:
         while unfinished:
             messages = cast(list[Consumed], reader.consume(1000, 0.05))
             if messages:
-                answered_at = runtime.monotonic()
-            elif runtime.monotonic() > answered_at + silence_s:
+                patience.renew()
+            elif patience.is_over():
                 raise ClusterUnreachable(
                     f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
                 )
@@ -149,13 +191,19 @@ def _split_records_and_ends(
     return records, None
 
 
-def find_first_visible(reader: Consumer, tp: TopicPartition, begin: int, end: int) -> int | None:
+def find_first_visible(
+    reader: Consumer,
+    tp: TopicPartition,
+    begin: int,
+    end: int,
+    beat: Callable[[], None] = lambda: None,
+) -> int | None:
     """The offset of the first visible record in [begin, end), or None: there are markers and
     aborted records only. `end` is a last stable offset or below; ClusterUnreachable when the read
     does not get there.
     """
     if begin >= end:
         return None
-    with closing(read_visible(reader, {tp: begin}, REQUEST_TIMEOUT_S, {tp: end})) as records:
+    with closing(read_visible(reader, {tp: begin}, REQUEST_TIMEOUT_S, {tp: end}, beat)) as records:
         offset = next((message.offset() for message in records), end)
     return offset if offset < end else None

@@ -231,8 +231,16 @@ def _check_not_set_back(
 ) -> None:
     """DestinationTruncated when the group's frontier is ahead: stage one would go on from there,
     and the records in between would be missing.
+
+    Not when the stored one has the higher epoch: then it is a first frontier, after the table was
+    dropped, which the group has not repeated yet. A database that was set back knows no epoch that
+    the group does not know.
     """
-    if in_group.destination_topic_id == identity and in_group.rule.frontier > stored.rule.frontier:
+    if (
+        in_group.destination_topic_id == identity
+        and in_group.rule.frontier > stored.rule.frontier
+        and in_group.rule.epoch >= stored.rule.epoch
+    ):
         raise DestinationTruncated(
             f"the database was set back: by the group's commit on {tp} it had records up to"
             f" source offset {in_group.rule.frontier}, now its frontier is at"

@@ -59,8 +59,19 @@ class OwnFrontierStore:
                 return answer
 
     def list_started_topics(self) -> set[str]:
-        """From the group's commits, which repeat the store's positions."""
-        return self.consumer_group.list_started_topics()
+        """From the group's commits, which repeat the store's positions, and from the store: the
+        commits may have expired. Only `source.start=latest` asks for them.
+        """
+        started = self.consumer_group.list_started_topics()
+        if self.settings.start.kind == "latest":
+            described = self.describe_destinations(list(self.routes.values())) or {}
+            started |= {
+                topic
+                for topic, destination in described.items()
+                for partition in range(destination.partitions)
+                if self._get_last_source_offset(self.routes[topic].get_destination(partition)) >= 0
+            }
+        return started
 
     def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
         """Take these partitions over, and return their positions, compared with the group's

@@ -8,7 +8,9 @@ fetched.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from common.errors import RecordRefused
@@ -222,3 +224,10 @@ def _add_equal(result: Comparison, left: list[Consumed], right: list[Consumed], 
 def _find_displaced(left: list[Consumed], right: list[Consumed]) -> list[int]:
     """The indexes at which the offsets of two lists differ."""
     return [index for index in range(len(left)) if left[index].offset() != right[index].offset()]
+
+
+def split_into_batches(rows: Generator[Consumed]) -> Batches:
+    """The rows in lists, as `visible_records.read_batches` yields records."""
+    with closing(rows):
+        while batch := list(islice(rows, 1000)):
+            yield batch

@@ -14,7 +14,6 @@ import queue
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from itertools import islice
 from typing import Any, NamedTuple
 
 from common import runtime
@@ -27,6 +26,7 @@ from common.parent_death_signal import set_parent_death_signal
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
+from common.settings.clusters import Cluster
 from deduplicator.gc_control import pause_gc
 from reo.compare import compacted, comparison
 from reo.compare.common_start import PartitionReader, find_common_start
@@ -35,7 +35,6 @@ from reo.compare.comparison import Comparison
 PARALLEL_RECORDS_MIN = 200_000
 """With fewer records one process compares all."""
 PROGRESS_INTERVAL_S = 0.25
-BATCH_RECORDS = 1000
 BULK_READER_OPTIONS = {
     "fetch.queue.backoff.ms": 10,
     "queued.min.messages": 50_000,
@@ -82,14 +81,16 @@ class PairComparer:
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""
         result, (source, destination) = pair.comparison, self.readers
-        self._set_start(pair)
+        self._set_start(self._ask_beginnings_again(pair))
         source_begin, destination_begin = result.source_next, result.destination_next
-
+        source_ends = self._list_stable_end(self.settings.source_cluster, pair.source)
         has_more = False
 
         def read_source() -> comparison.Batches:
             nonlocal has_more
-            for batch in visible_records.read_batches(source, {pair.source: source_begin}):
+            for batch in visible_records.read_batches(
+                source, {pair.source: source_begin}, ends=source_ends
+            ):
                 if pair.source_end is not None and batch[-1].offset() >= pair.source_end:
                     has_more = True
                     yield [message for message in batch if message.offset() < pair.source_end]
@@ -98,8 +99,14 @@ class PairComparer:
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
-                return split_into_batches(self.read_rows(pair.destination, destination_begin))
-            return visible_records.read_batches(destination, {pair.destination: destination_begin})
+                return comparison.split_into_batches(
+                    self.read_rows(pair.destination, destination_begin)
+                )
+            return visible_records.read_batches(
+                destination,
+                {pair.destination: destination_begin},
+                ends=self._list_stable_end(self.settings.destination_cluster, pair.destination),
+            )
 
         def is_source_longer() -> bool:
             return has_more or (
@@ -124,10 +131,34 @@ class PairComparer:
         """Whether the source has a visible record at this offset or after it now: it may have been
         written, and copied, since the end was read.
         """
-        admin = create_admin_client(self.settings.source_cluster, self.settings)
-        ends = partition_offsets.list_end_offsets(admin, [source], committed_only=True)
+        ends = self._list_stable_end(self.settings.source_cluster, source)
         first = visible_records.find_first_visible(self.readers[0], source, offset, ends[source])
         return first is not None
+
+    def _list_stable_end(self, cluster: Cluster, tp: TopicPartition) -> dict[TopicPartition, int]:
+        """Up to which a partition can be read now; a broker that ends sooner is behind."""
+        client = create_admin_client(cluster, self.settings)
+        return partition_offsets.list_end_offsets(client, [tp], committed_only=True)
+
+    def _ask_beginnings_again(self, pair: PartitionPair) -> PartitionPair:
+        """With the heads that retention has deleted since the command began, on a partition that is
+        compared from its beginning.
+        """
+        if pair.comparison.equal:
+            return pair
+        sides = [(self.settings.source_cluster, pair.source)]
+        if self.read_rows is None:
+            sides.append((self.settings.destination_cluster, pair.destination))
+        begins = {
+            tp: partition_offsets.list_beginning_offsets(
+                create_admin_client(cluster, self.settings), [tp]
+            )[tp]
+            for cluster, tp in sides
+        }
+        return pair._replace(
+            source_head_deleted=pair.source_head_deleted or begins[pair.source] > 0,
+            copy_head_missing=pair.copy_head_missing or begins.get(pair.destination, 0) > 0,
+        )
 
     def _set_start(self, pair: PartitionPair) -> None:
         """Where one side legitimately lacks its first records, begin with the first ones that both
@@ -176,13 +207,6 @@ class PairComparer:
         ):
             return None
         return max(first_offset, first_row), max(first_offset, first_row)
-
-
-def split_into_batches(rows: Generator[Consumed]) -> comparison.Batches:
-    """The rows in lists, as `visible_records.read_batches` yields records."""
-    with closing(rows):
-        while batch := list(islice(rows, BATCH_RECORDS)):
-            yield batch
 
 
 def compare_pairs(

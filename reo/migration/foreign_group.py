@@ -101,32 +101,33 @@ class UserGroup:
         would have to join, commit and leave between these requests, or somebody to set its offsets
         by hand.
         """
-        if self.has_members():
-            raise self._build_busy_error()
-        present = self.fetch_offsets(offsets)
-        ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
-        if ahead:
-            self.commit(ahead)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit all in one request; GroupBusy when the group has members: the broker then refuses
-        it (see `common.kafka.consumer_group`).
+        def commit_once() -> None:
+            if self.has_members():
+                raise self._build_busy_error()
+            present = self.fetch_offsets(offsets)
+            ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
+            if ahead:
+                self._commit(ahead)
+
+        # all of it: when the answer to a commit was lost, a consumer can have come and gone
+        self._retry("committing", commit_once)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit all in one request, once; GroupBusy when the group has members: the broker then
+        refuses it (see `common.kafka.consumer_group`).
         """
         request = ConsumerGroupTopicPartitions(
             self.name, [ClientTopicPartition(*tp, offset) for tp, offset in offsets.items()]
         )
-
-        def alter() -> None:
-            answers = self.client.alter_consumer_group_offsets(
-                [request], request_timeout=REQUEST_TIMEOUT_S
-            )[self.name]
-            for answer in answers.result().topic_partitions:
-                if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                    raise self._build_busy_error()
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
-
-        self._retry("committing", alter)
+        answers = self.client.alter_consumer_group_offsets(
+            [request], request_timeout=REQUEST_TIMEOUT_S
+        )[self.name]
+        for answer in answers.result().topic_partitions:
+            if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                raise self._build_busy_error()
+            if answer.error is not None:
+                raise KafkaException(answer.error)
 
     def _build_busy_error(self) -> GroupBusy:
         return GroupBusy(

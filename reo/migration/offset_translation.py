@@ -25,7 +25,13 @@ from itertools import islice, zip_longest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, RecordRefused
+from common.errors import (
+    CopyDiffers,
+    FrontierLost,
+    HangingTransaction,
+    OffsetUntranslatable,
+    RecordRefused,
+)
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, visible_records
 from common.kafka.clients import create_reader
@@ -48,7 +54,7 @@ class PartitionTranslator:
         self,
         settings: Settings,
         destination_admin: AdminClient,
-        load_frontiers: Callable[[], dict[TopicPartition, Frontier]],
+        load_frontiers: Callable[..., dict[TopicPartition, Frontier]],
         on_progress: Callable[[], None],
     ) -> None:
         self.settings = settings
@@ -101,7 +107,7 @@ class PartitionTranslator:
                 " translate again"
             )
         if proved is not None and bounds[0] <= proved[0] <= offset:
-            return self._translate_from(row, proved, offset)
+            return self._translate_from(row, proved, offset, copied)
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
         begin, skip, destination_end = self._find_begin(row, frontier, unread)
         if unread:
@@ -137,7 +143,7 @@ class PartitionTranslator:
             )
 
     def _translate_from(
-        self, row: TranslatedPartition, proved: tuple[int, int], offset: int
+        self, row: TranslatedPartition, proved: tuple[int, int], offset: int, copied: int
     ) -> int:
         """Go on from a source offset and its place at the destination: the records up to `offset`
         are the next ones there, compared one by one.
@@ -150,7 +156,9 @@ class PartitionTranslator:
         ]
         with (
             closing(
-                self._read_records(self.source_reader, row.source, source_begin, offset)
+                self._read_records(
+                    self.source_reader, row.source, source_begin, min(offset, copied)
+                )
             ) as source_records,
             closing(
                 self._read_records(
@@ -179,21 +187,31 @@ class PartitionTranslator:
         remain up to the frontier, and the offset after these.
         """
         tp = row.destination
+        if frontier.sent < 0:
+            raise OffsetUntranslatable(
+                f"{tp}: the frontier does not count the records at the destination, because this"
+                " route was not one to one before. Start the service, then translate again"
+            )
         first = partition_offsets.list_beginning_offsets(self.destination_admin, [tp])[tp]
         begin = max(first, frontier.destination_known + 1)
+        stable_end, end = (
+            partition_offsets.list_end_offsets(self.destination_admin, [tp], committed_only)[tp]
+            for committed_only in (True, False)
+        )
         sent = [
             message.offset()
             for message in islice(
-                self._read_records(self.destination_reader, tp, begin), frontier.sent
+                self._read_records(self.destination_reader, tp, begin, stable_end), frontier.sent
             )
         ]
-        if (
-            begin > frontier.destination_known + 1 or len(sent) < frontier.sent
-        ) and not self._is_unchanged(row, frontier):
+        if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not (
+            stable_end == end and self._is_last(row, frontier)
+        ):
             raise OffsetUntranslatable(
-                f"{tp}: retention or compaction deleted records after offset"
-                f" {frontier.destination_known} while the service copies: the offset cannot be"
-                " translated now. Translate again when the service is stopped"
+                f"{tp}: some of the last {frontier.sent} records after offset"
+                f" {frontier.destination_known} are not visible yet, or retention or compaction"
+                " deleted them while the service copies: the offset cannot be translated now."
+                " Translate again, at the latest when the service is stopped"
             )
         destination_end, total = sent[-1] + 1 if sent else begin, len(sent)
         while total < unread and begin > first:
@@ -207,15 +225,14 @@ class PartitionTranslator:
             )
         return begin, total - unread, destination_end
 
-    def _is_unchanged(self, row: TranslatedPartition, frontier: Frontier) -> bool:
-        """Whether the frontier is the same and the destination has no open transaction: then all
-        that is there was copied up to the frontier.
+    def _is_last(self, row: TranslatedPartition, frontier: Frontier) -> bool:
+        """Whether this is the group's frontier still, and no transaction is about to replace it:
+        then all that was there before, with no transaction open, was copied up to the frontier.
         """
-        ends = partition_offsets.list_end_offsets(self.destination_admin, [row.destination])
-        stable_ends = partition_offsets.list_end_offsets(
-            self.destination_admin, [row.destination], committed_only=True
-        )
-        return stable_ends == ends and self.load_frontiers().get(row.source) == frontier
+        try:
+            return self.load_frontiers(require_stable=True).get(row.source) == frontier
+        except HangingTransaction:
+            return False
 
     def _compare(
         self,
@@ -253,8 +270,11 @@ class PartitionTranslator:
     def _read_records(
         self, client: Consumer, tp: TopicPartition, begin: int, end: int | None = None
     ) -> Generator[Consumed]:
-        """The visible records in [begin, end)."""
-        with closing(visible_records.read_visible(client, {tp: begin})) as records:
+        """The visible records in [begin, end); `end` is a last stable offset or below, and no
+        broker's lower one is believed.
+        """
+        ends = {} if end is None else {tp: end}
+        with closing(visible_records.read_visible(client, {tp: begin}, ends=ends)) as records:
             for message in records:
                 self.on_progress()
                 if end is not None and message.offset() >= end:

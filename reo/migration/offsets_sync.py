@@ -55,6 +55,7 @@ class OffsetsSync:
     ) -> None:
         self.settings = settings
         self.pattern = re.compile(pattern)
+        self.on_progress = on_progress
         self.translator = Translator(settings, on_progress)
         self._proved: dict[str, ProvedOffsets] = {}
         self._identities: list[str] = []
@@ -99,6 +100,7 @@ class OffsetsSync:
 
     def _sync_group(self, name: str) -> SyncedGroup:
         group = SyncedGroup(name)
+        self.on_progress()  # a group that has not moved is translated without a read
         try:
             if self.translator.open_destination_group(name).has_members():
                 raise GroupBusy(

@@ -173,11 +173,13 @@ class Translator:
                     " committed. Translate again when the new topic is copied"
                 )
 
-    def _load_frontiers(self) -> dict[TopicPartition, Frontier]:
-        """By source partition; only frontiers of these topics."""
+    def _load_frontiers(self, require_stable: bool = False) -> dict[TopicPartition, Frontier]:
+        """By source partition; only frontiers of these topics. As of before any open transaction,
+        or HangingTransaction while there is one.
+        """
         routes = {route.intermediate_topic: route for route in self.sources}
         commits = Group(self.settings, self.destination_admin).read_commits(
-            topics.list_intermediate_partitions(self.sources)
+            topics.list_intermediate_partitions(self.sources), require_stable
         )
         frontiers = {}
         for tp, commit in commits.items():

@@ -119,9 +119,7 @@ class SnapshotReader:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
         ends = partition_offsets.list_end_offsets(source_admin, [source for source, _ in pairs])
         stable = partition_offsets.list_end_offsets(source_admin, ends, committed_only=True)
-        begins = partition_offsets.list_beginning_offsets(
-            source_admin, [source for source, _ in pairs]
-        )
+        begins = partition_offsets.list_beginning_offsets(source_admin, ends)
         intermediate_begins, intermediate_ends = (
             ask(destination_admin, intermediates)
             for ask in (
@@ -132,6 +130,7 @@ class SnapshotReader:
         newest = self._read_firsts(
             self.clients.frontier_reader,
             {tp: end - 1 for tp, end in intermediate_ends.items() if end > intermediate_begins[tp]},
+            intermediate_ends,
         )
         unread = {
             tp: commit.intermediate_offset
@@ -141,6 +140,7 @@ class SnapshotReader:
         first_not_consumed = self._read_firsts(
             self.clients.frontier_reader,
             {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
+            intermediate_ends,
         )
         origins = {
             tp: parse_read_up_to(message) or parse_origin(message)
@@ -148,11 +148,11 @@ class SnapshotReader:
             if message
         }
         written, copied = self._find_next_offsets(pairs, commits, origins)
-        first_not_copied = self._read_waiting(copied, begins, ends)
+        first_not_copied = self._read_waiting(copied, begins, stable)
         first_not_written = self._read_waiting(
             {source: offset for source, offset in written.items() if offset > copied[source]},
             begins,
-            ends,
+            stable,
         )
         return Readings(
             runtime.time() * 1000,
@@ -201,7 +201,9 @@ class SnapshotReader:
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, Consumed | None]:
-        """The first visible record at the source from each offset on."""
+        """The first visible record at the source from each offset on; `ends` are last stable
+        offsets.
+        """
         return self._read_firsts(
             self.clients.source_reader,
             {
@@ -209,13 +211,16 @@ class SnapshotReader:
                 for tp, offset in offsets.items()
                 if max(offset, begins[tp]) < ends[tp]
             },
+            ends,
         )
 
     @staticmethod
     def _read_firsts(
-        reader: Consumer, begins: Mapping[TopicPartition, int]
+        reader: Consumer,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, Consumed | None]:
-        records = visible_records.read_first_records(reader, begins)
+        records = visible_records.read_first_records(reader, begins, ends)
         silent = sorted(begins.keys() - records.keys())
         if silent:
             raise ClusterUnreachable(

@@ -34,9 +34,11 @@ class StopAtEnd:
 
     def __init__(self, settings: Settings, topic_partitions: Iterable[TopicPartition]) -> None:
         self.reader = create_commit_reader(settings.destination_cluster, settings)
-        self.ends = partition_offsets.list_end_offsets(
-            create_admin_client(settings.destination_cluster, settings), topic_partitions
-        )
+        client = create_admin_client(settings.destination_cluster, settings)
+        self.ends = partition_offsets.list_end_offsets(client, topic_partitions)
+        begins = partition_offsets.list_beginning_offsets(client, self.ends)
+        self.empty = {tp for tp, end in self.ends.items() if begins[tp] == end}
+        """The partitions without a record at the start."""
         self.commits: dict[TopicPartition, GroupCommit] = {}
         """At the start. Those of a transaction that is still undecided then are not known, and not
         compared.
@@ -65,7 +67,7 @@ class StopAtEnd:
         missing = [
             tp
             for tp, commit in commits.items()
-            if not has_copied_what_was_read(commit, self.commits.get(tp))
+            if not has_copied_what_was_read(commit, self.commits.get(tp), tp in self.empty)
         ]
         if missing and not self.has_warned:
             self.has_warned = True
@@ -78,15 +80,22 @@ class StopAtEnd:
         return not missing
 
 
-def has_copied_what_was_read(commit: GroupCommit, before: GroupCommit | None) -> bool:
+def has_copied_what_was_read(
+    commit: GroupCommit, before: GroupCommit | None, was_empty: bool = False
+) -> bool:
     """Whether nothing was left out since the commit of the start: no hole is open, the frontier is
     still of the same destination and has not moved back, and no records were deleted unread (then
     the epoch was raised, and there is no link until a run has written again what is missing).
+
+    A first frontier, or one whose position was not known, begins at the end, without a link: what
+    was there before is not copied, unless the partition `was_empty`.
     """
     now = commit.frontier.rule
     if now.hole is not None:
         return False
-    return before is None or (
+    if before is None:
+        return was_empty or now.link is not None
+    return (
         now.frontier >= before.frontier.rule.frontier
         and commit.frontier.destination_topic_id == before.frontier.destination_topic_id
         and (now.link is not None or now.epoch == before.frontier.rule.epoch)

@@ -33,7 +33,10 @@ class Behind(ReoError):
 
 
 def inspect_single_source(
-    settings: Settings, prepared: SourceTopics, frontiers: Frontiers
+    settings: Settings,
+    prepared: SourceTopics,
+    frontiers: Frontiers,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> SourceSnapshot:
     """Single mode: a snapshot of the source if it can be copied from, else a Stop. The identity is
     checked first: another topic's offsets mean nothing.
@@ -44,7 +47,7 @@ def inspect_single_source(
         raise snapshot
     report_stable_ends(snapshot)
     try:
-        _check_single_source(snapshot, frontiers)
+        _check_single_source(snapshot, frontiers, on_progress)
     except SourceTruncated:
         # the topic may have been recreated between two requests
         new_snapshot = source_candidates.take_snapshot(settings)
@@ -59,7 +62,9 @@ def _check_identities(sources: SourceTopics, frontiers: Frontiers) -> None:
         topics.check_identity(frontier.source_identity, sources[route])
 
 
-def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
+def _check_single_source(
+    snapshot: SourceSnapshot, frontiers: Frontiers, on_progress: Callable[[], None]
+) -> None:
     for _, tp, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
         _check_beginning(snapshot, tp, frontier)
         if snapshot.ends[tp] <= frontier.rule.frontier:
@@ -68,10 +73,14 @@ def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None
                 f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
                 " copy has records that the source no longer has; copy to a new destination.topic"
             )
-    check_copied_history(snapshot, frontiers)
+    check_copied_history(snapshot, frontiers, on_progress)
 
 
-def check_copied_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[TopicPartition]:
+def check_copied_history(
+    snapshot: SourceSnapshot,
+    frontiers: Frontiers,
+    on_progress: Callable[[], None] = lambda: None,
+) -> set[TopicPartition]:
     """The source partitions that have their last copied record; SourceTruncated when this cluster
     has lost one.
     """
@@ -87,6 +96,7 @@ def check_copied_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[
             create_admin_client(snapshot.settings.source_cluster, snapshot.settings),
             consumer,
             copied,
+            on_progress,
         )
     finally:
         consumer.close()
@@ -148,7 +158,7 @@ def check_copyable(
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
         topic_creation.prepare_topics(snapshot.settings)
-    same_last = check_copied_history(snapshot, frontiers)
+    same_last = check_copied_history(snapshot, frontiers, on_progress)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info(
         "source candidate %s has the copy's last records (%d compared)",

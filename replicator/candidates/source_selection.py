@@ -81,7 +81,7 @@ class SourceSelection:
         a restart would not help.
         """
         if not self.settings.failover:
-            return inspect_single_source(self.settings, prepared, frontiers)
+            return inspect_single_source(self.settings, prepared, frontiers, self.on_progress)
         results = source_candidates.take_snapshots(self.settings)
         reasons: dict[int, ReoError] = {
             number: result for number, result in enumerate(results) if isinstance(result, ReoError)

@@ -122,7 +122,9 @@ def compare_tails(
                 else frontier.rule.frontier
             )
             _check_visible(output, stable_ends[output], frontier)
-            copied = _read_copy_tail(ours, output, frontier, beginnings[output])
+            copied = _read_copy_tail(
+                ours, output, frontier, (beginnings[output], stable_ends[output])
+            )
             begin = max(snapshot.beginnings[tp], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
                 compared[route] += compare_tail(
@@ -177,13 +179,18 @@ def compare_tail(
 
 
 def _read_copy_tail(
-    consumer: Consumer, output: TopicPartition, frontier: Frontier, beginning: int
+    consumer: Consumer, output: TopicPartition, frontier: Frontier, bounds: tuple[int, int]
 ) -> list[TailRecord]:
-    """Read the copy's last records up to the frontier."""
+    """Read the copy's last records up to the frontier; `bounds` are the beginning and the last
+    stable offset.
+    """
+    beginning, stable_end = bounds
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
     records: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
     sent = 0
-    for message in visible_records.read_visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
+    for message in visible_records.read_visible(
+        consumer, {output: begin}, REQUEST_TIMEOUT_S, {output: stable_end}
+    ):
         if message.offset() > frontier.destination_known:
             if sent == frontier.sent:
                 break
@@ -204,7 +211,10 @@ def _read_candidate_tail(
     instead_of_zero = destination_kind.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in visible_records.read_visible(
-        consumer, {tp: begin}, get_request_timeout_s(snapshot.settings)
+        consumer,
+        {tp: begin},
+        get_request_timeout_s(snapshot.settings),
+        {tp: snapshot.stable_ends[tp]},
     ):
         if message.offset() > last:
             break

@@ -121,6 +121,9 @@ def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
     [
         pytest.param(make_commit(4, 5), make_commit(9, 10), True, id="all is copied"),
         pytest.param(None, make_commit(9, 10), True, id="a first start"),
+        pytest.param(
+            None, make_commit(-1, 10, link=None), False, id="a first start behind unread records"
+        ),
         pytest.param(make_commit(4, 5), make_commit(8, 9), False, id="not read"),
         pytest.param(make_commit(4, 5), make_commit(4, 10, hole=6), False, id="behind a hole"),
         pytest.param(make_commit(4, 10), make_commit(-1, 10), False, id="moved back"),
@@ -135,6 +138,7 @@ def test_what_is_read_is_not_always_copied(
     monkeypatch.setattr(deduplicator_end, "create_commit_reader", lambda *_: None)
     monkeypatch.setattr(deduplicator_end, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
+    monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     assert StopAtEnd(settings, [HERE]).is_complete() == is_complete

@@ -5,12 +5,13 @@ brokers: `tests/broker/test_offsets.py`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from common.errors import OffsetUntranslatable, SourceRecreated
+from common.errors import HangingTransaction, OffsetUntranslatable, SourceRecreated
 from common.frontier import Frontier, LastRecord, RuleState
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
@@ -67,6 +68,12 @@ class FakeClusters:
             COPY: [Message(letter, place) for place, letter in enumerate("abc")],
         }
         self.ends = {SOURCE: 8, COPY: 4, ADDED: 5}
+        self.stable_ends: dict[TopicPartition, int] = {}
+        self.begins: dict[TopicPartition, int] = {}
+        self.own_ends: dict[TopicPartition, int] = {}
+        """The ends that the broker that is read from has, where they are lower."""
+        self.is_pending = False
+        """Whether a transaction is about to replace the frontier."""
         self.source = Topic(SOURCE.topic, "source-id", 1, "source-cluster")
         self.destination = Topic(COPY.topic, "copy-id", 1, "copy-cluster")
         self.at_source, self.at_destination = FakeGroup({SOURCE: 3}), FakeGroup({})
@@ -79,7 +86,11 @@ class FakeClusters:
             (topics, "describe_sources", lambda *_: {route: self.source}),
             (topics, "look_up", lambda *_: {COPY.topic: self.destination}),
             (visible_records, "read_visible", self._read),
-            (partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 0)),
+            (
+                partition_offsets,
+                "list_beginning_offsets",
+                lambda _, tps: {tp: self.begins.get(tp, 0) for tp in tps},
+            ),
             (partition_offsets, "list_end_offsets", self._list_ends),
             (Group, "read_commits", self._read_commits),
             (Translator, "open_source_group", lambda *_: self.at_source),
@@ -92,17 +103,27 @@ class FakeClusters:
         self.intermediate = route.get_intermediate(0)
 
     def _read(
-        self, _: object, begins: Mapping[TopicPartition, int], *more: object
+        self,
+        _: object,
+        begins: Mapping[TopicPartition, int],
+        *more: object,
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> Generator[Message]:
+        """A broker whose own end is lower answers up to there, or up to the end that is known."""
         ((tp, begin),) = begins.items()
-        yield from (record for record in self.records[tp] if record.offset() >= begin)
+        end = max(self.own_ends.get(tp, 100), (ends or {}).get(tp, 0))
+        yield from (record for record in self.records[tp] if begin <= record.offset() < end)
 
     def _list_ends(
         self, _: object, tps: Iterable[TopicPartition], committed_only: bool = False
     ) -> dict[TopicPartition, int]:
-        return {tp: self.ends[tp] for tp in tps}
+        return self.ends | self.stable_ends if committed_only else {tp: self.ends[tp] for tp in tps}
 
-    def _read_commits(self, *_: object) -> dict[TopicPartition, SimpleNamespace]:
+    def _read_commits(
+        self, _: object, require_stable: bool = False
+    ) -> dict[TopicPartition, SimpleNamespace]:
+        if self.is_pending and require_stable:
+            raise HangingTransaction("undecided")
         return {self.intermediate: SimpleNamespace(frontier=self.frontier)}
 
     def translate(self) -> tuple[int | None, str]:
@@ -192,3 +213,43 @@ def test_nothing_is_committed_to_a_topic_that_was_recreated_meanwhile(
     assert (group.rows, isinstance(group.skipped, OffsetUntranslatable)) == ([], True)
     assert "was deleted, or deleted and recreated" in str(group.errors[0])
     assert sync._proved == {}
+
+
+@pytest.mark.parametrize("short", [SOURCE, COPY])
+def test_no_lower_end_of_a_broker_is_believed(
+    monkeypatch: pytest.MonkeyPatch, short: TopicPartition
+) -> None:
+    """A leader that was replaced, or whose high watermark lags, ends sooner: unread records of the
+    group would be skipped, or read again.
+    """
+    clusters = FakeClusters(monkeypatch)
+    clusters.frontier = replace(clusters.frontier, destination_known=0, sent=2)
+    clusters.own_ends[short] = 3 if short == SOURCE else 1
+    assert clusters.translate() == (1, "")
+    clusters.at_source.committed[SOURCE] = 7
+    assert clusters.translate() == (3, "")
+
+
+@pytest.mark.parametrize("why", ["open at the destination", "undecided in the group", "deleted"])
+def test_records_that_are_not_all_there_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """One of the three records that the frontier counts is missing: when no transaction is under
+    way, retention took it; otherwise it may come, or another transaction's be counted for it.
+    """
+    clusters = FakeClusters(monkeypatch)
+    clusters.frontier = replace(clusters.frontier, destination_known=-1, sent=3)
+    clusters.at_source.committed[SOURCE] = 7
+    clusters.records[COPY] = clusters.records[COPY][1:]
+    clusters.begins[COPY] = 1
+    clusters.stable_ends = {COPY: 2} if why == "open at the destination" else {}
+    clusters.is_pending = why == "undecided in the group"
+    place, refusal = clusters.translate()
+    assert (place, bool(refusal)) == ((3, False) if why == "deleted" else (None, True))
+
+
+def test_a_frontier_that_does_not_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The route has become one to one, and was not started since."""
+    clusters = FakeClusters(monkeypatch)
+    clusters.frontier = replace(clusters.frontier, destination_known=-1, sent=-1)
+    assert "Start the service" in clusters.translate()[1]

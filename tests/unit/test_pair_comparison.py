@@ -43,7 +43,7 @@ def test_a_record_that_is_written_and_copied_between_both_ends(
     records = {tp: [Message("a", 0), Message("b", 1)] for tp in (SOURCE, COPY)}
 
     def read_batches(
-        _: object, begins: Mapping[TopicPartition, int], *more: object
+        _: object, begins: Mapping[TopicPartition, int], *more: object, **ends: object
     ) -> Generator[list[Message]]:
         ((tp, begin),) = begins.items()
         yield from ([record] for record in list(records[tp]) if record.offset() >= begin)
@@ -62,8 +62,29 @@ def test_a_record_that_is_written_and_copied_between_both_ends(
     monkeypatch.setattr(parallel, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(visible_records, "read_batches", read_batches)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
+    monkeypatch.setattr(
+        partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 0)
+    )
     pair = PartitionPair(SOURCE, COPY, Comparison(SOURCE, 0, 0), False, False, False, source_end)
     result = PairComparer(load(SETTINGS)).compare(pair, lambda _: None)
     assert result.equal == 2
     assert result.difference.startswith(difference)
     assert bool(result.difference) == bool(difference)
+
+
+@pytest.mark.parametrize("tp", [SOURCE, COPY])
+def test_a_head_that_is_deleted_meanwhile_is_no_difference(
+    monkeypatch: pytest.MonkeyPatch, tp: TopicPartition
+) -> None:
+    """The partition began at 0 when the command did; it is compared much later."""
+    monkeypatch.setattr(parallel, "create_reader", lambda *_, **__: None)
+    monkeypatch.setattr(parallel, "create_admin_client", lambda *_: None)
+    begins = {SOURCE: 0, COPY: 0} | {tp: 1}
+    monkeypatch.setattr(
+        partition_offsets,
+        "list_beginning_offsets",
+        lambda _, tps: {one: begins[one] for one in tps},
+    )
+    pair = PartitionPair(SOURCE, COPY, Comparison(SOURCE, 0, 0), False, False, False, None)
+    now = PairComparer(load(SETTINGS))._ask_beginnings_again(pair)
+    assert (now.source_head_deleted, now.copy_head_missing) == (tp == SOURCE, tp == COPY)

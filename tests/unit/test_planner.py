@@ -4,7 +4,7 @@ real brokers: `tests/broker/test_frontier_in_doubt.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,19 +12,24 @@ import pytest
 
 from common import source_candidates
 from common.errors import ReoError, SourceRefused, SourceTruncated
-from common.kafka import permissions
+from common.kafka import permissions, topics
 from common.routes import TopicPartition
+from replicator import run_planner
 from replicator.run_planner import Planner
 
 TP = TopicPartition("orders-proxy", 0)
 
 
 def plan_with(
-    monkeypatch: pytest.MonkeyPatch, refuse: Callable[[], None], has_moved: list[bool]
+    monkeypatch: pytest.MonkeyPatch,
+    refuse: Callable[[], None],
+    has_moved: list[bool],
+    partitions_found: Sequence[int] = (1,),
 ) -> int:
     """How often the source is compared with the frontiers until there is a plan: the first time it
-    is refused.
+    is refused. `partitions_found`: how many the selected source has, one after the other.
     """
+    found = list(partitions_found)
     compared = 0
 
     def select_source(*_: object) -> Any:
@@ -32,7 +37,7 @@ def plan_with(
         compared += 1
         if compared == 1:
             refuse()
-        return SimpleNamespace(settings=None)
+        return SimpleNamespace(settings=None, sources=found.pop(0))
 
     unused = cast(Any, None)
     planner = Planner(
@@ -51,6 +56,12 @@ def plan_with(
     ):
         monkeypatch.setattr(planner, name, lambda *_, result=result: result)
     monkeypatch.setattr(planner, "_has_moved", lambda _: has_moved.pop(0))
+    monkeypatch.setattr(run_planner, "wait_unless_stopping", lambda *_: None)
+    monkeypatch.setattr(
+        topics,
+        "list_intermediate_partitions",
+        lambda count: [TopicPartition(TP.topic, partition) for partition in range(count or 1)],
+    )
     assert planner.plan() == cast(Any, "the plan")
     return compared
 
@@ -69,3 +80,10 @@ def test_a_refusal_counts_only_with_certain_frontiers(
     assert plan_with(monkeypatch, refuse, [True]) == 2
     with pytest.raises(error):
         plan_with(monkeypatch, refuse, [False])
+
+
+def test_a_plan_has_every_partition_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With failover: the candidate that was asked for the partitions lacks one of those that the
+    selected one has. It would not be copied, and nothing would say so.
+    """
+    assert plan_with(monkeypatch, lambda: None, [], (2, 1)) == 2

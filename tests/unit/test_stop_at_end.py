@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from common.errors import ClusterUnreachable
 from common.frontier import Hole, Link, RuleState
-from common.kafka import destination_contents, partition_offsets, visible_records
+from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.routes import TopicPartition
 from reo.service.deduplicator_end import has_copied_what_was_read
 from replicator.read_up_to_writer import EmptyRange
@@ -39,7 +40,19 @@ def test_stage_two_alone_has_not_copied_what_it_left_out(now: RuleState, has_cop
         for rule in (now, BEFORE)
     )
     assert has_copied_what_was_read(cast("Any", commit), cast("Any", before)) is has_copied
-    assert has_copied_what_was_read(cast("Any", commit), None) is (now.hole is None)
+    has_begun = now.hole is None and now.link is not None
+    assert has_copied_what_was_read(cast("Any", commit), None) is has_begun, "no commit before"
+    assert has_copied_what_was_read(cast("Any", commit), None, was_empty=True) is (now.hole is None)
+
+
+NO_FAILOVER = SimpleNamespace(failover=False)
+
+
+def make_clients() -> Any:
+    """Those that nothing is asked of."""
+    return SimpleNamespace(
+        source_admin=None, source_reader=None, destination_admin=None, beat=lambda: None
+    )
 
 
 class Writer:
@@ -111,12 +124,13 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     unused = cast("Any", None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {SOURCE: 37})
     monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 0)
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
     monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
     rule = SimpleNamespace(frontier=start - 1)
     commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
     completion = Completion(
         SimpleNamespace(filter=SimpleNamespace(sql="value is null")),  # type: ignore[arg-type]
-        cast("Any", SimpleNamespace(source_admin=None, source_reader=None, destination_admin=None)),
+        make_clients(),
         cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
         unused,
         lambda: True,
@@ -128,7 +142,7 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     )
     completion.note_finished_run(cast("Any", run), {SOURCE: 37})
     plan = SimpleNamespace(
-        settings=None,
+        settings=NO_FAILOVER,
         sources=(),
         start_offsets={INTERMEDIATE: start},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
@@ -155,6 +169,7 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
     """30 is the first offset that is not copied, says the plan, and the source ends there."""
     unused = cast("Any", None)
     monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
     commits = (
         {}
         if frontier is None
@@ -166,16 +181,51 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
     )
     completion = Completion(
         SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
-        cast("Any", SimpleNamespace(source_reader=None, destination_admin=None)),
+        make_clients(),
         cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
         unused,
         lambda: True,
     )
     completion.end_offsets = {INTERMEDIATE: 30}
     plan = SimpleNamespace(
-        settings=None,
+        settings=NO_FAILOVER,
         sources=(),
         start_offsets={INTERMEDIATE: 30},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     assert completion.is_complete(cast("Any", plan)) == is_complete
+
+
+@pytest.mark.parametrize("what", ["the source was recreated", "the source does not answer"])
+def test_nothing_is_complete_that_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """An empty new topic has nothing left to copy; another candidate may end sooner than the one
+    that has died.
+    """
+
+    def find(*_: object) -> None:
+        if what == "the source does not answer":
+            raise ClusterUnreachable("no record for 10 s")
+
+    monkeypatch.setattr(visible_records, "find_first_visible", find)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
+    found = {"the topic": "new" if what == "the source was recreated" else "old"}
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: found)
+    rule = SimpleNamespace(frontier=29)
+    commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
+    completion = Completion(
+        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        make_clients(),
+        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
+        cast("Any", None),
+        lambda: True,
+    )
+    completion.end_offsets = {INTERMEDIATE: 30}
+    plan = SimpleNamespace(
+        settings=NO_FAILOVER,
+        sources={"the topic": "old"},
+        start_offsets={INTERMEDIATE: 30},
+        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
+    )
+    assert not completion.is_complete(cast("Any", plan))

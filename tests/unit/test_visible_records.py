@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,6 +30,8 @@ class Reader:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int]) -> None:
         self.answers = deque(answers)
         self.now_s = 0.0
+        self.markers_until_s = 0.0
+        """Up to then it passes markers, one a second."""
         monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
 
     def assign(self, _: object) -> None:
@@ -48,6 +52,10 @@ class Reader:
             offset=lambda: offset,
             error=lambda: SimpleNamespace(code=lambda: code) if code else None,
         )
+
+    def position(self, _: object) -> list[Any]:
+        """As Consumer.position."""
+        return [SimpleNamespace(offset=int(min(self.now_s, self.markers_until_s)))]
 
     def consume(self, _: int, seconds: float) -> list[Any]:
         """As Consumer.consume."""
@@ -106,3 +114,27 @@ def test_without_a_known_end_every_answer_counts(monkeypatch: pytest.MonkeyPatch
         assert visible_records.read_first_records(reader, {TP: 50}, {TP: 50}) == {TP: None}
         reader = cast(Any, Reader(monkeypatch, answer))
         assert visible_records.read_first_records(reader, {TP: 50}) == {TP: None}
+
+
+@pytest.mark.parametrize("markers_until_s", [0, 500])
+def test_markers_are_progress(monkeypatch: pytest.MonkeyPatch, markers_until_s: int) -> None:
+    """Millions of aborted records lie before the end: none of them is returned, and the read goes
+    on, with heartbeats, as long as the position moves.
+    """
+    beats: list[float] = []
+    for read in (
+        lambda reader: visible_records.read_first_records(
+            reader, {TP: 90}, {TP: 100}, lambda: beats.append(reader.now_s)
+        ),
+        lambda reader: visible_records.find_first_visible(
+            reader, TP, 90, 100, lambda: beats.append(reader.now_s)
+        ),
+    ):
+        beats.clear()
+        reader = Reader(monkeypatch, *[(90, EOF)])
+        reader.markers_until_s = markers_until_s
+        with suppress(ClusterUnreachable):
+            assert TP not in read(cast(Any, reader))
+        assert (reader.now_s > markers_until_s) is True
+        assert bool(beats) == (markers_until_s > 0)
+        assert all(later - earlier < 30 for earlier, later in pairwise(beats))
