@@ -212,6 +212,7 @@ NO_CLIENTS = SimpleNamespace(
     destination_admin=None,
     source_admin=None,
     source_reader=None,
+    beat=lambda: None,
     read_up_to_writer=SimpleNamespace(write=lambda *_: None),
 )
 
