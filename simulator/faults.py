@@ -211,8 +211,12 @@ class FaultInjector:
         """A process ended. Only stage one knew what was copied before the source lost records: if
         it had not looked since, and its JVM wrote one of the new records, nothing shows the loss.
         """
-        is_unseen = self.system.schedule.now < self.loss_unseen_until_s
-        if is_unseen and child.metric_labels[0] == "replicator":
+        if child.metric_labels[0] == "replicator":
+            self.on_evidence_gone()
+
+    def on_evidence_gone(self) -> None:
+        """Nothing shows any more that the source lost records, unless stage one has seen it."""
+        if self.system.schedule.now < self.loss_unseen_until_s:
             self.required_exit_codes.discard(SourceTruncated.exit_code)
 
     def _freeze_process(self, child: Child) -> None:

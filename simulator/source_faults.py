@@ -128,6 +128,7 @@ def _delete_copied_source_records(
     if offset > injector.system.source.log(*source).end:  # the source lost these records
         return ""
     injector.system.source.delete_records(*source, offset)
+    injector.on_evidence_gone()  # the last copied record is deleted, the same one or another
     return f"{source} begins at {offset}"
 
 

@@ -135,11 +135,11 @@ class FirstFrontiers:
     ) -> None:
         """FrontierLost when the records of a destination partition can be this partition's."""
         route = self.routes[tp.topic]
+        self._check_still_missing(tp, state.destinations[tp.topic])
         if self.settings.deduplicator.without_frontier != "refuse" or self._is_from_other_sources(
             tp, state.sources[route], state.destinations
         ):
             return
-        self._check_still_missing(tp, state.destinations[tp.topic])
         can_recover = route.is_one_to_one and self.is_recoverable
         recovery = "`reo recover` finds the frontier from the data. Otherwise copy"
         raise FrontierLost(
@@ -191,7 +191,8 @@ class FirstFrontiers:
         looked for it, and has copied records.
 
         That happens when this process stood still in between, and lost the partition. A first
-        frontier is committed before any record is written.
+        frontier is committed before any record is written. And a coordinator that resigns can
+        answer that a group has no offsets (Kafka 3.9 and before).
         """
         commit = self.frontier_store.load_frontiers([tp]).commits.get(tp)
         if commit is not None and commit.frontier.destination_topic_id == destination.topic_id:

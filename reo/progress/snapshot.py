@@ -130,7 +130,6 @@ class SnapshotReader:
         newest = self._read_firsts(
             self.clients.frontier_reader,
             {tp: end - 1 for tp, end in intermediate_ends.items() if end > intermediate_begins[tp]},
-            intermediate_ends,
         )
         unread = {
             tp: commit.intermediate_offset
@@ -140,7 +139,6 @@ class SnapshotReader:
         first_not_consumed = self._read_firsts(
             self.clients.frontier_reader,
             {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
-            intermediate_ends,
         )
         origins = {
             tp: parse_read_up_to(message) or parse_origin(message)
@@ -218,8 +216,11 @@ class SnapshotReader:
     def _read_firsts(
         reader: Consumer,
         begins: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, Consumed | None]:
+        """Without `ends`, records that were deleted meanwhile are none: stage two deletes those of
+        the intermediate topics that are copied.
+        """
         records = visible_records.read_first_records(reader, begins, ends)
         silent = sorted(begins.keys() - records.keys())
         if silent:

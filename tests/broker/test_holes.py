@@ -206,8 +206,6 @@ def test_a_compacted_intermediate_topic_is_refused(
 
 PLACE, AT_SOURCE = TopicPartition("copy-proxy", 0), TopicPartition("orders", 0)
 EPOCH = 1000
-
-
 NO_CLIENTS = SimpleNamespace(
     destination_admin=None,
     source_admin=None,
