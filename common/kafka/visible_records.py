@@ -29,6 +29,8 @@ from common.records import Consumed
 from common.routes import TopicPartition
 
 POLL_S = 5.0
+MOVES_S = 1.0
+"""In this time a consumer that fetches passes a marker: it gets at least 64 KB a request."""
 SILENCE_S = 60.0
 """A read that gets no record for this long fails: a broker does not answer, or the read begins
 after the last stable offset.
@@ -42,34 +44,36 @@ class _Patience:
     called when it has passed markers since.
     """
 
-    def __init__(
-        self,
-        reader: Consumer,
-        topic_partitions: Iterable[tuple[str, int]],
-        seconds: float,
-        beat: Callable[[], None],
-    ) -> None:
+    def __init__(self, reader: Consumer, seconds: float, beat: Callable[[], None]) -> None:
         self.reader = reader
-        self.positions = [ClientTopicPartition(*tp) for tp in topic_partitions]
         self.seconds = seconds
         self.beat = beat
-        self.passed = 0
+        self.passed: int | None = None
+        """The sum of the positions when it was silent for so long; None since its last answer."""
         self.deadline = runtime.monotonic() + seconds
 
     def renew(self) -> None:
         """It has answered."""
+        self.passed = None
         self.deadline = runtime.monotonic() + self.seconds
 
-    def is_over(self) -> bool:
-        """Whether it has neither answered nor passed anything for so long."""
-        if runtime.monotonic() <= self.deadline:
+    def is_over(self, unanswered: Iterable[tuple[str, int]]) -> bool:
+        """Whether it has neither answered nor passed anything, on these partitions, for so long,
+        and for MOVES_S after that.
+        """
+        now = runtime.monotonic()
+        if now <= self.deadline:
             return False
-        passed = sum(max(0, position.offset) for position in self.reader.position(self.positions))
+        passed = sum(
+            max(0, position.offset)
+            for position in self.reader.position([ClientTopicPartition(*tp) for tp in unanswered])
+        )
         if passed == self.passed:
             return True
+        if self.passed is not None:
+            self.beat()
+        self.deadline = now + (MOVES_S if self.passed is None else self.seconds)
         self.passed = passed
-        self.renew()
-        self.beat()
         return False
 
 
@@ -90,9 +94,9 @@ def read_first_records(
     if not begins:
         return records
     reader.assign([ClientTopicPartition(*tp, offset) for tp, offset in begins.items()])
-    patience = _Patience(reader, begins, POLL_S, beat)
+    patience = _Patience(reader, POLL_S, beat)
     try:
-        while len(records) < len(begins) and not patience.is_over():
+        while len(records) < len(begins) and not patience.is_over(begins.keys() - records.keys()):
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
@@ -145,13 +149,13 @@ def read_batches(
         return
     reader.assign([ClientTopicPartition(*tp, begin) for tp, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
-    patience = _Patience(reader, begins, silence_s, beat)
+    patience = _Patience(reader, silence_s, beat)
     try:
         while unfinished:
             messages = cast(list[Consumed], reader.consume(1000, 0.05))
             if messages:
                 patience.renew()
-            elif patience.is_over():
+            elif patience.is_over(unfinished):
                 raise ClusterUnreachable(
                     f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
                 )
