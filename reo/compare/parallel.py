@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from confluent_kafka.admin import AdminClient
+
 from common import runtime
 from common import settings as reo_settings
 from common.errors import ReoError, StageFailed
@@ -26,7 +28,6 @@ from common.parent_death_signal import set_parent_death_signal
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
-from common.settings.clusters import Cluster
 from deduplicator.gc_control import pause_gc
 from reo.compare import compacted, comparison
 from reo.compare.common_start import PartitionReader, find_common_start
@@ -62,7 +63,7 @@ class PartitionPair(NamedTuple):
 
 
 class PairComparer:
-    """The readers of both sides, of one process."""
+    """The clients of both sides, of one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -70,6 +71,10 @@ class PairComparer:
             create_reader(cluster, settings, **BULK_READER_OPTIONS)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         ]
+        self.source_admin, self.destination_admin = (
+            create_admin_client(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
         self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
         if destination_kind.is_postgresql(settings):
@@ -83,7 +88,7 @@ class PairComparer:
         result, (source, destination) = pair.comparison, self.readers
         self._set_start(self._ask_beginnings_again(pair))
         source_begin, destination_begin = result.source_next, result.destination_next
-        source_ends = self._list_stable_end(self.settings.source_cluster, pair.source)
+        source_ends = list_stable_end(self.source_admin, pair.source)
         has_more = False
 
         def read_source() -> comparison.Batches:
@@ -105,7 +110,7 @@ class PairComparer:
             return visible_records.read_batches(
                 destination,
                 {pair.destination: destination_begin},
-                ends=self._list_stable_end(self.settings.destination_cluster, pair.destination),
+                ends=list_stable_end(self.destination_admin, pair.destination),
             )
 
         def is_source_longer() -> bool:
@@ -131,14 +136,9 @@ class PairComparer:
         """Whether the source has a visible record at this offset or after it now: it may have been
         written, and copied, since the end was read.
         """
-        ends = self._list_stable_end(self.settings.source_cluster, source)
+        ends = list_stable_end(self.source_admin, source)
         first = visible_records.find_first_visible(self.readers[0], source, offset, ends[source])
         return first is not None
-
-    def _list_stable_end(self, cluster: Cluster, tp: TopicPartition) -> dict[TopicPartition, int]:
-        """Up to which a partition can be read now; a broker that ends sooner is behind."""
-        client = create_admin_client(cluster, self.settings)
-        return partition_offsets.list_end_offsets(client, [tp], committed_only=True)
 
     def _ask_beginnings_again(self, pair: PartitionPair) -> PartitionPair:
         """With the heads that retention has deleted since the command began, on a partition that is
@@ -146,15 +146,11 @@ class PairComparer:
         """
         if pair.comparison.equal:
             return pair
-        sides = [(self.settings.source_cluster, pair.source)]
+        begins = partition_offsets.list_beginning_offsets(self.source_admin, [pair.source])
         if self.read_rows is None:
-            sides.append((self.settings.destination_cluster, pair.destination))
-        begins = {
-            tp: partition_offsets.list_beginning_offsets(
-                create_admin_client(cluster, self.settings), [tp]
-            )[tp]
-            for cluster, tp in sides
-        }
+            begins |= partition_offsets.list_beginning_offsets(
+                self.destination_admin, [pair.destination]
+            )
         return pair._replace(
             source_head_deleted=pair.source_head_deleted or begins[pair.source] > 0,
             copy_head_missing=pair.copy_head_missing or begins.get(pair.destination, 0) > 0,
@@ -169,16 +165,11 @@ class PairComparer:
             return
         result.starts_late = pair.source_head_deleted
         source = PartitionReader(
-            create_admin_client(self.settings.source_cluster, self.settings),
-            source_reader,
-            pair.source,
-            self.zero_timestamp_ms,
+            self.source_admin, source_reader, pair.source, self.zero_timestamp_ms
         )
         if self.read_rows is None:
             destination = PartitionReader(
-                create_admin_client(self.settings.destination_cluster, self.settings),
-                destination_reader,
-                pair.destination,
+                self.destination_admin, destination_reader, pair.destination
             )
             result.common_start = find_common_start(
                 source, destination, pair.source_head_deleted, pair.copy_head_missing
@@ -207,6 +198,11 @@ class PairComparer:
         ):
             return None
         return max(first_offset, first_row), max(first_offset, first_row)
+
+
+def list_stable_end(client: AdminClient, tp: TopicPartition) -> dict[TopicPartition, int]:
+    """Up to which a partition can be read now; a broker that ends sooner is behind."""
+    return partition_offsets.list_end_offsets(client, [tp], committed_only=True)
 
 
 def compare_pairs(

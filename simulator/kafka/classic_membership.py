@@ -107,7 +107,7 @@ class ClassicMembership(Membership):
             if self.is_subscription_changed:
                 self._revoke_all()
                 return
-            if self._has_new_partitions():
+            if self.has_new_partitions():
                 if not self.is_application_due:
                     self._revoke_all()
                 return
@@ -135,16 +135,6 @@ class ClassicMembership(Membership):
             self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
         except (RequestTimedOut, ConnectionLost, BrokerError):
             return
-
-    def wait_for_application(self) -> None:
-        """Wait until the application has polled, or until a topic has new partitions: then
-        librdkafka joins again at once (`rd_kafka_cgrp_metadata_update_check`).
-        """
-        while self.is_application_due and not self.is_over:
-            if not self.schedule.wait(self.application_done, self.heartbeat_s):
-                self.keep_session()
-                if self._has_new_partitions():
-                    return
 
     def _on_error(self, error: BrokerError) -> None:
         code = error.code
@@ -176,8 +166,10 @@ class ClassicMembership(Membership):
             if name in self.cluster.topics
         }
 
-    def _has_new_partitions(self) -> bool:
-        """Whether the number of partitions has changed since the member joined."""
+    def has_new_partitions(self) -> bool:
+        """Whether the number of partitions has changed since the member joined: then librdkafka
+        joins again at once (`rd_kafka_cgrp_metadata_update_check`).
+        """
         if self.schedule.now - self.refreshed_at < self.metadata_refresh_s or self.cluster.is_down:
             return False
         self.refreshed_at = self.schedule.now

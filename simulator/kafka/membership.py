@@ -99,10 +99,20 @@ class Membership(ABC):
         self.consumer.data_available.notify()
 
     def wait_for_application(self) -> None:
-        """Wait until the application has polled; heartbeats go on."""
+        """Wait until the application has polled, or the member joins again without it; heartbeats
+        go on.
+        """
         while self.is_application_due and not self.is_over:
             if not self.schedule.wait(self.application_done, self.heartbeat_interval_s()):
                 self.keep_session()
+                if self.has_new_partitions():
+                    return
+
+    def has_new_partitions(self) -> bool:
+        """Whether the member joins again because a topic has new partitions. With
+        group.protocol=consumer the brokers see that.
+        """
+        return False
 
     def heartbeat_interval_s(self) -> float:
         """The time between two heartbeats."""

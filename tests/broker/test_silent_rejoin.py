@@ -5,7 +5,7 @@ by then, for partitions that are another worker's.
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import NewPartitions
 
@@ -73,10 +73,10 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
     two.intermediate.close()
 
 
-def is_refused(consumer: object, cluster: Cluster, offset: ClientTopicPartition) -> bool:
+def is_refused(consumer: Consumer, cluster: Cluster, offset: ClientTopicPartition) -> bool:
     """Whether the group does not take an offset as its member of now."""
     try:
-        commit_as(cluster, consumer.consumer_group_metadata(), offset)  # type: ignore[attr-defined]
+        commit_as(cluster, consumer.consumer_group_metadata(), offset)
     except KafkaException:
         return True
     return False
