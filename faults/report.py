@@ -45,7 +45,7 @@ compares the service's own counters with the number of records that it read.
 """
 SECTIONS = ("Simulated", "Planted defects", RIVAL, "Soak", "Every run")
 """The titles after the results of the fault runs."""
-OLDER = "*From an earlier campaign, and so are its runs of reo.*"
+OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
 OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")
 
 
@@ -53,7 +53,9 @@ def format_rivals(results: Row, rows: list[Row]) -> list[str]:
     """MirrorMaker 2 and reo in the same stories."""
     how = (
         "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its"
-        " own. The results of reo are from the runs above with the same story."
+        " own. The results of reo are those of the same story in the same campaign. After a"
+        " recreated source, exact means: all records of the old topic that were copied, then all"
+        " of the new one."
     )
     lines = [
         f"## {results['rival']}",
