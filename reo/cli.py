@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import argcomplete
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "config import" if getattr(options, "what", "") == "import" else options.command
     )
     if without_settings:
-        return without_settings(options)
+        return _end_command(lambda: without_settings(options), options.command)
     loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded
@@ -39,11 +40,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(loaded, options)
     was_interrupted = interrupt.install_handler(options.command)
     try:
-        return COMMANDS[options.command](loaded, options)
+        return _end_command(lambda: COMMANDS[options.command](loaded, options), options.command)
     except BaseException:
         if not was_interrupted():
             raise
         return interrupt.report_interrupt(options.command)
+
+
+def _end_command(run: Callable[[], int], name: str) -> int:
+    """The exit code; an error of reo's is printed and gives its own."""
+    try:
+        return run()
+    except errors.ReoError as error:
+        print(f"reo {name}: {error}", file=sys.stderr)
+        return error.exit_code
 
 
 def _run(settings: Settings, options: argparse.Namespace) -> int:

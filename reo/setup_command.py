@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from common import runtime
-from common.errors import ReoError, SettingsInvalid
+from common.errors import SettingsInvalid
 from deduplicator import compiled_path
 from replicator.spark import class_archive, connector_jars
 
@@ -25,19 +24,15 @@ JAVA_MODULE = "jdk.incubator.vector"
 
 def run_command(source: str | None) -> int:
     """The sub-command: the jars come from the folder `source`, or from Maven Central."""
-    try:
-        _report("java", find_java())
-        fetched = connector_jars.install_jars(Path(source) if source else None)
-        _report(
-            "jars",
-            f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
-            connector_jars.get_jars_folder(),
-        )
-        _report("archive", _prepare_archive(), class_archive.get_archive_path())
-        _report("compiled", describe_compiled_path())
-    except ReoError as error:
-        print(f"reo setup: {error}", file=sys.stderr)
-        return error.exit_code
+    _report("java", find_java())
+    fetched = connector_jars.install_jars(Path(source) if source else None)
+    _report(
+        "jars",
+        f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
+        connector_jars.get_jars_folder(),
+    )
+    _report("archive", _prepare_archive(), class_archive.get_archive_path())
+    _report("compiled", describe_compiled_path())
     return 0
 
 

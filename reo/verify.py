@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import runtime, source_candidates
-from common.errors import NothingCompared, ReoError, TopicMissing
+from common.errors import NothingCompared, TopicMissing
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.topics import Topic
@@ -202,9 +202,6 @@ def run_command(
         verification = Verification(settings, resume_file, ends)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = _compare_with_bar(verification)
-    except ReoError as error:
-        print(f"reo verify: {error}", file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
         resume_file.write()
         notes = f"; {resume} notes up to where the partitions are equal" if resume else ""

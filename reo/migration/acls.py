@@ -22,7 +22,6 @@ ignored.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +34,7 @@ from confluent_kafka.admin import (
 )
 
 from common import source_candidates
-from common.errors import MoveRefused, ReoError
+from common.errors import MoveRefused
 from common.kafka import topics
 from common.kafka.clients import create_admin_client
 from common.routes import Route
@@ -222,21 +221,17 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
     """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs
     that can be created exist.
     """
-    try:
-        destination_kind.refuse_command(settings, "reo acls", "there is no destination topic")
-        settings = source_candidates.select_answering(settings)
-        comparison = AclComparison(settings, with_write)
-        if apply:
-            comparison.apply()
-            remaining = AclComparison(settings, with_write).new_acls
-            if remaining:
-                raise MoveRefused(
-                    "these ACLs are missing after the change, because the source's ACLs changed"
-                    f" meanwhile: {remaining}. Run the command again"
-                )
-    except ReoError as error:
-        print(f"reo acls: {error}", file=sys.stderr)
-        return error.exit_code
+    destination_kind.refuse_command(settings, "reo acls", "there is no destination topic")
+    settings = source_candidates.select_answering(settings)
+    comparison = AclComparison(settings, with_write)
+    if apply:
+        comparison.apply()
+        remaining = AclComparison(settings, with_write).new_acls
+        if remaining:
+            raise MoveRefused(
+                "these ACLs are missing after the change, because the source's ACLs changed"
+                f" meanwhile: {remaining}. Run the command again"
+            )
     new = len(comparison.new_acls)
     if as_json:
         print(

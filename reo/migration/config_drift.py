@@ -18,7 +18,6 @@ start.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
@@ -225,21 +224,17 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when there are differences; with `--apply` only when none
     is left.
     """
-    try:
-        destination_kind.refuse_command(settings, "reo topics", "there is no destination topic")
-        permissions.check_permissions(settings, "topics --apply" if apply else "topics")
-        drift = ConfigDrift(settings)
-        changes = [row for row in drift.differences if row.then is not None]
-        if apply and changes:
-            drift.apply()
-            remaining = [row for row in ConfigDrift(settings).differences if row.then is not None]
-            if remaining:
-                raise TopicsUnfit(
-                    f"these differences remain after the change: {'; '.join(map(str, remaining))}"
-                )
-    except ReoError as error:
-        print(f"reo topics: {error}", file=sys.stderr)
-        return error.exit_code
+    destination_kind.refuse_command(settings, "reo topics", "there is no destination topic")
+    permissions.check_permissions(settings, "topics --apply" if apply else "topics")
+    drift = ConfigDrift(settings)
+    changes = [row for row in drift.differences if row.then is not None]
+    if apply and changes:
+        drift.apply()
+        remaining = [row for row in ConfigDrift(settings).differences if row.then is not None]
+        if remaining:
+            raise TopicsUnfit(
+                f"these differences remain after the change: {'; '.join(map(str, remaining))}"
+            )
     if as_json:
         print(
             orjson.dumps(

@@ -25,7 +25,6 @@ ended nothing has moved: `reo cutover back` removes the DENY, and everything goe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
@@ -33,15 +32,13 @@ from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.migration.cutover_view import CutoverView, MovingGroup
+from reo.migration.cutover_view import CutoverView, Ends, MovingGroup
 from reo.migration.foreign_group import UserGroup
 from reo.migration.offsets_translate import Translator
-from reo.migration.source_ends import Ends, SourceEnds, list_topics
 from reo.migration.translation_report import TranslatedPartition
 from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 
-Result = TypeVar("Result")
 POLL_S = 0.5
 
 
@@ -58,7 +55,6 @@ class Cutover:
     ) -> None:
         self.settings = settings
         self.view = CutoverView(settings, groups)
-        self.source_ends = SourceEnds(settings, self.view.source_admin)
         self.quiet_s = quiet_s
         self.resume = resume
         self.report = report
@@ -70,7 +66,7 @@ class Cutover:
         started = self.view.take_snapshot()
         for reason in select_comparable(self.settings, started.sources)[1]:
             raise reason
-        ends = self.source_ends.read()
+        ends = self.view.read_ends()
         left_out = self.view.find_left_out(ends, self.view.find_groups(ends))
         if left_out:
             self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
@@ -101,17 +97,17 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, quiet_since_s = self.source_ends.read(), runtime.monotonic()
+        ends, quiet_since_s = self.view.read_ends(), runtime.monotonic()
         while True:
             runtime.sleep(POLL_S)
-            current_ends = self.source_ends.read()
+            current_ends = self.view.read_ends()
             if current_ends != ends:
                 ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for(
                     "1 waiting for the producers to stop: records are written to "
-                    + list_topics(ends)
+                    + _join_topics(ends)
                 )
-            elif open_partitions := self.source_ends.find_open(ends):
+            elif open_partitions := self.view.find_open(ends):
                 quiet_since_s = runtime.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"
@@ -120,7 +116,7 @@ class Cutover:
             elif runtime.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(
                     f"1 no record was written for {self.quiet_s:g} s, and no transaction is open:"
-                    f" {list_topics(ends)}"
+                    f" {_join_topics(ends)}"
                 )
                 return ends
 
@@ -130,7 +126,7 @@ class Cutover:
         """
         while True:
             snapshot = self.view.take_snapshot()
-            if self.source_ends.find_written(ends):
+            if self.view.find_written(ends):
                 return None
             records_left = sum(row.copy_lag.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
@@ -171,21 +167,19 @@ class Cutover:
 
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
-
-        def find() -> list[MovingGroup] | None:
+        while True:
             groups = self.view.find_groups(ends)
             reading = [
                 f"{group.name} ({group.describe_readers()})"
                 for group in groups
                 if not group.has_stopped
             ]
-            if reading:
-                self._wait_for(
-                    f"4 waiting for the consumers at the source to stop: {', '.join(reading)}"
-                )
-            return None if reading else groups
-
-        groups = self._poll(find)
+            if not reading:
+                break
+            self._wait_for(
+                f"4 waiting for the consumers at the source to stop: {', '.join(reading)}"
+            )
+            runtime.sleep(POLL_S)
         self.report(
             "4 no group reads at the source:"
             f" {', '.join(group.name for group in groups) or 'there is none'}"
@@ -194,20 +188,13 @@ class Cutover:
 
     def wait_for_service(self, snapshot: Snapshot) -> None:
         """Step 5."""
-
-        def has_stopped() -> bool | None:
-            if not self.view.is_copying(snapshot):
-                return True
-            members = ", ".join(
-                sorted(self.view.snapshot_reader.group.describe_members().partitions)
-            )
+        while self.view.is_copying(snapshot):
+            members = sorted(self.view.snapshot_reader.group.describe_members().partitions)
             self._wait_for(
-                f"5 waiting for the service to stop ({members}): stop it now, or start it again"
-                " without these topics"
+                f"5 waiting for the service to stop ({', '.join(members)}): stop it now, or start"
+                " it again without these topics"
             )
-            return None
-
-        self._poll(has_stopped)
+            runtime.sleep(POLL_S)
         self.report("5 the service does not copy these topics any more")
 
     def translate(self, groups: Sequence[MovingGroup]) -> dict[str, list[TranslatedPartition]]:
@@ -237,7 +224,7 @@ class Cutover:
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
-        written = self.source_ends.find_written(ends)
+        written = self.view.find_written(ends)
         if written:
             raise MoveRefused(
                 f"records were written to {', '.join(map(str, written))} at the source after its"
@@ -264,13 +251,12 @@ class Cutover:
                     " destination"
                 )
 
-    def _poll(self, ask: Callable[[], Result | None]) -> Result:
-        while (answer := ask()) is None:
-            runtime.sleep(POLL_S)
-        return answer
-
     def _wait_for(self, what: str) -> None:
         """Report what is waited for, once."""
         if what != self._reported:
             self._reported = what
             self.report(what)
+
+
+def _join_topics(ends: Ends) -> str:
+    return ", ".join(sorted({tp.topic for tp in ends}))

@@ -36,12 +36,8 @@ def plan_command(
     as_json: bool,
 ) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
-    try:
-        settings = _prepare(settings, ("lag", "verify", "offsets translate"))
-        plan = _make_plan(settings, groups, quiet_s, resume, deny_writes)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
+    settings = _prepare(settings, ("lag", "verify", "offsets translate"))
+    plan = _make_plan(settings, groups, quiet_s, resume, deny_writes)
     print(plan.format_json() if as_json else plan.format_text())
     return 0
 
@@ -72,15 +68,11 @@ def run_command(
     as_json: bool,
 ) -> int:
     """`reo cutover run`: progress on standard error, the result on standard output."""
-    try:
-        settings = _prepare(settings, PERMISSIONS)
-        cutover = Cutover(
-            settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
-        )
-        rows = cutover.run(deny_writes)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
+    settings = _prepare(settings, PERMISSIONS)
+    cutover = Cutover(
+        settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    rows = cutover.run(deny_writes)
     if as_json:
         print(
             orjson.dumps(
@@ -125,21 +117,17 @@ def run_command(
 
 def run_back(settings: Settings) -> int:
     """`reo cutover back`: removes the DENY."""
-    try:
-        settings = source_candidates.select_answering(settings)
-        client = create_admin_client(settings.source_cluster, settings)
-        names = sorted(
-            {
-                route.source_topic
-                for route in topics.list_routes(settings, client, settings.connect_timeout_s)
-            }
-        )
-        denial = WriteDenial(settings.source_cluster, client)
-        denied = denial.find_denied(names)
-        denial.remove(denied)
-    except ReoError as error:
-        print(f"reo cutover: {error}", file=sys.stderr)
-        return error.exit_code
+    settings = source_candidates.select_answering(settings)
+    client = create_admin_client(settings.source_cluster, settings)
+    names = sorted(
+        {
+            route.source_topic
+            for route in topics.list_routes(settings, client, settings.connect_timeout_s)
+        }
+    )
+    denial = WriteDenial(settings.source_cluster, client)
+    denied = denial.find_denied(names)
+    denial.remove(denied)
     print(
         f"producers may write to {', '.join(denied)} at the source again"
         if denied

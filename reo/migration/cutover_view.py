@@ -1,6 +1,6 @@
-"""What the clusters tell about topics that are to be moved: their partitions, the consumer groups
-that read them, and whether the service copies them. The plan of `reo cutover` and its run both look
-at it, again and again.
+"""What the clusters tell about topics that are to be moved: their partitions and ends, whether
+somebody writes to them, the consumer groups that read them, and whether the service copies them.
+The plan of `reo cutover` and its run both look at it, again and again.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import MoveRefused
+from common.kafka import partition_offsets, topics
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
 from reo.migration.foreign_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import Snapshot, SnapshotReader
+
+Ends = Mapping[TopicPartition, int]
+"""The end of each source partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,35 @@ class CutoverView:
             )
         return snapshot
 
-    def find_groups(self, ends: Mapping[TopicPartition, int]) -> list[MovingGroup]:
+    def read_ends(self) -> Ends:
+        """The end of every partition at the source."""
+        sources = topics.describe_sources(self.settings, self.source_admin)
+        return partition_offsets.list_end_offsets(
+            self.source_admin,
+            [
+                route.get_source(partition)
+                for route, source in sources.items()
+                for partition in range(source.partitions)
+            ],
+        )
+
+    def find_open(self, ends: Ends) -> list[TopicPartition]:
+        """The source partitions that have an open transaction."""
+        return sorted(partition_offsets.find_open_transactions(self.source_admin, ends))
+
+    def find_written(self, ends: Ends) -> list[TopicPartition]:
+        """The source partitions whose end has moved, or that have an open transaction."""
+        current_ends = self.read_ends()
+        moved = {tp for tp, end in current_ends.items() if end != ends.get(tp)}
+        return sorted(moved.union(self.find_open(current_ends)))
+
+    def find_groups(self, ends: Ends) -> list[MovingGroup]:
         """The groups that match the pattern, and have an offset on these source partitions or read
         them.
         """
         return self._describe_groups(ends, filter(self.pattern.fullmatch, self._list_groups()))
 
-    def find_left_out(
-        self, ends: Mapping[TopicPartition, int], groups: Sequence[MovingGroup]
-    ) -> list[MovingGroup]:
+    def find_left_out(self, ends: Ends, groups: Sequence[MovingGroup]) -> list[MovingGroup]:
         """The other groups that have an offset on these source partitions or read them; MoveRefused
         when a pattern was given and `groups`, those that match it, are none.
         """
@@ -102,14 +126,12 @@ class CutoverView:
             if name != self.settings.application
         ]
 
-    def _describe_groups(
-        self, ends: Mapping[TopicPartition, int], names: Iterable[str]
-    ) -> list[MovingGroup]:
-        topics = {tp.topic for tp in ends}
+    def _describe_groups(self, ends: Ends, names: Iterable[str]) -> list[MovingGroup]:
+        names_of_topics = {tp.topic for tp in ends}
         groups = []
         for name in names:
             group = UserGroup(self.settings.source_cluster, self.source_admin, name)
-            offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
+            offsets, readers = group.fetch_offsets(ends), group.list_readers(names_of_topics)
             if offsets or readers:
                 active = UserGroup(
                     self.settings.destination_cluster, self.destination_admin, name

@@ -131,39 +131,35 @@ def run_command(
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first
     error. With an interval it runs until Ctrl-C.
     """
-    try:
-        destination_kind.refuse_command(
-            settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+    destination_kind.refuse_command(
+        settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+    )
+    pattern = groups or settings.offsets.sync_groups
+    if not pattern:
+        raise SettingsInvalid(
+            "`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting"
+            " offsets.sync_groups"
         )
-        pattern = groups or settings.offsets.sync_groups
-        if not pattern:
-            raise SettingsInvalid(
-                "`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting"
-                " offsets.sync_groups"
-            )
-        settings = source_candidates.select_answering(settings)
-        permissions.check_permissions(settings, "offsets translate --apply")
-        sync = OffsetsSync(settings, pattern)
-        printed, printed_hint = "", False
-        while True:
-            result = sync.sync()
-            text = (sync_report.format_json if as_json else sync_report.format_text)(result)
-            if text != printed or as_json:
-                print(text, flush=True)
-            printed = text
-            errors: list[ReoError] = [error for group in result for error in group.errors]
-            errors += sync.translator.not_comparable
-            if not result and not printed_hint:
-                printed_hint = True
-                print(f"reo offsets: {sync.explain_no_groups()}", file=sys.stderr)
-            if interval_s is None:
-                for error in errors:
-                    print(f"reo offsets: {error}", file=sys.stderr)
-                return errors[0].exit_code if errors else 0
-            runtime.sleep(interval_s)
-    except ReoError as error:
-        print(f"reo offsets: {error}", file=sys.stderr)
-        return error.exit_code
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, "offsets translate --apply")
+    sync = OffsetsSync(settings, pattern)
+    printed, printed_hint = "", False
+    while True:
+        result = sync.sync()
+        text = (sync_report.format_json if as_json else sync_report.format_text)(result)
+        if text != printed or as_json:
+            print(text, flush=True)
+        printed = text
+        errors: list[ReoError] = [error for group in result for error in group.errors]
+        errors += sync.translator.not_comparable
+        if not result and not printed_hint:
+            printed_hint = True
+            print(f"reo offsets: {sync.explain_no_groups()}", file=sys.stderr)
+        if interval_s is None:
+            for error in errors:
+                print(f"reo offsets: {error}", file=sys.stderr)
+            return errors[0].exit_code if errors else 0
+        runtime.sleep(interval_s)
 
 
 def run(settings: Settings, stopping: Stopping) -> int:

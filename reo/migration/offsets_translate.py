@@ -197,23 +197,19 @@ class Translator:
 
 def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
-    try:
-        destination_kind.refuse_command(
-            settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
-        )
-        settings = source_candidates.select_answering(settings)
-        permissions.check_permissions(
-            settings, "offsets translate --apply" if apply else "offsets translate", group=group
-        )
-        translator = Translator(settings)
-        rows = translator.translate(group)
-        refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
-        is_applied = apply and not refusals
-        if is_applied:
-            translator.commit(group, rows)
-    except ReoError as error:
-        print(f"reo offsets: {error}", file=sys.stderr)
-        return error.exit_code
+    destination_kind.refuse_command(
+        settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+    )
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(
+        settings, "offsets translate --apply" if apply else "offsets translate", group=group
+    )
+    translator = Translator(settings)
+    rows = translator.translate(group)
+    refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
+    is_applied = apply and not refusals
+    if is_applied:
+        translator.commit(group, rows)
     print(
         (translation_report.format_json if as_json else translation_report.format_text)(
             group, rows, is_applied

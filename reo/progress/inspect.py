@@ -7,7 +7,6 @@ printed with the reason.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
@@ -17,7 +16,7 @@ import orjson
 from confluent_kafka import Consumer
 
 from common import source_candidates
-from common.errors import ForeignRecord, ReoError, TopicMissing
+from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -154,12 +153,8 @@ def run_command(
     settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int
 ) -> int:
     """The sub-command: exit code 0."""
-    try:
-        settings = source_candidates.select_answering(settings)
-        permissions.check_permissions(settings, "inspect")
-        rows = list(read_rows(settings, partition, begin, count))
-    except ReoError as error:
-        print(f"reo inspect: {error}", file=sys.stderr)
-        return error.exit_code
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, "inspect")
+    rows = list(read_rows(settings, partition, begin, count))
     print("\n".join(orjson.dumps(row).decode() for row in rows) if as_json else format_text(rows))
     return 0

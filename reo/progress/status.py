@@ -10,7 +10,6 @@ The clusters do not know the error that ended a process; they tell whether a sta
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 
 import orjson
@@ -69,24 +68,20 @@ def run_command(settings: Settings, as_json: bool, watch: bool, every_s: float) 
     `--watch` continues until it is interrupted.
     """
     console = Console()
-    try:
-        permissions.check_permissions(settings, "status")
-        watcher = Watcher(settings)
-        repeat = watch and (console.is_terminal or as_json)
-        with (
-            Live(Text(""), console=console, auto_refresh=False)
-            if repeat and not as_json
-            else nullcontext()
-        ) as screen:
-            runtime.sleep(SNAPSHOT_INTERVAL_S)
+    permissions.check_permissions(settings, "status")
+    watcher = Watcher(settings)
+    repeat = watch and (console.is_terminal or as_json)
+    with (
+        Live(Text(""), console=console, auto_refresh=False)
+        if repeat and not as_json
+        else nullcontext()
+    ) as screen:
+        runtime.sleep(SNAPSHOT_INTERVAL_S)
+        _show(settings, watcher.take_status(), as_json, screen)
+        while repeat:
+            interrupt.set_normal_end()
+            runtime.sleep(every_s)
             _show(settings, watcher.take_status(), as_json, screen)
-            while repeat:
-                interrupt.set_normal_end()
-                runtime.sleep(every_s)
-                _show(settings, watcher.take_status(), as_json, screen)
-    except ReoError as error:
-        print(f"reo status: {error}", file=sys.stderr)
-        return error.exit_code
     return 0
 
 
