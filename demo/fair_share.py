@@ -4,7 +4,8 @@ A limit ends a test that waits for what never comes. How long things take depend
 with twenty runnable threads on two processors, each gets a tenth of a processor. So a limit counts
 the processor time that one thread could have had: a second in which `r` threads are runnable on `p`
 processors counts as `p / r` seconds, and at most as one (proc(5), /proc/loadavg). On an idle
-machine that is the clock.
+machine that is the clock. A machine, or a process, that stands still does nothing meanwhile: the
+time between two questions counts as STANDSTILL_S at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 STEP_S = 1.0
+STANDSTILL_S = 10.0
 
 
 def read_runnable_threads() -> int:
@@ -36,7 +38,7 @@ class Limit:
         """Whether the time is over; to be asked at least every second or so."""
         now = time.monotonic()
         share = min(1.0, len(os.sched_getaffinity(0)) / read_runnable_threads())
-        self.left_s -= (now - self.counted_at) * share
+        self.left_s -= min(now - self.counted_at, STANDSTILL_S) * share
         self.counted_at = now
         return self.left_s <= 0
 

@@ -167,6 +167,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
     broker, proxy = make_proxied_broker(
         tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker"
     )
+    broker.settings |= UNFENCED
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy

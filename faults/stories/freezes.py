@@ -10,8 +10,9 @@ import signal
 import time
 
 from faults.run import RUN_BEGINS, SESSION_S, Run, Story
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import until
-from tests.harness.service import Service, read_command_line, send_signal, wait_for_failpoint
+from tests.harness.service import Service, read_command_line, send_signal
 
 
 def count_assignments(service: Service) -> int:

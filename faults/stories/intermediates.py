@@ -25,9 +25,10 @@ from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from faults.stories.large_records import make_hole, refuse_large_record
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record
 from tests.harness.kafka import make_record, until
-from tests.harness.service import send_signal, wait_for_failpoint
+from tests.harness.service import send_signal
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 PATIENCE_S = 120

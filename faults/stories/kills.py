@@ -11,8 +11,9 @@ from typing import get_args
 
 from common.failpoints import Failpoint
 from faults.run import RUN_BEGINS, Run, Story
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import START_S, until
-from tests.harness.service import Service, send_signal, wait_for_failpoint
+from tests.harness.service import Service, send_signal
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
 """Failpoints of a start; the others are reached in every round."""

@@ -38,7 +38,7 @@ from tests.harness.identical_sources import (
     join_addresses,
     restore_brokers,
 )
-from tests.harness.kafka import ROOT, Cluster, Clusters, until
+from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, until
 
 UNHEALTHY_ROUNDS = 8
 """After a change of leaders, of half a second each; 58 were seen where a client was left to
@@ -53,7 +53,9 @@ next heartbeat, with a new leader epoch.
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that can be harmed; the shared source is the other candidate."""
-    broker = Broker(tmp_path_factory.mktemp("candidate") / "broker", ROOT / "jars" / "broker", 384)
+    broker = Broker(
+        tmp_path_factory.mktemp("candidate") / "broker", ROOT / "jars" / "broker", 384, UNFENCED
+    )
     try:
         yield Cluster(broker.start().wait())
     finally:

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer
 
 from common import settings as reo_settings
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
+from demo import fair_share
 from reo.migration.cutover import Cutover
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, everything, reo
@@ -279,7 +280,9 @@ def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
         stderr=subprocess.PIPE,
         env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied, {}),
     )
-    producer = clusters.source.producer(transactional_id=f"{copied}-open")
+    producer = clusters.source.producer(
+        transactional_id=f"{copied}-open", transaction_timeout_ms=600_000
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(copied, b"open", partition=0)
@@ -288,5 +291,8 @@ def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
     line = next(line for line in command.stderr if "open transactions" in line)
     command.send_signal(signal.SIGINT)
     assert line == f"1 waiting for open transactions at the source to end: {copied}-0\n"
-    assert (command.wait(COMMAND_S), command.stderr.read()) == (130, "reo cutover: interrupted\n")
+    assert (fair_share.wait(command, COMMAND_S), command.stderr.read()) == (
+        130,
+        "reo cutover: interrupted\n",
+    )
     producer.abort_transaction(30)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.mirrormaker import MirrorMaker
+from demo import fair_share
 from reo import arguments
 from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
@@ -112,7 +113,7 @@ class Walk:
         for line in command.stderr:
             if line.startswith("5 waiting") and self.service:
                 self.service.stop()
-        assert command.wait(COMMAND_S) == 0
+        assert fair_share.wait(command, COMMAND_S) == 0
         assert command.stdout
         return command.stdout.read()
 

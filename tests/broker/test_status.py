@@ -16,6 +16,7 @@ import time
 from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
+from demo import fair_share
 from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, on_a_terminal, reo
@@ -132,5 +133,5 @@ def test_watching(clusters: Clusters, topic: str, start: Start) -> None:
     assert process.stdout is not None
     lines = [json.loads(process.stdout.readline()) for _ in range(3)]
     process.send_signal(signal.SIGINT)
-    assert process.wait(COMMAND_S) == 0
+    assert fair_share.wait(process, COMMAND_S) == 0
     assert [line["application"] for line in lines] == [f"reo-{topic}"] * 3

@@ -18,6 +18,7 @@ from common.kafka import client_watch, clients
 from common.kafka.cluster_metadata import MetadataClient, read_brokers, read_metadata
 from common.kafka.cluster_requests import ask_cluster
 from common.settings import Settings, load
+from demo import fair_share
 from demo.broker import Broker
 from tests.conftest import make_topic_name
 from tests.harness.kafka import ROOT, Cluster, until
@@ -99,14 +100,13 @@ def make_environment(cluster: Cluster) -> dict[str, str]:
 
 def run_script(cluster: Cluster, script: str) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own."""
-    return subprocess.run(
+    return fair_share.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
         env=make_environment(cluster),
         capture_output=True,
         text=True,
-        timeout=120,
-        check=False,
+        timeout_s=120,
     )
 
 

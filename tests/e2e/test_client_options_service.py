@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from demo.broker import Broker
 from tests.conftest import Start
-from tests.harness.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, make_records, until
 from tests.harness.service import STOP_S, stopped
 from tests.unit.test_client_options import build_options_environment
 
@@ -47,6 +47,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     broker = Broker(
         tmp_path_factory.mktemp("listening") / "broker",
         ROOT / "jars" / "broker",
+        settings=UNFENCED,
         java_options=("-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug",),
     )
     try:

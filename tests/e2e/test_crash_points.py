@@ -15,9 +15,10 @@ import pytest
 
 from common import failpoints
 from tests.conftest import Start
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service, wait_for_failpoint
+from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 Deaths = dict[failpoints.Failpoint, int]

@@ -14,7 +14,6 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_record, make_records, until
 from tests.harness.producing import produce_records
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 QUIET_S = 7.0
@@ -117,16 +116,6 @@ def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: S
     service.stop()
 
 
-def is_disturbed(service: Service) -> bool:
-    """Whether a worker stood still for so long that it has lost its partitions, or does not know
-    how a transaction ended: then it may count records twice, and be started again.
-    """
-    return bool(
-        service.metric("reo_rebalances_total", event="lost")
-        or service.metric("reo_transactions_total", outcome="unknown")
-    )
-
-
 def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, start: Start) -> None:
     """Each of three workers has two of six partitions; together they copy all of them, and none
     dies of it.
@@ -156,7 +145,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     clusters.wait_for_copy(topic, 12_000)
     until(
         lambda: (
-            is_disturbed(service)
+            service.is_disturbed()
             or all(
                 service.metric(
                     "reo_records_out_total", stage="deduplicator", partition=str(partition)
@@ -168,7 +157,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
         "each partition's records are counted",
     )
     assert (
-        is_disturbed(service)
+        service.is_disturbed()
         or [service.find_pid("deduplicator", worker) for worker in range(3)] == workers
     ), "nothing was killed here, so nobody may have died"
     service.stop()

@@ -17,10 +17,11 @@ from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.destination_check import check_destination
 from tests.conftest import Start
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import start_and_copy
-from tests.harness.service import build_environment, stopped, wait_for_failpoint
+from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 

@@ -24,7 +24,7 @@ from tests.e2e.test_exact_copy import (
     test_a_second_run_changes_nothing as a_second_run_changes_nothing,
 )
 from tests.e2e.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
-from tests.harness.kafka import OLDER_JARS, Cluster, Clusters, make_records, until
+from tests.harness.kafka import OLDER_JARS, UNFENCED, Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
     FIRST_RECORDS,
     PARTITIONS,
@@ -51,7 +51,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     broker = Broker(
         tmp_path_factory.mktemp("older") / "broker",
         OLDER_JARS,
-        settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"},
+        settings=EAGER_RETENTION | UNFENCED | {"group.min.session.timeout.ms": "1000"},
     )
     try:
         yield Cluster(broker.start().wait())

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.harness.commands import reo_with
+from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.secured import PASSWORD, USER, Certificates, Secured, Tokens, token_server
 from tests.harness.service import (
@@ -23,7 +24,6 @@ from tests.harness.service import (
     read_command_line,
     send_signal,
     stopped,
-    wait_for_failpoint,
 )
 
 CLIENT_SECRET = "s3cr3t-of-the-client%&"

@@ -15,7 +15,8 @@ from demo import fair_share
 from demo.broker import free_port
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
-from tests.harness.service import LIBRARY, build_environment
+from tests.harness.library import LIBRARY
+from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
 
 RECORDS = 1000

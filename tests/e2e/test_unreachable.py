@@ -22,6 +22,7 @@ from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
 from common.settings import load
 from common.settings.clusters import Cluster
+from demo import fair_share
 from demo.broker import free_port
 from reo.version import VERSION
 from tests.harness.commands import reo_with
@@ -130,7 +131,7 @@ def test_ctrl_c_ends_a_command_that_waits(words: str, tmp_path: Path) -> None:
         )
         connection, _ = silent.accept()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert fair_share.wait(process, 30) == 130
         connection.close()
         said.seek(0)
         assert said.read() == f"reo {words.split(maxsplit=1)[0]}: interrupted\n"

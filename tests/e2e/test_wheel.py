@@ -8,7 +8,7 @@ import pytest
 
 from reo.version import VERSION
 from tests.harness.installed import Installation, build_wheel, files_of
-from tests.harness.kafka import ROOT, Clusters, make_records
+from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment
 from tests.unit.test_settings import GOOD
 
@@ -64,11 +64,14 @@ def test_an_installed_reo_is_set_up_and_copies(
     installed = Installation.of(wheel, tmp_path)
     assert installed.reo("--version").stdout == f"reo {VERSION}\n"
     assert "orders" in installed.reo("config", "show", environment=GOOD).stdout
-    assert (
-        "cannot be reached"
-        in installed.reo(
-            "check", exit_code=10, environment=GOOD | {"REO_CONNECT_TIMEOUT_S": "1"}
-        ).stdout
+    until(  # the client may not have been told yet why nobody answers
+        lambda: (
+            "cannot be reached"
+            in installed.reo(
+                "check", exit_code=10, environment=GOOD | {"REO_CONNECT_TIMEOUT_S": "1"}
+            ).stdout
+        ),
+        "it says that the cluster cannot be reached",
     )
 
     clusters.source.create(topic, 2)

@@ -116,7 +116,7 @@ def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None
                 process.send_signal(signal.SIGINT)
                 interrupted = True
     os.close(ours)
-    assert process.wait(COMMAND_S) == 0, written
+    assert fair_share.wait(process, COMMAND_S) == 0, written
     return written
 
 

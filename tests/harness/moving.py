@@ -21,9 +21,11 @@ from subprocess import DEVNULL, Popen
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.parent_death_signal import set_parent_death_signal
+from demo import fair_share
 from tests.harness.judge import to_record
-from tests.harness.kafka import ROOT, Clusters
+from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.recovery import wait_for_next_epoch
+from tests.harness.service import STOP_S
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02
@@ -36,7 +38,7 @@ def produce(address: str, topic: str, partitions: int = 2) -> None:
         {
             "bootstrap.servers": address,
             "transactional.id": f"{topic}-producer",
-            "transaction.timeout.ms": 20_000,
+            "transaction.timeout.ms": 600_000,  # it may stand still with the machine
         }
     )
     producer.init_transactions(30)
@@ -86,7 +88,7 @@ def start(*words: str) -> Popen[bytes]:
 def end(process: Popen[bytes]) -> None:
     """SIGTERM; it has to end well."""
     process.terminate()
-    assert process.wait(30) == 0
+    assert fair_share.wait(process, STOP_S) == 0
 
 
 def lines_by_partition(file: Path) -> dict[int, list[str]]:
@@ -122,7 +124,7 @@ def relay_records(shared: Clusters, topic: str) -> Iterator[None]:
         yield
     finally:
         stopping.set()
-        thread.join(30)
+        until(lambda: not thread.is_alive(), "the relay has ended")
         assert errors == []
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args
 
 import promql_parser as promql
@@ -32,6 +33,7 @@ WORDS: dict[str, dict[str, tuple[str, ...]]] = {
 STAGES = ("replicator", "deduplicator")
 
 
+@cache
 def list_known_samples() -> dict[str, set[str]]:
     """Every sample that a service may expose, with its labels."""
     found: dict[str, set[str]] = {"up": set(SCRAPED)}
@@ -39,7 +41,7 @@ def list_known_samples() -> dict[str, set[str]]:
         if isinstance(metric, MetricWrapperBase):
             labels = {*metric._labelnames, *SCRAPED}
             names = {"counter": ["_total"], "gauge": [""], "histogram": ["_sum", "_count"]}[
-                metric._type
+                str(metric._type)
             ]
             found |= {metric._name + ending: labels for ending in names}
             if metric._type == "histogram":

@@ -25,30 +25,15 @@ from demo import fair_share
 from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
+from tests.harness.promql import list_known_samples
 
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
 """Timeout of an end that a signal or an error asks for."""
-RESTARTED = {"StageFailed", "Fenced"}
+RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
-LIBRARY = """
-import os
-import threading
-from common.settings import load
-from deduplicator import worker
-from replicator import stage
-
-settings = load(os.environ)
-copied = threading.Event()
-two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
-two.start()
-stage.run_stage(settings, lambda: False)
-copied.set()
-two.join()
-"""
-"""Both stages called from Python, in one process: the program in docs/reference.md."""
 
 
 def read_session_id(pid: int) -> int:
@@ -73,19 +58,6 @@ def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     believe that a missed signal was received.
     """
     os.kill(pid, with_signal)
-
-
-def wait_for_failpoint(marker_file: Path, point: str, timeout_s: float = 90) -> int:
-    """Wait for the line that a process writes when it reaches the failpoint (`common.failpoints`);
-    return its process id.
-    """
-    pattern = re.compile(rf"{re.escape(point)}, process (\d+)\n")
-    match = until(
-        lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None,
-        f"a process reaches {point!r}",
-        timeout_s,
-    )
-    return int(match[1])
 
 
 @dataclass
@@ -227,10 +199,49 @@ class Service:
         except OSError:
             return 0, ""
 
+    def read_metrics(self) -> str:
+        """Its metrics, as soon as it answers; empty when the service has ended."""
+        status, text = until(
+            lambda: next(
+                (
+                    answer
+                    for answer in [self.http_get("/metrics")]
+                    if answer[0] == 200 or self.process.poll() is not None
+                ),
+                None,
+            ),
+            "the service says its metrics",
+            COPY_S,
+        )
+        return text if status == 200 else ""
+
+    def is_disturbed(self) -> bool:
+        """Whether a run or a process has ended, a worker has lost its partitions, or the end of a
+        transaction is not known: a machine that stands still brings these, and then records can be
+        read, dropped and counted again.
+        """
+        return any(
+            self.metric(name, **labels)
+            for name, labels in (
+                ("reo_runs_total", {}),
+                ("reo_stage_restarts_total", {}),
+                ("reo_rebalances_total", {"event": "lost"}),
+                ("reo_transactions_total", {"outcome": "unknown"}),
+            )
+        )
+
+    def wait_for_count(self, expected: float, name: str, **labels: str) -> None:
+        """Wait until a metric has this value, or the service is disturbed."""
+        until(
+            lambda: self.metric(name, **labels) == expected or self.is_disturbed(),
+            f"{name} is {expected}",
+        )
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
+        assert name in list_known_samples(), f"there is no metric {name}"
         total = 0.0
-        for line in self.http_get("/metrics")[1].splitlines():
+        for line in self.read_metrics().splitlines():
             sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if (
                 sample
@@ -254,7 +265,7 @@ def build_environment(
         "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
         "REO_SOURCE_TOPIC": topic,
         "REO_INSTANCE": "test",
-        "REO_CONNECT_TIMEOUT_S": "20",
+        "REO_CONNECT_TIMEOUT_S": "120",  # a start on a machine that stood still is no wrong address
         "REO_METRICS_PORT": str(free_port()),
     }
     return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}

@@ -8,6 +8,7 @@ duplicates, holes, records of zombies.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterable
 
@@ -67,11 +68,12 @@ def wait_for_frontiers(service: Service, partitions: int) -> None:
         lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready"
     )
     until(
-        lambda: all(
-            "reo_frontier_offset" in service.http_get("/metrics")[1]
-            and f'partition="{partition}"' in service.http_get("/metrics")[1]
-            for partition in range(partitions)
-        ),
+        lambda: {
+            int(partition)
+            for partition in re.findall(
+                r'^reo_frontier_offset{[^}]*partition="(\d+)"', service.read_metrics(), re.MULTILINE
+            )
+        }.issuperset(range(partitions)),
         "every partition has a frontier",
     )
 

@@ -14,7 +14,7 @@ from common.settings.setting_index import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
 from reo.version import VERSION
-from tests.harness.service import LIBRARY
+from tests.harness.library import LIBRARY
 
 ROOT = pages.ROOT
 FEATURES = ROOT / "docs" / "features.md"
