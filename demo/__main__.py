@@ -39,7 +39,8 @@ from demo.broker import Broker
 from demo.flights import RECORDS, Loader
 from demo.killer import Kill, Killer
 from demo.service import Service
-from reo import verify
+from reo.compare.resume_file import ResumeFile
+from reo.verify import Verification
 
 JARS = Path(__file__).parent.parent / "jars" / "broker"
 TOPIC = "flights"
@@ -157,8 +158,8 @@ class Demo:
 
     def _verdict(self, killer: Killer, counts: dict[str, float], loader: Loader) -> int:
         task = self.bars.add_task("verified", total=RECORDS)
-        results = verify.verify(
-            settings.load(self.environment), lambda number: self.bars.advance(task, number)
+        results = Verification(settings.load(self.environment), ResumeFile(None)).run(
+            lambda number: self.bars.advance(task, number)
         )
         self.bars.stop()
         equal = sum(result.equal for result in results)

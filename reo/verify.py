@@ -66,10 +66,12 @@ class Verification:
         self.pairs: list[PartitionPair] = []
         self.total_offsets = 0
         """Source offsets to read: an upper bound of the number of records."""
+        self._began_at = runtime.monotonic()
         self._next_offsets: dict[TopicPartition, int] = {}
         self._saved_at = runtime.monotonic()
         for route, source in sources.items():
             self._add_pairs(route, source, copies.get(route), ends)
+        self._compared_before = sum(pair.comparison.equal for pair in self.pairs)
 
     def _add_pairs(
         self,
@@ -138,6 +140,19 @@ class Verification:
         self.resume_file.write()
         return results
 
+    def reach_verdict(self, results: list[Comparison]) -> Verdict:
+        """What the comparisons prove."""
+        return Verdict(
+            results,
+            self.not_comparable,
+            [
+                *self.not_compared,
+                *chain.from_iterable(map(not_compared.list_for_partition, results)),
+            ],
+            self._compared_before,
+            runtime.monotonic() - self._began_at,
+        )
+
 
 def _look_up_copies(
     settings: Settings, sources: Mapping[Route, Topic]
@@ -170,13 +185,6 @@ def _look_up_copies(
     }
 
 
-def verify(
-    settings: Settings, progress: Callable[[int], None] = lambda _: None
-) -> list[Comparison]:
-    """Compare all partitions of the routes that are one to one."""
-    return Verification(settings, ResumeFile(None)).run(progress)
-
-
 def run_command(
     settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0
 ) -> int:
@@ -186,7 +194,7 @@ def run_command(
     With `wait_s` the copy has so many seconds to catch up with what the source has now, and this is
     compared; what is missing then is a difference.
     """
-    started_at, resume_file, ends = runtime.monotonic(), ResumeFile(resume), None
+    resume_file, ends = ResumeFile(resume), None
     try:
         if resume or not destination_kind.is_postgresql(settings):
             destination_kind.refuse_command(
@@ -198,26 +206,14 @@ def run_command(
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         if wait_s:
             ends = lag.wait_until_copied(settings, wait_s)
-            started_at = runtime.monotonic()
         verification = Verification(settings, resume_file, ends)
-        compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = _compare_with_bar(verification)
     except KeyboardInterrupt:
         resume_file.write()
         notes = f"; {resume} notes up to where the partitions are equal" if resume else ""
         print(f"reo verify: interrupted{notes}", file=sys.stderr)
         return 130
-    all_not_compared = [
-        *verification.not_compared,
-        *chain.from_iterable(map(not_compared.list_for_partition, results)),
-    ]
-    verdict = Verdict(
-        results,
-        verification.not_comparable,
-        all_not_compared,
-        compared_before,
-        runtime.monotonic() - started_at,
-    )
+    verdict = verification.reach_verdict(results)
     reasons = [
         *verification.not_comparable,
         *(

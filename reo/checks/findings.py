@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 from rich.console import Console
@@ -31,20 +31,9 @@ class Finding:
     level: Level
     about: str
     seen: str
-    to_do: str = ""
+    to_do: str | None = None
+    error: str | None = None
     exit_code: int = 0
-    error: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "level": self.level,
-            "about": self.about,
-            "seen": self.seen,
-            "to_do": self.to_do or None,
-            "error": self.error or None,
-            "exit_code": self.exit_code,
-        }
 
 
 def report_ok(about: str, seen: str) -> Finding:
@@ -59,7 +48,9 @@ def report_warning(about: str, seen: str, to_do: str) -> Finding:
 
 def report_failure(about: str, error: ReoError) -> Finding:
     """The service would end with this error."""
-    return Finding("error", about, str(error), error.to_do, error.exit_code, type(error).__name__)
+    return Finding(
+        "error", about, str(error), error.to_do or None, type(error).__name__, error.exit_code
+    )
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:
@@ -79,7 +70,7 @@ def format_json(findings: Sequence[Finding]) -> str:
             "exit_code": get_exit_code(findings),
             "errors": count_level(findings, "error"),
             "warnings": count_level(findings, "warning"),
-            "findings": [finding.to_dict() for finding in findings],
+            "findings": findings,
         }
     ).decode()
 

@@ -9,7 +9,7 @@ has beyond the source's is not a copy of anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from common.errors import NothingCompared
 from common.kafka.topics import Topic
@@ -26,10 +26,6 @@ class NotCompared(NamedTuple):
     topic: str
     partition: int | None
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return self._asdict()
 
     def __str__(self) -> str:
         """As text for a person."""

@@ -8,10 +8,11 @@ Partitions that are compared by key are read whole every time.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-import orjson
+import msgspec
 
 from common.errors import SettingsInvalid
 from common.kafka.topics import Topic
@@ -19,11 +20,8 @@ from common.kafka.visible_records import FROM_BEGINNING
 from common.routes import TopicPartition
 from reo.compare.comparison import Comparison
 
-VERSION = 1
 
-
-@dataclass(frozen=True, slots=True)
-class ComparedPartition:
+class ComparedPartition(msgspec.Struct, array_like=True, frozen=True):
     """Up to where one partition was equal: the next offset of each side, and how many records were
     equal.
     """
@@ -39,32 +37,30 @@ class ComparedPartition:
     destination_begin: int = -1
 
 
+class Content(msgspec.Struct):
+    """What the file has, as JSON."""
+
+    version: Literal[1]
+    topics: dict[str, list[str]]
+    """By source topic: its identity and that of its copy."""
+    partitions: dict[str, ComparedPartition]
+    """By source partition."""
+
+
 @dataclass(slots=True)
 class ResumeFile:
     """The file; without a name nothing is remembered."""
 
     file: str | None
-    partitions: dict[str, ComparedPartition] = field(default_factory=dict)
-    topic_identities: dict[str, list[str]] = field(default_factory=dict)
-    """By source topic: its identity and that of its copy."""
+    content: Content = field(default_factory=lambda: Content(1, {}, {}))
 
     def read(self) -> None:
         """SettingsInvalid when the file exists and does not have this format."""
         if self.file is None or not Path(self.file).exists():
             return
         try:
-            content = orjson.loads(Path(self.file).read_bytes())
-            if content["version"] != VERSION:
-                raise ValueError(f"version {content['version']}")
-            self.topic_identities = {
-                str(name): [str(identity) for identity in both]
-                for name, both in content["topics"].items()
-            }
-            self.partitions = {
-                str(tp): ComparedPartition(*map(int, row))
-                for tp, row in content["partitions"].items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.content = msgspec.json.decode(Path(self.file).read_bytes(), type=Content)
+        except (OSError, msgspec.MsgspecError) as error:
             raise SettingsInvalid(
                 f"--resume {self.file}: this is not a file that reo verify has written ({error})."
                 " Name another file, or delete it"
@@ -73,7 +69,7 @@ class ResumeFile:
     def check_topics(self, source: Topic, destination: Topic) -> None:
         """SettingsInvalid when the file is about other topics."""
         identities = [source.identity, destination.identity]
-        if self.topic_identities.setdefault(source.name, identities) != identities:
+        if self.content.topics.setdefault(source.name, identities) != identities:
             raise SettingsInvalid(
                 f"--resume {self.file}: topic {source.name} or its copy was recreated since this"
                 " file was written. Name another file, or delete it"
@@ -85,7 +81,7 @@ class ResumeFile:
         """Begin a partition at the remembered offsets, if both sides still have them, or else at
         the first record.
         """
-        known = self.partitions.get(str(tp))
+        known = self.content.partitions.get(str(tp))
         if (
             known is None
             or known.source_next < source_begin
@@ -107,7 +103,7 @@ class ResumeFile:
     def remember(self, result: Comparison) -> None:
         """Note up to where a partition is equal."""
         if self.file is not None and result.equal and not result.by_key:
-            self.partitions[str(result.tp)] = ComparedPartition(
+            self.content.partitions[str(result.tp)] = ComparedPartition(
                 result.source_next,
                 result.destination_next,
                 result.equal,
@@ -121,17 +117,7 @@ class ResumeFile:
             return
         new_file = Path(f"{self.file}.new")
         try:
-            new_file.write_bytes(
-                orjson.dumps(
-                    {
-                        "version": VERSION,
-                        "topics": self.topic_identities,
-                        "partitions": {
-                            tp: list(astuple(known)) for tp, known in self.partitions.items()
-                        },
-                    }
-                )
-            )
+            new_file.write_bytes(msgspec.json.encode(self.content))
             new_file.replace(self.file)
         except OSError as error:
             raise SettingsInvalid(

@@ -1,18 +1,19 @@
 """The copy in PostgreSQL as `reo verify` reads it: the rows of a table ordered by source offset,
-with the interface of consumed messages.
+as messages whose offset is the source's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator
-from typing import NamedTuple
+from typing import cast
 
 import psycopg
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from psycopg import sql
 
 from common import postgresql
 from common.errors import TopicMissing
-from common.records import Consumed, Headers
+from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -21,61 +22,6 @@ SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM
 WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
 LAST_PARTITION = "SELECT max(partition) FROM {}"
 FETCH_ROWS = 1000
-
-
-class Columns(NamedTuple):
-    """The columns of SELECT."""
-
-    source_offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    header_names: list[str] | None
-    header_values: list[bytes | None] | None
-
-
-class TableRow:
-    """A row with the interface of `common.records.Consumed`; its offset is the source's."""
-
-    def __init__(self, tp: TopicPartition, columns: Columns) -> None:
-        self.tp = tp
-        self.columns = columns
-
-    def topic(self) -> str:
-        """The table's name."""
-        return self.tp.topic
-
-    def partition(self) -> int:
-        """The source partition."""
-        return self.tp.partition
-
-    def offset(self) -> int:
-        """The source offset."""
-        return self.columns.source_offset
-
-    def key(self) -> bytes | None:
-        """None for a null key."""
-        return self.columns.key
-
-    def value(self) -> bytes | None:
-        """None for a tombstone."""
-        return self.columns.value
-
-    def headers(self) -> Headers | None:
-        """In their order."""
-        return list(
-            zip(self.columns.header_names or [], self.columns.header_values or [], strict=True)
-        )
-
-    def timestamp(self) -> tuple[int, int]:
-        """The timestamp type is not stored: always 0."""
-        return 0, self.columns.timestamp_ms
-
-    def leader_epoch(self) -> None:
-        """None: a row has none."""
-
-    def error(self) -> None:
-        """None: a row is never an error event."""
 
 
 def open_tables(settings: Settings) -> Callable[[TopicPartition, int], Generator[Consumed]]:
@@ -91,8 +37,19 @@ def open_tables(settings: Settings) -> Callable[[TopicPartition, int], Generator
                     [tp.partition, begin],
                     binary=True,
                 )
-                for row in cursor:
-                    yield TableRow(tp, Columns(*row))
+                for source_offset, timestamp_ms, key, value, header_names, header_values in cursor:
+                    yield cast(
+                        Consumed,
+                        Message(
+                            topic=tp.topic,
+                            partition=tp.partition,
+                            offset=source_offset,
+                            key=key,
+                            value=value,
+                            headers=list(zip(header_names or [], header_values or [], strict=True)),
+                            timestamp=(TIMESTAMP_NOT_AVAILABLE, timestamp_ms),
+                        ),
+                    )
         except psycopg.Error as error:
             raise postgresql.translate(error, f"reading the table of {tp}") from None
 

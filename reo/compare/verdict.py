@@ -87,7 +87,7 @@ class Verdict(NamedTuple):
                 "compared_before": self.compared_before,
                 "seconds": round(self.took_s, 3),
                 "partitions": [result.to_dict() for result in self.results],
-                "not_compared": [part.to_dict() for part in self.not_compared],
+                "not_compared": [part._asdict() for part in self.not_compared],
                 "not_comparable": list(map(str, self.not_comparable)),
             }
         ).decode()

@@ -89,7 +89,7 @@ def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> l
         if (
             config != "message.timestamp.type"
             and now != value
-            and not (config == LIMIT and int(now) > int(value))
+            and not is_lowered_limit(config, now, value)
         ):
             differences.append(Difference(name, config, now, value, "as reo creates it"))
     return differences

@@ -31,7 +31,6 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
-from reo.compare.verdict import Verdict
 from reo.migration.cutover_view import CutoverView, Ends, MovingGroup
 from reo.migration.foreign_group import UserGroup
 from reo.migration.offsets_translate import Translator
@@ -145,24 +144,18 @@ class Cutover:
         """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without
         records are.
         """
-        started_at, resume_file = runtime.monotonic(), ResumeFile(self.resume)
+        resume_file = ResumeFile(self.resume)
         resume_file.read()
         verification = Verification(self.settings, resume_file)
-        compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = verification.run()
-        verdict = Verdict(
-            results,
-            verification.not_comparable,
-            (),
-            compared_before,
-            runtime.monotonic() - started_at,
-        )
+        verdict = verification.reach_verdict(results)
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
         self.report(
-            f"3 the copy equals the source: {verdict.records - compared_before} records compared in"
-            f" {verdict.took_s:.1f} s, {compared_before} before"
+            "3 the copy equals the source:"
+            f" {verdict.records - verdict.compared_before} records compared in"
+            f" {verdict.took_s:.1f} s, {verdict.compared_before} before"
         )
 
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:

@@ -62,21 +62,12 @@ class SyncedGroup:
     def format_rows(self) -> list[tuple[str, ...]]:
         """As text for a person."""
         if self.skipped:
-            return [
-                (
-                    self.name,
-                    "",
-                    "",
-                    "",
-                    "",
-                    "",
-                    (
-                        "nothing: active at the destination"
-                        if self.is_active
-                        else f"refused ({type(self.skipped).__name__})"
-                    ),
-                )
-            ]
+            text = (
+                "nothing: active at the destination"
+                if self.is_active
+                else f"refused ({type(self.skipped).__name__})"
+            )
+            return [(self.name, *[""] * 5, text)]
         return [(self.name, *format_cells(row)) for row in self.rows]
 
 

@@ -126,23 +126,15 @@ def _format_cells(row: dict[str, Any]) -> tuple[str, ...]:
         return tp, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
     if "read_up_to" in row:
         read_up_to = row["read_up_to"]
-        return (
-            tp,
-            str(row["offset"]),
-            str(read_up_to["source_offset"]),
-            str(read_up_to["epoch"]),
-            "",
-            "",
-            f"nothing to copy after {read_up_to['follows']}",
-            "",
-            "",
-        )
+        text = f"nothing to copy after {read_up_to['follows']}"
+        numbers = (str(row["offset"]), str(read_up_to["source_offset"]), str(read_up_to["epoch"]))
+        return tp, *numbers, "", "", text, "", ""
     origin = row["origin"]
-    numbers = (
+    fields = (
         str(origin[name])
         for name in ("source_offset", "epoch", "attempt", "sequence", "timestamp_ms")
     )
-    return tp, str(row["offset"]), *numbers, _shorten(row["key"]), size
+    return tp, str(row["offset"]), *fields, _shorten(row["key"]), size
 
 
 def _shorten(key: str | None) -> str:

@@ -73,13 +73,13 @@ def format_text(partitions: list[PartitionProgress]) -> str:
         (
             row.source.topic,
             str(row.source.partition),
-            *_format_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+            *format_cells(row.lags),
         )
         for row in partitions
     ]
     return "\n".join(
         align_columns(
-            [HEAD, *rows, ("total", "", *_format_cells(sum_lags(partitions)))], numbers_from=1
+            [HEAD, *rows, ("total", "", *format_cells(sum_lags(partitions)))], numbers_from=1
         )
     )
 
@@ -90,7 +90,7 @@ def format_json(partitions: list[PartitionProgress]) -> str:
         {
             "topic": row.source.topic,
             "partition": row.source.partition,
-            **convert_lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+            **convert_lags_to_dict(row.lags),
         }
         for row in partitions
     ]
@@ -107,13 +107,13 @@ def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
     }
 
 
-def format_seconds(lag: Lag) -> str:
-    """As text for a person."""
-    return "?" if lag.seconds is None else f"{lag.seconds:.1f}"
-
-
-def _format_cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
-    return [cell for lag in lags for cell in (str(lag.records), format_seconds(lag))]
+def format_cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
+    """Records and seconds of each, as text for a person."""
+    return [
+        cell
+        for lag in lags
+        for cell in (str(lag.records), "?" if lag.seconds is None else f"{lag.seconds:.1f}")
+    ]
 
 
 def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -> None:

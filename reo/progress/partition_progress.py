@@ -62,6 +62,11 @@ class PartitionProgress:
     epoch: int
     """Of the newest run that is visible; 0 when there is none."""
 
+    @property
+    def lags(self) -> tuple[Lag, Lag, Lag]:
+        """Of stage one, of stage two, and of the copy."""
+        return self.stage_one_lag, self.stage_two_lag, self.copy_lag
+
 
 @dataclass(frozen=True, slots=True)
 class Readings:

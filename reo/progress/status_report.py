@@ -160,7 +160,7 @@ def format_table(status: Status) -> list[str]:
                 row.stage_one_offset,
                 row.stage_two_offset if row.frontier else "not begun",
             ),
-            (row.stage_one_lag, row.stage_two_lag, row.copy_lag),
+            row.lags,
             rates.get(str(row.source), (0, 0)),
         )
         for row in status.now.partitions
@@ -185,20 +185,13 @@ def _format_row(
     lags: tuple[Lag, Lag, Lag],
     rates: tuple[float, float],
 ) -> tuple[str, ...]:
-    stage_one, stage_two, copy = lags
+    source_end, stage_one_offset, stage_two_offset = map(str, offsets)
+    stage_one_rate, stage_two_rate = (f"{rate:.0f}" for rate in rates)
+    cells = lag.format_cells(lags)
     return (
-        name,
-        str(offsets[0]),
-        str(offsets[1]),
-        str(stage_one.records),
-        lag.format_seconds(stage_one),
-        f"{rates[0]:.0f}",
-        str(offsets[2]),
-        str(stage_two.records),
-        lag.format_seconds(stage_two),
-        f"{rates[1]:.0f}",
-        str(copy.records),
-        lag.format_seconds(copy),
+        *(name, source_end, stage_one_offset, *cells[:2], stage_one_rate),
+        *(stage_two_offset, *cells[2:4], stage_two_rate),
+        *cells[4:],
     )
 
 
@@ -225,9 +218,7 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
                 "frontier": row.frontier.rule.frontier if row.frontier else None,
                 "epoch": row.epoch or None,
                 "stage_one_wrote_ms": row.last_written_ms,
-                "lag": lag.convert_lags_to_dict(
-                    (row.stage_one_lag, row.stage_two_lag, row.copy_lag)
-                ),
+                "lag": lag.convert_lags_to_dict(row.lags),
                 "rate": dict(
                     zip(
                         ("stage_one", "stage_two"),

@@ -8,14 +8,17 @@ compaction leaves is written as it leaves it.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from common import settings as reo_settings
 from common.routes import TopicPartition
 from reo.compare import parallel
-from reo.verify import verify
+from reo.compare.resume_file import ResumeFile
+from reo.verify import Verification
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo
 from tests.harness.compared_sides import (
     PARTITIONS,
@@ -139,8 +142,13 @@ def test_processes_beside_each_other(
     monkeypatch.setattr(parallel, "PARALLEL_RECORDS_MIN", 0)
     records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records[:-1])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    processes = Mock(wraps=parallel._compare_in_processes)
+    monkeypatch.setattr(parallel, "_compare_in_processes", processes)
     told: list[int] = []
-    results = verify(reo_settings.load(build_environment(clusters, topic, {})), told.append)
+    settings = reo_settings.load(build_environment(clusters, topic, {}))
+    results = Verification(settings, ResumeFile(None)).run(told.append)
+    assert processes.call_count == 1
     assert [(result.tp, result.equal, bool(result.difference)) for result in results] == [
         (TopicPartition(topic, 0), 30, False),
         (TopicPartition(topic, 1), 29, True),
@@ -148,7 +156,7 @@ def test_processes_beside_each_other(
     assert sum(told) == RECORDS - 1
     clusters.destination.delete(topic)
     with pytest.raises(Exception, match="does not exist or lacks partitions"):
-        verify(reo_settings.load(build_environment(clusters, topic, {})))
+        Verification(settings, ResumeFile(None))
 
 
 def test_a_bar_on_a_terminal_only(clusters: Clusters, topic: str) -> None:

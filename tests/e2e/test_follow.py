@@ -4,8 +4,6 @@ service or two.
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import NewPartitions
@@ -82,37 +80,6 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     assert any(service.metric("reo_runs_total", reason=why) for why in ("grown", "stalled")), (
         "a new run has to follow the new partitions"
     )
-    service.stop()
-
-
-@pytest.mark.long
-def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: Start) -> None:
-    """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it
-    is not ended and begun again and again.
-    """
-    clusters.source.create(topic, 3)
-    # partition 2 stays empty
-    clusters.source.write(topic, [(number % 2, make_record(number)) for number in range(100)])
-    service = start(topic)
-    clusters.wait_for_copy(topic, 100)
-    destination, intermediate_topic = clusters.destination, f"{topic}-proxy"
-    until(
-        lambda: (
-            destination.beginning_offsets(intermediate_topic)
-            == destination.end_offsets(intermediate_topic)
-        ),
-        "the intermediate topic is purged",
-        COPY_S,
-    )
-    before = service.metric("reo_runs_total")
-    quiet_until = time.monotonic() + QUIET_S
-    until(
-        lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total") > before,
-        "nothing happens",
-    )
-    assert service.metric("reo_runs_total") == before, service.read_log_tail()
-    clusters.source.write(topic, make_records(range(100, 400), 3))
-    clusters.wait_for_copy(topic, 400)  # what comes after the silence
     service.stop()
 
 

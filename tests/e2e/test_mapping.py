@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from common.partition_mapping import SourceRecord
 from demo import fair_share
 from tests.conftest import Start
-from tests.harness import mappings
 from tests.harness.java import partitions_of
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record
@@ -152,9 +150,3 @@ def test_a_function_that_finds_no_place_is_named(
         for partition, records in clusters.destination.read(f"{topic}-f").items()
         if records
     } == {}
-
-
-def test_what_a_function_is_told() -> None:
-    """A record as the source has it, and where it was."""
-    record = SourceRecord("orders", 1, b"k", b"0000000017", [("h", None)], 5)
-    assert mappings.by_last_digit(record, 5) == 2

@@ -60,7 +60,7 @@ def find_executors(cluster: SparkCluster) -> dict[int, int]:
     )
 
 
-@pytest.mark.long  # tests/e2e/test_executor.py has executors copy in every run
+@pytest.mark.long
 def test_executors_copy_exactly(
     clusters: Clusters, topic: str, start: Start, cluster: SparkCluster
 ) -> None:

@@ -66,15 +66,6 @@ def section(page: Path, heading: str) -> str:
     )[0]
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=format_path)
-def test_the_tables_are_the_codes(page: Path) -> None:
-    """Settings, exit codes, commands, metrics, permissions and formats are what the code has now;
-    `make reference` writes them.
-    """
-    text = page.read_text()
-    assert pages.rewrite_tables(text, pages.PAGES[page]) == text, "run `make reference`"
-
-
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=format_path)
 def test_no_page_has_a_path_of_a_machine(page: Path) -> None:
     """Where somebody's clone lies is nobody's business, and helps nobody."""

@@ -124,22 +124,6 @@ def test_modules_are_short(path: Path) -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=format_path)
-def test_modules_open_with_why(path: Path) -> None:
-    """Every module begins with a docstring."""
-    assert ast.get_docstring(tree(path))
-
-
-@pytest.mark.parametrize("path", TESTS, ids=format_path)
-def test_tests_say_what_they_prove(path: Path) -> None:
-    """Every test function has a docstring."""
-    assert [
-        function.name
-        for function in functions(path)
-        if function.name.startswith("test_") and not ast.get_docstring(function)
-    ] == []
-
-
 @pytest.mark.parametrize("path", TESTS, ids=format_path)
 def test_tests_of_one_kind_need_no_other_kind(path: Path) -> None:
     """They import from the harness, and from kinds that need no more than they do."""
