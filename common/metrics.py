@@ -26,7 +26,10 @@ RECORDS_OUT = Counter(
 )
 DROPPED = Counter(
     "reo_records_dropped",
-    "Records of the intermediate topic that stage two did not write to the destination topic.",
+    "Records of the intermediate topic that stage two did not write to the destination topic, by"
+    " reason: written again (duplicate, stale) or out of order (hole) by stage one, left out by"
+    " filter.function (filtered, parked), from the destination itself (cycle), or stage one's own,"
+    " without a record of the source (read-up-to).",
     ("reason", *PARTITION),
 )
 TRANSACTIONS = Counter(
@@ -105,7 +108,12 @@ FRONTIER = Gauge(
 EPOCH = Gauge(
     "reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent"
 )
-RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
+RUNS = Counter(
+    "reo_runs",
+    "Runs of stage one that ended, by reason: failed, superseded, hole, stalled, truncated, grown,"
+    " lost, lagging, finished, behind, complete, stopped.",
+    ("reason",),
+)
 CLIENT_ERRORS = Counter(
     "reo_client_errors",
     "Errors of a cluster that clients report outside of requests: brokers down, connections"
@@ -136,7 +144,7 @@ SOURCE_CONNECTIONS = Counter(
 SOURCE_HIGH_WATERMARK = Gauge(
     "reo_source_high_watermark",
     "Sum of the partitions' last stable offsets at a source candidate; not the high watermark,"
-    " despite the name, which is kaf-relay's.",
+    " despite the name.",
     CANDIDATE,
     multiprocess_mode="livemostrecent",
 )

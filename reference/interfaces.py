@@ -12,11 +12,20 @@ from types import ModuleType
 from prometheus_client.metrics import MetricWrapperBase
 
 from common import metrics
+from common.liveness import REASONS
 from reo import arguments
 from reo.service import health
 
 METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 """The modules that have metrics; a test looks for others."""
+LABEL_VALUES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "reo_records_dropped_total": ("reason", metrics.DROP_REASONS),
+    "reo_transactions_total": ("outcome", ("committed", "aborted", "unknown")),
+    "reo_waiting": ("reason", tuple(REASONS)),
+}
+"""The labels that have fixed values, by the name that /metrics has for the metric; `stage` is one
+everywhere.
+"""
 
 
 def commands_table() -> str:
@@ -72,10 +81,18 @@ def metrics_table() -> str:
     ]
     rows = (
         f"| `{_exposed_name(metric)}` | {metric._type} |"
-        f" {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
+        f" {', '.join(f'`{label}`' for label in metric._labelnames)} |"
+        f" {metric._documentation}{_format_values(metric)} |"
         for metric in sorted(all_metrics, key=lambda metric: metric._name)
     )
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
+def _format_values(metric: MetricWrapperBase) -> str:
+    """The fixed values of a label that the metric's own text does not name."""
+    label, values = LABEL_VALUES.get(_exposed_name(metric), ("", ()))
+    is_named = all(value in metric._documentation for value in values)
+    return "" if is_named else f" `{label}`: {', '.join(values)}."
 
 
 def _exposed_name(metric: MetricWrapperBase) -> str:

@@ -162,7 +162,18 @@ def _meaning(setting: Setting) -> str:
         if setting.choices
         else ""
     )
-    return setting.meaning.replace("|", "\\|") + choices
+    return setting.meaning.replace("|", "\\|") + choices + _format_range(setting)
+
+
+def _format_range(setting: Setting) -> str:
+    """The smallest and the largest value that a number may have, where one of them is not 0 or
+    that of a 32-bit integer.
+    """
+    if setting.kind != "integer" or (setting.minimum, setting.maximum) == (0, 2**31 - 1):
+        return ""
+    if setting.maximum == 2**31 - 1:
+        return f" At least {setting.minimum}."
+    return f" {setting.minimum} to {setting.maximum}."
 
 
 def _list_subclasses(base: type[ReoError]) -> Iterator[type[ReoError]]:

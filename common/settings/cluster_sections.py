@@ -37,8 +37,7 @@ class Source:
     )
     fetch_min_bytes: int = declare(
         1,
-        "Minimum bytes of a fetch response from the source (fetch.min.bytes). kafka-reo: 1048576,"
-        " which costs latency.",
+        "Minimum bytes of a fetch response from the source (fetch.min.bytes); more costs latency.",
         "KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",
         minimum=1,
     )
@@ -54,7 +53,7 @@ class Source:
     )
     randomize_initial: bool = declare(
         False,
-        "Begin with any of the candidates, not with the first. (These names are kaf-relay's.)",
+        "Begin with any of the candidates, not with the first.",
     )
     healthcheck_interval_ms: int = declare(
         3000,
@@ -64,13 +63,14 @@ class Source:
     )
     request_timeout_ms: int = declare(
         3000,
-        "A candidate that does not answer for so long is unhealthy. kaf-relay: 100.",
+        "A candidate that does not answer for so long is unhealthy.",
         minimum=100,
         maximum=60_000,
     )
     offset_lag_threshold: int = declare(
         1000,
-        "How many stable offsets, of all partitions together, a candidate may be behind another.",
+        "By how many offsets a candidate may be behind another: the sum of the last stable offsets"
+        " of all partitions is compared.",
     )
     max_failovers: int = declare(
         -1, "After so many changes of the candidate the service ends; -1: never.", minimum=-1

@@ -87,7 +87,7 @@ class Topics:
     )
     replication_factor: int = declare(
         -1,
-        "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
+        "Of topics that reo creates; -1 is the broker's default (KIP-464).",
         "STREAMS_REPLICATION_FACTOR",
         minimum=-1,
         maximum=32767,

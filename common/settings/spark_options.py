@@ -24,7 +24,8 @@ KUBERNETES = re.compile(r"k8s://https?://[^\s/,]+")
 IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
 _JARS = Guard(
-    "the jars of Spark's Kafka connector are given there: put others beside them, in jars/spark",
+    "the jars of Spark's Kafka connector are given there: put others into the folder that"
+    " `reo setup` prints, then run `reo setup` again",
     always=True,
 )
 _JAVA = Guard(

@@ -16,14 +16,13 @@ class Producer:
 
     linger_ms: int = declare(
         0,
-        "How long stage one's batches wait for more records; under load they are full without it."
-        " kafka-reo: 10.",
+        "How long stage one's batches wait for more records; under load they are full without it.",
         "KAFKA_CONFIG_PRODUCER_LINGER_MS",
         maximum=1000,
     )
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = declare(
         "none",
-        "Of what both stages write. kafka-reo: gzip, which is the slowest.",
+        "Of what both stages write; gzip is the slowest.",
         "KAFKA_CONFIG_PRODUCER_COMPRESSION_TYPE",
     )
     delivery_timeout_ms: int = declare(
@@ -77,7 +76,7 @@ class Deduplicator:
 
     workers: int = declare(
         1,
-        "Processes of stage two in this instance; they share the partitions. kafka-reo: 3.",
+        "Processes of stage two in this instance; they share the partitions.",
         "STREAMS_NUM_STREAM_THREADS",
         minimum=1,
         maximum=64,

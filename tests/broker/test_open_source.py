@@ -4,6 +4,7 @@ lag says so. No Spark is needed to see it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from prometheus_client import REGISTRY
@@ -38,6 +39,18 @@ def read_metrics(topic: str) -> Seen:
     )
 
 
+def wait_for_metrics(
+    stage: Stage, watch: Watch, topic: str, is_right: Callable[[Seen], bool]
+) -> None:
+    """Look at the run until its gauges are right: a look may get no answer. The run goes on."""
+
+    def look() -> bool:
+        assert stage._evaluate_run(watch) is None
+        return is_right(read_metrics(topic))
+
+    until(look, "the gauges are right")
+
+
 def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str) -> None:
     """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of
     it is left when it is aborted.
@@ -67,13 +80,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
         clusters.source.end_offsets(topic, stable=True),
     ) == ({0: RECORDS}, {0: 0})
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
-
-    def is_seen() -> bool:
-        assert stage._evaluate_run(watch) is None
-        seen = read_metrics(topic)
-        return seen.lag == RECORDS and bool(seen.open_s)
-
-    until(is_seen, "the lag and the open transaction are said")
+    wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS and bool(seen.open_s))
     assert watch.is_progressing(), "there is nothing that stage one could do"
     snapshot = source_candidates.take_snapshot(on)
     assert isinstance(snapshot, SourceSnapshot)
@@ -93,10 +100,5 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     producer.abort_transaction(30)
     until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
-
-    def is_over() -> bool:
-        assert stage._evaluate_run(watch) is None
-        return read_metrics(topic) == Seen(0, 0)
-
-    until(is_over, "nothing of it is left")
+    wait_for_metrics(stage, watch, topic, lambda seen: seen == Seen(0, 0))
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout

@@ -14,8 +14,7 @@ import promql_parser as promql
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from common import metrics
-from reference.interfaces import METRIC_MODULES
+from reference.interfaces import LABEL_VALUES, METRIC_MODULES
 from replicator.run import Event
 from tests.harness.kafka import ROOT
 
@@ -23,13 +22,8 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 SCRAPED = {"job", "instance"}
 """What Prometheus adds to every sample."""
+WORDS = LABEL_VALUES | {"reo_runs_total": ("reason", get_args(Event))}
 GRAFANAS = {"$__rate_interval": "1m", "$__interval": "1m", "$__range": "15m", "$job": "reo"}
-WORDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "reo_records_dropped_total": {"reason": metrics.DROP_REASONS},
-    "reo_transactions_total": {"outcome": ("committed", "aborted", "unknown")},
-    "reo_runs_total": {"reason": get_args(Event)},
-}
-"""Labels with fixed values; `stage` is one everywhere."""
 STAGES = ("replicator", "deduplicator")
 
 
@@ -135,7 +129,7 @@ def problems(expression: str, text: str = "") -> list[str]:
             words = (
                 STAGES
                 if matcher.name == "stage"
-                else WORDS.get(selector.name, {}).get(matcher.name)
+                else dict([WORDS.get(selector.name, ("", ()))]).get(matcher.name)
             )
             if matcher.name not in has:
                 found.append(f"{selector.name} has no label {matcher.name}")

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from common import metrics
 from common.settings import load
 from common.settings.setting_index import BY_NAME
+from replicator.run import Event
 from tests.harness.kafka import ROOT
 from tests.harness.promql import at_a_glance, list_queries, panels, problems, rules
 
@@ -207,3 +209,9 @@ def test_images_of_the_local_stack_are_pinned() -> None:
     images = {service["image"] for service in compose().values()}
     assert images - {"reo"}
     assert all(re.search(r":v?\d+\.\d+\.\d+$", image) for image in images - {"reo"})
+
+
+def test_every_reason_of_an_ended_run_is_documented() -> None:
+    """The metric's own text names them: the page has it, and Prometheus shows it."""
+    documented = metrics.RUNS._documentation.partition(": ")[2].removesuffix(".").split(", ")
+    assert {"started", *documented} == {*get_args(Event)}
