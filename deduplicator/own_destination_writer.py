@@ -4,23 +4,22 @@ its store commits them together with the positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints
 from common.errors import Fenced
 from common.metrics import TRANSACTIONS
-from common.routes import Route, TopicPartition
-from deduplicator.destination import DestinationState, GetOffsets
+from common.routes import TopicPartition
 from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
+from deduplicator.stored_destination import StoredDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
 
 
-class OwnDestination:
+class OwnDestination(StoredDestination):
     """Keeps the records of a round until the user's store commits them."""
 
     def __init__(
@@ -28,12 +27,9 @@ class OwnDestination:
         frontier_store: OwnFrontierStore,
         commit_for_group: Callable[[Sequence[ClientTopicPartition]], None],
     ) -> None:
+        super().__init__(commit_for_group)
         self.frontier_store = frontier_store
-        self.commit_for_group = commit_for_group
-        self.outputs: dict[TopicPartition, DestinationState] = {}
-        """`known_offset` is the source offset of the last record; `sent` is always 0."""
         self._records: list[StoredRecord] = []
-        self._offsets: Sequence[ClientTopicPartition] = ()
 
     def begin(self) -> None:
         """Nothing is open while records are decided."""
@@ -51,22 +47,11 @@ class OwnDestination:
         ]
         self.outputs[tp].known_offset = source_offsets[-1]
 
-    # the store knows who owns a partition
-    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
-        """Keep the offsets for the commit."""
-        self._offsets = offsets()
-
-    def finish_commit(self) -> None:
-        """Nothing to do: `start_commit` has waited."""
-
     def start_commit(self) -> None:
         """One step of the store; then the group's commits. Fenced, or TransactionFailed when the
         outcome is unknown.
         """
-        positions = {
-            TopicPartition(tp.topic, tp.partition): Position(tp.offset, str(tp.metadata))
-            for tp in self._offsets
-        }
+        positions = {tp: Position(*position) for tp, position in self._list_positions().items()}
         failpoints.hit("two: offsets sent")
         try:
             self.frontier_store.store.commit(self._records, positions)
@@ -92,15 +77,9 @@ class OwnDestination:
     def resolve_in_doubt(self) -> None:
         """Nothing to do: the next `take_over` returns the outcome of a commit in doubt."""
 
-    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
-        """Nothing to do: each start checks it."""
-
     def is_answering(self) -> bool:
         """Whether the last call was answered."""
         return self.frontier_store.answers
-
-    def add_routes(self, routes: Collection[Route]) -> None:
-        """The store learns of them with their first partition."""
 
     def close(self) -> None:
         """Close the store."""

@@ -18,7 +18,7 @@ from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group, create_commit_reader
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,25 @@ class ConsumerGroup:
             for name, topic in self.describe_topics(names).items()
             for partition in range(topic.partitions)
         ]
+
+    def describe_stored_destinations(
+        self, routes: Collection[Route], identity: str
+    ) -> dict[str, topics.Topic] | None:
+        """The destinations outside of Kafka, by intermediate topic, whose partitions they have;
+        None when an intermediate topic is missing.
+        """
+        described = self.describe_topics({route.intermediate_topic for route in routes})
+        if len(described) < len(routes):
+            return None
+        return {
+            route.intermediate_topic: topics.Topic(
+                route.destination_topic,
+                identity,
+                described[route.intermediate_topic].partitions,
+                "",
+            )
+            for route in routes
+        }
 
     def is_assigned(self, topic_partitions: Collection[TopicPartition], member_id: str) -> bool:
         """Whether the coordinator says that this member has these partitions; not while the group

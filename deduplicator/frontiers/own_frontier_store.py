@@ -91,21 +91,8 @@ class OwnFrontierStore:
         )
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
-        """The destination topics; they have as many partitions as the intermediate topics."""
-        described = self.consumer_group.describe_topics(
-            {route.intermediate_topic for route in routes}
-        )
-        if len(described) < len(routes):
-            return None
-        return {
-            route.intermediate_topic: topics.Topic(
-                route.destination_topic,
-                self.identity,
-                described[route.intermediate_topic].partitions,
-                "",
-            )
-            for route in routes
-        }
+        """The destinations; they have as many partitions as the intermediate topics."""
+        return self.consumer_group.describe_stored_destinations(routes, self.identity)
 
     def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One more than the last source offset of each partition."""

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import psycopg
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -28,8 +27,8 @@ from common import failpoints, postgresql
 from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
-from common.routes import Route, TopicPartition
-from deduplicator.destination import DestinationState, GetOffsets
+from common.routes import TopicPartition
+from deduplicator.stored_destination import StoredDestination
 from deduplicator.tables.rows import BEGIN, COLUMNS, END, encode_rows
 from deduplicator.tables.table_frontier_store import LATE, TableFrontierStore
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -45,7 +44,7 @@ LINE = re.compile(r", line (\d+)")
 """In the context of a COPY error: the row, counted from 1."""
 
 
-class PostgresqlDestination:
+class PostgresqlDestination(StoredDestination):
     """Writes records to a table, with their source partition and offset."""
 
     def __init__(
@@ -53,18 +52,15 @@ class PostgresqlDestination:
         frontier_store: TableFrontierStore,
         commit_for_group: Callable[[Sequence[ClientTopicPartition]], None],
     ) -> None:
+        super().__init__(commit_for_group)
         self.frontier_store = frontier_store
-        self.commit_for_group = commit_for_group
         self.late_count = 0
         """How many transactions of a single record in a row were not over in time."""
         self.probe = postgresql.create_probe(
             frontier_store.settings, f"{frontier_store.role}-probe"
         )
         self.probe.start("database", PROBE_S)
-        self.outputs: dict[TopicPartition, DestinationState] = {}
-        """`known_offset` is the source offset of the last row; `sent` is always 0."""
         self._written: list[tuple[TopicPartition, Sequence[Record], Sequence[int]]] = []
-        self._offsets: Sequence[ClientTopicPartition] = ()
         self._last_offsets: dict[TopicPartition, int] = {}
         """The source offset of the last row before the transaction, of the written partitions."""
         self._copying: tuple[TopicPartition, Sequence[int]] | None = None
@@ -82,22 +78,11 @@ class PostgresqlDestination:
         self._last_offsets.setdefault(tp, self.outputs[tp].known_offset)
         self.outputs[tp].known_offset = source_offsets[-1]
 
-    # the fence is in the database
-    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
-        """Keep the offsets for the commit."""
-        self._offsets = offsets()
-
-    def finish_commit(self) -> None:
-        """`start_commit` has waited."""
-
     def start_commit(self) -> None:
         """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that
         names the record.
         """
-        positions = {
-            TopicPartition(tp.topic, tp.partition): (tp.offset, str(tp.metadata))
-            for tp in self._offsets
-        }
+        positions = self._list_positions()
         try:
             session = self.frontier_store.session
             self.frontier_store.set_deadline(
@@ -131,15 +116,9 @@ class PostgresqlDestination:
         """
         self.frontier_store.session  # noqa: B018  (waits)
 
-    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
-        """Each transaction checks the last rows itself."""
-
     def is_answering(self) -> bool:
         """A probe asks in a thread of its own."""
         return self.probe.has_answered
-
-    def add_routes(self, routes: Collection[Route]) -> None:
-        """Tables are created when their partitions are taken over."""
 
     def close(self) -> None:
         """End the session."""

@@ -150,19 +150,7 @@ class TableFrontierStore:
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The tables, which exist by now."""
-        names = {route.intermediate_topic for route in routes}
-        described = self.consumer_group.describe_topics(names)
-        if len(described) < len(names):
-            return None
-        return {
-            route.intermediate_topic: topics.Topic(
-                route.destination_topic,
-                IDENTITY,
-                described[route.intermediate_topic].partitions,
-                "",
-            )
-            for route in routes
-        }
+        return self.consumer_group.describe_stored_destinations(routes, IDENTITY)
 
     def get_end_offsets(self, outputs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One more than the greatest source offset of each partition."""
