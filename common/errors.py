@@ -1,45 +1,8 @@
 """Every error with which reo ends on purpose: its class and exit code, by what must happen next.
 
-The text of an error is written where it is raised.
-
-    ReoError
-    ├── Restart                     a new process repairs it; the supervisor starts one, with a
-    │   │                               backoff
-    │   ├── Fenced                  another worker has taken this one's place
-    │   └── StageFailed             anything unexpected: the state is in the destination cluster, so
-    │                                   starting again is safe
-    └── Stop                        a restart would fail again; the service ends with `exit_code`
-        ├── SettingsInvalid         2   unknown, missing or contradictory settings
-        ├── ClusterUnreachable     10   no broker of a cluster answers
-        ├── TopicMissing           11   the source topic does not exist
-        ├── AccessRefused          12   authentication or authorisation
-        ├── TopicsUnfit            13   partitions, message size or timestamps of a topic do not
-                                   allow an exact copy
-        ├── Cycle                  14   source and destination are the same topic of the same
-                                   cluster
-        ├── SourceTruncated        20   records after the frontier are gone from the source
-        ├── SourceRecreated        21   the source topic is another one than the one that was copied
-        ├── FrontierLost           22   the destination has records, the frontier is gone
-        ├── FrontierUnreadable     23   the group's commit metadata is not ours
-        ├── ForeignRecord          24   a record without a valid origin header on the intermediate
-                                   topic
-        ├── ForeignWriter          25   somebody else writes to the destination topic
-        ├── DestinationTruncated   26   records that were committed are gone from the destination
-        ├── RecordRefused          27   the destination cannot take a record as it is
-        ├── HangingTransaction     28   a transaction of the destination stays open beyond its
-                                   timeout
-        ├── ServiceRuns            29   the group has members, where the service has to be stopped
-        ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a
-                                   difference
-        ├── NotComparable          31   a mapping, a shared destination or a filter hides from them
-                                   what they look for
-        ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
-        ├── GroupBusy              33   the group has members, where its offsets are to be set
-        ├── SourceRefused          34   no candidate of the source may be copied from
-        ├── FilterFailed           35   `filter.function` or `filter.sql` cannot decide a record
-        ├── LagsBehind             36   `reo lag` found more than it was told to allow
-        ├── NothingCompared        37   `reo verify` had no record to compare
-        └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
+The text of an error is written where it is raised. `Restart`: a new process repairs it, and the
+supervisor starts one, with a backoff. `Stop`: a restart would fail again, so the service ends with
+the `exit_code`. docs/reference.md lists all of them.
 
 A message says what happened, names the setting or the record, and says what to do. Foreign
 exceptions are translated in `common.kafka.client_errors.translate` and

@@ -64,11 +64,7 @@ def take_snapshot(
         sources = (
             known if known is not None else topics.describe_sources(settings, client, timeout_s)
         )
-        topic_partitions = [
-            route.get_source(partition)
-            for route, source in sources.items()
-            for partition in range(source.partitions)
-        ]
+        topic_partitions = topics.list_source_partitions(sources)
         return SourceSnapshot(
             settings,
             sources,

@@ -13,7 +13,8 @@ In the order in which a record passes:
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
     destination.py          writes a record to its partition; own_destination_writer.py: by a class
-                            of the user's (own_destination.py)
+                            of the user's (own_destination.py); stored_destination.py: what
+                            destinations outside of Kafka share
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
     loop.py                 one line per step

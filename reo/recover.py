@@ -40,7 +40,7 @@ from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
-from common.kafka.partition_offsets import list_beginning_offsets, list_end_offsets
+from common.kafka.partition_offsets import list_bounds
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
@@ -127,10 +127,7 @@ class Recovery:
             if row.new_frontier
         }
         topic_creation.prepare_topics(self.settings)
-        begins, ends = (
-            ask(self.data.destination_admin, rows)
-            for ask in (list_beginning_offsets, list_end_offsets)
-        )
+        begins, ends = list_bounds(self.data.destination_admin, rows)
         newest = intermediate_records.read_last_origins(
             self.data.destination_reader, {tp: (begins[tp], ends[tp]) for tp in rows}
         )

@@ -20,7 +20,6 @@ loss.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import Consumer
@@ -56,12 +55,8 @@ def check_source_history(
     SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told
     now.
     """
-    beginnings, ends = (
-        list_offsets(client, copied, timeout_s=get_request_timeout_s(settings))
-        for list_offsets in (
-            partition_offsets.list_beginning_offsets,
-            partial(partition_offsets.list_end_offsets, committed_only=True),
-        )
+    beginnings, ends = partition_offsets.list_bounds(
+        client, copied, committed_only=True, timeout_s=get_request_timeout_s(settings)
     )
     offsets = {
         tp: last.source_offset

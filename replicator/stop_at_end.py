@@ -163,12 +163,8 @@ class Completion:
         is_filtered_out = self._is_filtered_out(plan)
         ends = self.last_read_up_to if is_filtered_out else self.end_offsets
         source_partitions = plan.map_source_partitions()
-        begins, ends_now = (
-            ask(self.clients.source_admin, source_partitions.values())
-            for ask in (
-                partition_offsets.list_beginning_offsets,
-                partition_offsets.list_end_offsets,
-            )
+        begins, ends_now = partition_offsets.list_bounds(
+            self.clients.source_admin, source_partitions.values()
         )
         empty_ranges = {
             tp: EmptyRange(start - 1, end)

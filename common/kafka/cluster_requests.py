@@ -63,23 +63,20 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
             f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and"
             f" {cluster.name}.ssl_…",
         )
-    if "Failed to resolve" in connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here"
-            " (DNS)",
-        )
-    if "Connection refused" in connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            "Nothing listens there: start the broker, or correct the port in"
-            f" {cluster.name}.bootstrap_servers",
-        )
     if connection_error:
-        return ClusterUnreachable(
-            f"{which} cannot be reached: {connection_error}",
-            "Check the address and that the brokers run and can be reached from here",
-        )
+        if "Failed to resolve" in connection_error:
+            to_do = (
+                f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here"
+                " (DNS)"
+            )
+        elif "Connection refused" in connection_error:
+            to_do = (
+                "Nothing listens there: start the broker, or correct the port in"
+                f" {cluster.name}.bootstrap_servers"
+            )
+        else:
+            to_do = "Check the address and that the brokers run and can be reached from here"
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}", to_do)
     if not cluster.security.has_tls and _is_waiting_for_tls(cluster.bootstrap_servers):
         return ClusterUnreachable(
             f"{which} does not answer: its listener speaks TLS, and"

@@ -81,8 +81,13 @@ def get_max_message_bytes(entries: Entries) -> int:
     return int(entries[LIMIT].value)
 
 
+def is_compacted(entries: Entries) -> bool:
+    """Whether compaction can remove records from the middle of the topic."""
+    return "compact" in str(entries["cleanup.policy"].value)
+
+
 def list_not_copied(source: Entries, known: Entries) -> dict[str, str]:
-    """What is set on the source topic and does not go over: name → reason. `known` is any topic's
+    """What is set on the source topic and not copied: name → reason. `known` is any topic's
     configuration at the destination.
     """
     return {

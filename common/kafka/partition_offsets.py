@@ -6,7 +6,7 @@ Both stages and the command line ask for them here; this module keeps no state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -149,6 +149,21 @@ def list_end_offsets(
 ) -> dict[TopicPartition, int]:
     """The end of each partition: its next offset."""
     return list_offsets(client, topic_partitions, OffsetSpec.latest(), committed_only, timeout_s)
+
+
+def list_bounds(
+    client: AdminClient,
+    topic_partitions: Collection[TopicPartition],
+    committed_only: bool = False,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The beginning of each partition, and then the end (with `committed_only`, the last stable
+    offset).
+    """
+    return (
+        list_beginning_offsets(client, topic_partitions, timeout_s),
+        list_end_offsets(client, topic_partitions, committed_only, timeout_s),
+    )
 
 
 def find_open_transactions(

@@ -77,7 +77,7 @@ def prepare_topics(settings: Settings) -> dict[Route, Topic]:
             destination_admin,
             settings.destination_cluster,
             existing.get(name),
-            build_parked(settings, name, source_config),
+            build_topic(settings, name, 1, copied_configs.build_parked_config(source_config)),
         )
     return copied
 
@@ -95,7 +95,12 @@ def _create_route_topics(
     (Stage two creates tables.)
     """
     source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
-    intermediate = build_intermediate(settings, route, source, source_config)
+    intermediate = build_topic(
+        settings,
+        route.intermediate_topic,
+        source.partitions,
+        copied_configs.build_intermediate_config(source_config),
+    )
     # first: an existing topic shows which configurations the brokers know
     existing_intermediate = existing.get(route.intermediate_topic) or create(
         destination_admin, settings.destination_cluster, intermediate
@@ -114,7 +119,12 @@ def _create_route_topics(
             destination_admin,
             settings.destination_cluster,
             destination,
-            build_destination(settings, route, partitions, source_config, known),
+            build_topic(
+                settings,
+                route.destination_topic,
+                partitions,
+                copied_configs.build_destination_config(source_config, known),
+            ),
         )
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
@@ -126,46 +136,11 @@ def _create_route_topics(
     )
 
 
-def build_intermediate(
-    settings: Settings, route: Route, source: Topic, source_config: copied_configs.Entries
+def build_topic(
+    settings: Settings, name: str, partitions: int, config: Mapping[str, str]
 ) -> NewTopic:
-    """The intermediate topic as reo creates it; `source_config` is the source topic's
-    configuration.
-    """
-    return NewTopic(
-        route.intermediate_topic,
-        source.partitions,
-        settings.topics.replication_factor,
-        config=copied_configs.build_intermediate_config(source_config),
-    )
-
-
-def build_parked(settings: Settings, name: str, source_config: copied_configs.Entries) -> NewTopic:
-    """A topic for parked records as reo creates it."""
-    return NewTopic(
-        name,
-        1,
-        settings.topics.replication_factor,
-        config=copied_configs.build_parked_config(source_config),
-    )
-
-
-def build_destination(
-    settings: Settings,
-    route: Route,
-    partitions: int,
-    source_config: copied_configs.Entries,
-    known: copied_configs.Entries,
-) -> NewTopic:
-    """The destination topic as reo creates it; `known` is the configuration of any topic of that
-    cluster.
-    """
-    return NewTopic(
-        route.destination_topic,
-        partitions,
-        settings.topics.replication_factor,
-        config=copied_configs.build_destination_config(source_config, known),
-    )
+    """A topic as reo creates it, with one of the configurations of `copied_configs`."""
+    return NewTopic(name, partitions, settings.topics.replication_factor, config=dict(config))
 
 
 def create_or_extend(

@@ -123,7 +123,7 @@ def find_unfit_configs(
             f" to {source_limit}: set its max.message.bytes to at least"
             f" {source_limit + copied_configs.WRAPPED_EXTRA_BYTES}, or run `reo topics --apply`"
         )
-    if intermediate is not None and "compact" in str(intermediate["cleanup.policy"].value):
+    if intermediate is not None and copied_configs.is_compacted(intermediate):
         yield TopicsUnfit(
             f"the intermediate topic {route.intermediate_topic} has"
             f" cleanup.policy={intermediate['cleanup.policy'].value}: compaction deletes records"

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common import runtime
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
+from common.kafka import copied_configs
 from common.kafka.cluster_metadata import read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.origin import compute_identity
@@ -125,12 +126,7 @@ def describe_sources(
 def _build_missing_error(
     settings: Settings, client: AdminClient, name: str, timeout_s: float
 ) -> TopicMissing:
-    known_names = ask_cluster(
-        settings.source_cluster,
-        client,
-        timeout_s,
-        lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
-    )
+    known_names = _list_names(settings, client, timeout_s)
     return TopicMissing(
         f"the source topic {name} does not exist at {settings.source_cluster.bootstrap_servers}"
         f"{suggest(name, known_names)}",
@@ -146,13 +142,27 @@ def list_routes(
     """
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
-        names = ask_cluster(
-            settings.source_cluster,
-            client,
-            timeout_s,
-            lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
-        )
+        names = _list_names(settings, client, timeout_s)
     return settings.build_routes(names)
+
+
+def _list_names(settings: Settings, client: AdminClient, timeout_s: float) -> Collection[str]:
+    """All topics of the source that the principal may describe."""
+    return ask_cluster(
+        settings.source_cluster,
+        client,
+        timeout_s,
+        lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
+    )
+
+
+def list_source_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
+    """Every partition of these sources."""
+    return [
+        route.get_source(partition)
+        for route, source in copied.items()
+        for partition in range(source.partitions)
+    ]
 
 
 def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
@@ -236,9 +246,9 @@ def describe_config(client: AdminClient, cluster: Cluster, name: str) -> dict[st
 
 def get_message_bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
     """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
-    return int(describe_config(client, cluster, name)["max.message.bytes"].value)
+    return copied_configs.get_max_message_bytes(describe_config(client, cluster, name))
 
 
 def is_compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
     """Whether compaction can remove records from the middle of the topic."""
-    return "compact" in str(describe_config(client, cluster, name)["cleanup.policy"].value)
+    return copied_configs.is_compacted(describe_config(client, cluster, name))

@@ -66,13 +66,7 @@ def check_start_offsets(
             f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to"
             f" {source.partitions - 1}"
         )
-    beginnings, ends = (
-        list_offsets(source_admin, offsets)
-        for list_offsets in (
-            partition_offsets.list_beginning_offsets,
-            partition_offsets.list_end_offsets,
-        )
-    )
+    beginnings, ends = partition_offsets.list_bounds(source_admin, offsets)
     out_of_range = [
         f"offset {offset} of {tp}, which has {beginnings[tp]} to {ends[tp]}"
         for tp, offset in offsets.items()

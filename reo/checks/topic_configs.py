@@ -142,9 +142,7 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
         )
     else:
         yield report_ok(about, f"{_format_duration(copy_ms)}, the source's is {source_text}")
-    if "compact" in str(source["cleanup.policy"].value) and "compact" not in str(
-        copy["cleanup.policy"].value
-    ):
+    if copied_configs.is_compacted(source) and not copied_configs.is_compacted(copy):
         yield report_warning(
             about,
             "the source topic is compacted, the copy is not: it grows without limit",

@@ -120,15 +120,23 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         if not destination_kind.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
-            intermediate = topic_creation.build_intermediate(
-                state.settings, route, source, state.get_source_config(source.name)
+            intermediate = topic_creation.build_topic(
+                state.settings,
+                route.intermediate_topic,
+                source.partitions,
+                copied_configs.build_intermediate_config(state.get_source_config(source.name)),
             )
             yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
     for name, source in state.parked.items():
         yield _check_creation(
             state,
             state.existing.get(name),
-            topic_creation.build_parked(state.settings, name, state.get_source_config(source.name)),
+            topic_creation.build_topic(
+                state.settings,
+                name,
+                1,
+                copied_configs.build_parked_config(state.get_source_config(source.name)),
+            ),
         )
 
 
@@ -141,8 +149,11 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
     known: Entries = next(
         (entries for name in state.existing if (entries := state.get_config(name))), {}
     )
-    new_topic = topic_creation.build_destination(
-        state.settings, route, partitions, source_entries, known
+    new_topic = topic_creation.build_topic(
+        state.settings,
+        route.destination_topic,
+        partitions,
+        copied_configs.build_destination_config(source_entries, known),
     )
     return _check_creation(
         state,

@@ -78,12 +78,7 @@ class CutoverView:
         """The end of every partition at the source."""
         sources = topics.describe_sources(self.settings, self.source_admin)
         return partition_offsets.list_end_offsets(
-            self.source_admin,
-            [
-                route.get_source(partition)
-                for route, source in sources.items()
-                for partition in range(source.partitions)
-            ],
+            self.source_admin, topics.list_source_partitions(sources)
         )
 
     def find_open(self, ends: Ends) -> list[TopicPartition]:

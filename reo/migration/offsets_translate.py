@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 from common import source_candidates
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
@@ -98,12 +97,8 @@ class Translator:
             [destination for _, destination in pairs if self._is_present(destination)]
         )
         frontiers = self._load_frontiers()
-        begins, ends = (
-            ask(self.source_admin, source_offsets)
-            for ask in (
-                partition_offsets.list_beginning_offsets,
-                partial(partition_offsets.list_end_offsets, committed_only=True),
-            )
+        begins, ends = partition_offsets.list_bounds(
+            self.source_admin, source_offsets, committed_only=True
         )
         rows = [
             TranslatedPartition(

@@ -69,10 +69,7 @@ def read_rows(
             f" {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it when"
             " it starts"
         )
-    begins, ends = (
-        partition_offsets.list_beginning_offsets(client, topic_partitions),
-        partition_offsets.list_end_offsets(client, topic_partitions),
-    )
+    begins, ends = partition_offsets.list_bounds(client, topic_partitions)
     try:
         for tp in topic_partitions:
             first = max(begins[tp], ends[tp] - count if begin is None else begin)

@@ -120,12 +120,8 @@ class SnapshotReader:
         ends = partition_offsets.list_end_offsets(source_admin, [source for source, _ in pairs])
         stable = partition_offsets.list_end_offsets(source_admin, ends, committed_only=True)
         begins = partition_offsets.list_beginning_offsets(source_admin, ends)
-        intermediate_begins, intermediate_ends = (
-            ask(destination_admin, intermediates)
-            for ask in (
-                partition_offsets.list_beginning_offsets,
-                partition_offsets.list_end_offsets,
-            )
+        intermediate_begins, intermediate_ends = partition_offsets.list_bounds(
+            destination_admin, intermediates
         )
         newest = self._read_firsts(
             self.clients.frontier_reader,

@@ -104,10 +104,7 @@ def compare_tails(
         create_admin_client(settings.destination_cluster, settings),
         [route.get_destination(tp.partition) for route, tp, _ in rows],
     )
-    beginnings, stable_ends = (
-        partition_offsets.list_beginning_offsets(client, outputs),
-        partition_offsets.list_end_offsets(client, outputs, committed_only=True),
-    )
+    beginnings, stable_ends = partition_offsets.list_bounds(client, outputs, committed_only=True)
     ours, theirs = (
         create_reader(cluster, settings, **FETCH_OPTIONS)
         for cluster in (settings.destination_cluster, settings.source_cluster)

@@ -16,8 +16,6 @@ from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.service import STOP_S, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.topic_configs import change, read_own_configs, reo_topics
-from tests.unit.test_client_options import read_refusal
-from tests.unit.test_settings import GOOD
 
 GOES = {
     "retention.ms": "-1",
@@ -173,24 +171,3 @@ def test_what_is_kept_in_sync_is_changed_at_each_start(
         lambda: read_own_configs(clusters.destination, topic)["retention.ms"] == "1000000",
         "the broker has the configuration",
     )
-
-
-@pytest.mark.parametrize(
-    ("names", "part"),
-    [
-        (
-            "retention.ms,unclean.leader.election.enable",
-            (
-                "'unclean.leader.election.enable' cannot be kept alike (an unclean election at the"
-                " destination would"
-            ),
-        ),
-        (
-            "retention.m",
-            "REO_TOPICS_SYNC: 'retention.m' cannot be kept alike. It takes cleanup.policy, ",
-        ),
-    ],
-)
-def test_what_cannot_be_kept_in_sync_is_refused(names: str, part: str) -> None:
-    """At the start, with what can."""
-    assert part in read_refusal(GOOD | {"REO_TOPICS_SYNC": names})

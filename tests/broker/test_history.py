@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient
 
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
-from common.kafka import partition_offsets, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.liveness import Liveness
-from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from demo.broker import Broker
@@ -37,6 +33,7 @@ from tests.conftest import Start, make_topic_name
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
+from tests.harness.last_record import make_last_record
 from tests.harness.producing import produce_records
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -196,45 +193,6 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(
     producer.abort_transaction(30)
     wait_for_markers(clusters.source, topic)
     compare(clusters, topic, make_last_record(5))
-
-
-def test_a_partition_that_does_not_answer_hides_no_loss_of_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Neither record can be read: of one partition nothing is known, the other one's last stable
-    offset is below it. The loss is named.
-    """
-    settings = load(
-        {
-            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
-            "REO_SOURCE_TOPIC": "orders",
-            "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
-        }
-    )
-    silent, lost = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    monkeypatch.setattr(visible_records, "read_first_records", lambda *_: {})
-    monkeypatch.setattr(
-        partition_offsets, "list_beginning_offsets", lambda *_, **__: {silent: 0, lost: 0}
-    )
-    monkeypatch.setattr(
-        partition_offsets, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3}
-    )
-    with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
-        check_source_history(
-            settings,
-            cast(AdminClient, None),
-            cast(Consumer, None),
-            {tp: LastCopied(make_last_record(5), 5) for tp in (silent, lost)},
-        )
-
-
-def make_last_record(number: int) -> LastRecord:
-    """The plain record with this number, at that offset."""
-    record = make_record(number)
-    return LastRecord(
-        number,
-        compute_checksum(record.key, record.value, list(record.headers), record.timestamp_ms),
-    )
 
 
 def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> None:

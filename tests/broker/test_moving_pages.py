@@ -5,8 +5,6 @@ the page, in their order.
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,46 +15,21 @@ import pytest
 
 from bench.mirrormaker import MirrorMaker
 from demo import fair_share
-from reo import arguments
 from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
 from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import COPY_S, ROOT, Clusters
 from tests.harness.moving import relay_records
+from tests.harness.moving_pages import PAGES, commands_of
 from tests.harness.producing import produce_records
 from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions
 
-PAGES = {
-    name: ROOT / "docs" / "how-to" / f"{name}.md" for name in ("move-cluster", "from-mirrormaker")
-}
 TOPIC, GROUP = "orders", "billing"
 """As the pages call them."""
-
-
-def commands_of(page: Path) -> list[list[str]]:
-    """The words of each command in a block of the page."""
-    return [
-        shlex.split(line.strip().removeprefix("$ reo "))
-        for line in page.read_text().splitlines()
-        if line.strip().startswith("$ reo ")
-    ]
-
-
-@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_the_commands_are_taken(page: Path) -> None:
-    """Those in blocks, and those in the text."""
-    in_text = [
-        shlex.split(words)
-        for words in re.findall(r"`reo ([^`…]+)`", " ".join(page.read_text().split()))
-    ]
-    assert commands_of(page)
-    for words in [*commands_of(page), *in_text]:
-        if words != ["offsets", "sync"]:
-            arguments.build_parser().parse_args(words)
 
 
 class Walk:

@@ -1,27 +1,21 @@
-"""A destination of a user's own: the example of its page, on a real broker, with workers that are
-killed, taken over, and kept waiting.
+"""A destination of a user's own: the example of its page, on a real broker, with a worker that is
+killed; and commands that cannot read what it has stored.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
-import re
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from common.errors import SettingsInvalid
-from common.routes import TopicPartition
-from common.settings import load
-from deduplicator.own_destination import NotOwner, Position, StoredRecord
 from tests.conftest import Start
 from tests.harness.commands import reo, reo_with
 from tests.harness.judge import Record
-from tests.harness.kafka import ROOT, START_S, Clusters, make_records, until
+from tests.harness.kafka import START_S, Clusters, make_records, until
+from tests.harness.own_store import write_example
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import build_environment, send_signal, stopped
 from tests.harness.stage_one import (
@@ -30,33 +24,16 @@ from tests.harness.stage_one import (
     wrap_records,
     write_intermediate,
 )
-from tests.unit.test_settings import GOOD
 
 RECORDS = 6000
 PARTITIONS = 2
-OWN = {"REO_DESTINATION_CLASS": "tests.harness.filter_functions:every"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Has the module of the page's example."""
-    (code,) = re.findall(
-        r"```python\n(.*?)```",
-        (ROOT / "docs" / "how-to" / "own-destination.md").read_text(),
-        re.DOTALL,
-    )
-    (tmp_path / "own_store.py").write_text(code)
+    write_example(tmp_path)
     return tmp_path
-
-
-def open_store(folder: Path) -> Any:
-    """An instance of the example."""
-    spec = importlib.util.spec_from_file_location("own_store", folder / "own_store.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.SqliteStore("a", {"file": str(folder / "own.db")})
 
 
 def build_settings(folder: Path) -> dict[str, str]:
@@ -155,49 +132,6 @@ def test_the_example_copies_exactly_while_workers_are_killed(
         f"{topic}-1",
         f"had source offset {RECORDS // PARTITIONS - 1}",
     )
-
-
-def test_an_earlier_owner_stores_nothing(folder: Path) -> None:
-    """The example keeps the protocol's promise: after `take_over` by another instance a commit is
-    refused, and nothing of it is stored.
-    """
-    tp, record = TopicPartition("t-proxy", 0), StoredRecord("t", 0, 5, b"k", None, [], 1)
-    first, second = open_store(folder), open_store(folder)
-    assert first.take_over([tp]) == {}
-    first.commit([record], {tp: Position(1, "one")})
-    assert second.take_over([tp]) == {tp: Position(1, "one")}
-    with pytest.raises(NotOwner):
-        first.commit([record._replace(source_offset=6)], {tp: Position(2, "two")})
-    assert second.last_source_offset(TopicPartition("t", 0)) == 5
-    assert second.take_over([tp]) == {tp: Position(1, "one")}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"REO_DESTINATION_CLASS": "nothing"},
-            "REO_DESTINATION_CLASS: module:Class is expected, not 'nothing'",
-        ),
-        (
-            {"REO_DESTINATION_POSTGRESQL": "host=x"},
-            "REO_DESTINATION_POSTGRESQL and REO_DESTINATION_CLASS: records go to one of them",
-        ),
-        ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_CLASS and REO_SOURCE_MODE=failover"),
-        ({"REO_TOPICS_SYNC": "retention.ms"}, "REO_DESTINATION_CLASS and REO_TOPICS_SYNC"),
-        ({"REO_OFFSETS_SYNC_GROUPS": ".*"}, "REO_DESTINATION_CLASS and REO_OFFSETS_SYNC_GROUPS"),
-        (
-            {"REO_DESTINATION_CLASS": "", "REO_DESTINATION_OPTIONS": '{"a": 1}'},
-            "REO_DESTINATION_OPTIONS would not be used: REO_DESTINATION_CLASS is not set",
-        ),
-        ({"REO_DESTINATION_OPTIONS": "a=1"}, "REO_DESTINATION_OPTIONS: a JSON object like"),
-    ],
-)
-def test_what_does_not_go_with_it_is_refused(changes: dict[str, str], words: str) -> None:
-    """Before anything is opened."""
-    with pytest.raises(SettingsInvalid) as refused:
-        load(GOOD | OWN | changes)
-    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("words", ["verify", "recover", "topics", "offsets translate --group g"])

@@ -7,20 +7,14 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from common.settings import load
-from reo.service import health, startup
-from reo.service.supervisor import Supervisor
 from tests.conftest import Start
 from tests.harness.kafka import Cluster, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-from tests.unit.test_settings import GOOD
 
 RECORDS = 100
 QUICK = {"deduplicator_transaction_timeout_ms": "6000", "deduplicator_session_timeout_ms": "6000"}
@@ -95,28 +89,3 @@ def test_a_spare_worker_is_ready(clusters: Clusters, topic: str, start: Start) -
         service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)
     ] == [1, 1]
     service.stop()
-
-
-def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The port answers a moment before: each process that is to be started is waited for already,
-    and is not called silent.
-    """
-    seen: list[list[tuple[str, str, float]]] = []
-
-    def serve(*asked: Any, **_: Any) -> int:
-        seen.append(list(asked[3]()))
-        raise InterruptedError
-
-    monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])
-    monkeypatch.setattr(health, "start_server", serve)
-    with pytest.raises(InterruptedError):
-        Supervisor(
-            load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}),
-            ("deduplicator", "replicator"),
-            lambda: False,
-        ).run()
-    assert seen == [
-        [("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]
-    ]
-    found = health.assess_health(CollectorRegistry(), seen[0])
-    assert (found.silent, len(found.not_ready)) == ([], 3)

@@ -121,11 +121,3 @@ def test_it_can_be_halted_and_resumed(clusters: Clusters, topic: str, rival: Mir
     assert clusters.differences(topic) != []
     rival.send_signal(signal.SIGCONT)
     clusters.wait_for_copy(topic, visible)
-
-
-def test_without_its_jars_it_says_what_to_run(tmp_path: Path) -> None:
-    """A missing folder of jars is an error that names the command, not a JVM that finds no
-    class.
-    """
-    with pytest.raises(FileNotFoundError, match="make rival"):
-        MirrorMaker(tmp_path, "source:1", "destination:1", "t", jars=tmp_path / "none").start()

@@ -9,48 +9,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from common import failpoints
 from tests.conftest import Start
+from tests.harness.crash_matrix import STAGE_ONE, STAGE_TWO, Deaths
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
-Deaths = dict[failpoints.Failpoint, int]
 PARTITIONS = 2
 RECORDS = 6000
-NTH = 3
-"""Points of a round are met often, and the third time is in the middle."""
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "300"}
-STAGE_TWO: list[Deaths] = [
-    {
-        "two: started": 1,
-        "two: initialised": 1,
-        "two: frontier read": 1,
-        "two: first frontier made": 1,
-        "two: stopping": 1,
-    },
-    {"two: consumed": NTH, "two: decided": NTH, "two: committed": NTH, "two: partitions gone": 1},
-    {"two: begun": NTH, "two: written": NTH, "two: offsets sent": NTH, "two: committing": NTH},
-]
-"""Deaths of one service, one after the other: at each point when it is met for so manieth time.
-"two: committing" strikes a moment later, when "two: committed" may be met already: so these two are
-not of one service.
-"""
-STAGE_ONE: list[Deaths] = [
-    {"one: started": 1, "one: ready": 1, "one: run ended": 1},
-    {"one: planned": 1, "one: drained": 1},
-    {"one: query started": 1},
-    {"one: first written": 1},
-]
-"""A run that was begun may have written everything when it dies, and no other run is needed: so
-each of these has one such death, the last.
-"""
 AT_THE_END = {"two: partitions gone", "two: stopping"}
 """Points that are met while the service stops: nobody starts the process again."""
 
@@ -84,13 +56,6 @@ def wait_for_successor(deaths: Deaths, folder: Path, service: Service) -> None:
     until(
         lambda: service.metric("reo_ready", stage="deduplicator") == 1,
         "the last one is followed by another",
-    )
-
-
-def test_no_point_is_left_out() -> None:
-    """Each row of the crash matrix is one of the deaths below."""
-    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(
-        get_args(failpoints.Failpoint)
     )
 
 
@@ -146,21 +111,3 @@ def test_stage_one_killed_at(
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
-
-
-def test_a_point_that_was_met_is_not_met_again(tmp_path: Path) -> None:
-    """The proof of one death keeps a restarted process from dying at the same point for ever."""
-    armed = failpoints.ArmedFailpoint(f"two: begun:2:{tmp_path / 'died'}")
-    assert [
-        armed.should_trigger("two: begun"),
-        armed.should_trigger("two: written"),
-        armed.should_trigger("two: begun"),
-    ] == [False, False, True]
-    assert not failpoints.ArmedFailpoint(f"two: begun:1:{tmp_path / 'died'}").should_trigger(
-        "two: begun"
-    )
-
-
-def test_unset_nothing_dies() -> None:
-    """Without REO_DIE_AT and REO_FREEZE_AT no point is armed."""
-    assert failpoints.ARMED == ()

@@ -10,12 +10,11 @@ from typing import Any
 
 import orjson
 
-from reo.service.child_output import NOISE, to_event
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, Clusters, make_records, until
+from tests.harness.log_events import ALWAYS
 from tests.harness.service import RESTARTED, Service, send_signal
 
-ALWAYS = {"time", "level", "stage", "event"}
 JVMS_REMARKS = ("WARNING: ", "Picked up ")
 """What a JVM prints at each start begins with one of these."""
 WARNS = """
@@ -98,21 +97,6 @@ def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, star
     assert wrong.wait_for_exit() == 2
     (said,) = parse_events(wrong)
     assert (said["error"], said["exit_code"], said["stage"]) == ("SettingsInvalid", 2, "reo")
-
-
-def test_what_is_no_event_becomes_one() -> None:
-    """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event
-    is passed on as it is.
-    """
-    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
-    assert set(said) >= ALWAYS
-    assert (said["level"], said["stage"]) == ("WARNING", "replicator")
-    assert said["event"].startswith("# A fatal error has ")
-    assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
-    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (
-        len(NOISE) + 2
-    )
-    assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
 
 
 def test_the_jvm_speaks_json_too() -> None:

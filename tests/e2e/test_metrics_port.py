@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import prometheus_client.parser
-from prometheus_client.metrics import MetricWrapperBase
 
-from common.settings.destination_kind import FRONTIER_TABLE
-from reference.interfaces import METRIC_MODULES
 from reo.version import VERSION
 from tests.conftest import Start
 from tests.harness.commands import as_json
 from tests.harness.failpoint_marker import wait_for_failpoint
-from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
+from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.promql import at_a_glance
 from tests.harness.service import Service, send_signal
 
@@ -201,18 +198,3 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(
         assert service.wait_for_exit() == 0, service.read_log_tail()
     assert f"metrics.port {port} is taken" in service.log
     assert not service.errors
-
-
-def test_every_metric_that_a_page_names_is_there() -> None:
-    """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {
-        sample
-        for module in METRIC_MODULES
-        for metric in vars(module).values()
-        if isinstance(metric, MetricWrapperBase)
-        for sample in (metric._name, f"{metric._name}_total")
-    }
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
-    assert len(named) > 30
-    assert {name.removesuffix("_bucket") for name in named} <= there | {FRONTIER_TABLE}

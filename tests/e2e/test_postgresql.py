@@ -16,12 +16,11 @@ import pytest
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_crash_points import (
     SMALL_TRANSACTIONS,
-    STAGE_TWO,
-    Deaths,
     assert_died,
     die_at,
     wait_for_successor,
 )
+from tests.harness.crash_matrix import STAGE_TWO, Deaths
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until

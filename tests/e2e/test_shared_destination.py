@@ -7,13 +7,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Start
-from tests.harness.judge import compare_records
-from tests.harness.kafka import Clusters, make_record, until
-from tests.harness.merged_topics import (
-    build_topics_environment,
-    compare_merged,
-    compare_merged_topics,
-)
+from tests.harness.kafka import Clusters, until
+from tests.harness.merged_topics import build_topics_environment, compare_merged_topics
 from tests.harness.service import STOP_S, send_signal, stopped
 from tests.harness.several_sources import (
     EACH,
@@ -204,23 +199,3 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(
         "Copy to a new topic",
     )
     assert compare_merged_topics(clusters, sources, copy, lambda *_: 0) == []
-
-
-def test_the_judge_of_merged_topics_sees_each_anomaly() -> None:
-    """Missing, twice, changed order, in the wrong partition, from no source."""
-    one, two = (
-        [make_record(number) for number in numbers] for numbers in (range(5), range(10, 15))
-    )
-    sources = {"one": {0: one}, "two": {0: two}}
-    good = [*one[:2], *two, *one[2:]]
-    assert compare_merged(sources, {0: good}, lambda *_: 0) == []
-    for wrong in (
-        good[1:],
-        [*good, good[0]],
-        [good[1], good[0], *good[2:]],
-        [*good, make_record(99)],
-    ):
-        assert compare_merged(sources, {0: wrong}, lambda *_: 0)
-    assert compare_merged(sources, {0: good[:-1], 1: good[-1:]}, lambda *_: 0)
-    assert compare_merged(sources, {0: good}, lambda *_: 1)
-    assert not compare_records(one, one)

@@ -1,5 +1,5 @@
-"""The command line's help and its answers to what it does not understand; what commands do has
-tests of its own.
+"""The command line's help, the commands on the pages about moving, and its answers to what it does
+not understand; what commands do has tests of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from common.errors import list_stop_codes
 from reo import arguments, cli
 from tests.harness.commands import ESCAPE
 from tests.harness.kafka import ROOT
+from tests.harness.moving_pages import PAGES, commands_of
 
 
 def parsers(
@@ -66,6 +67,19 @@ def test_help_begins_with_examples_that_work(
         given = shlex.split(command)
         if given != ["COMMAND", "--help"]:
             arguments.build_parser().parse_args(given)
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_the_commands_are_taken(page: Path) -> None:
+    """Those in blocks, and those in the text."""
+    in_text = [
+        shlex.split(words)
+        for words in re.findall(r"`reo ([^`…]+)`", " ".join(page.read_text().split()))
+    ]
+    assert commands_of(page)
+    for words in [*commands_of(page), *in_text]:
+        if words != ["offsets", "sync"]:
+            arguments.build_parser().parse_args(words)
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)

@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics import MetricWrapperBase
 
+from common.settings.destination_kind import FRONTIER_TABLE
 from common.settings.setting_index import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
@@ -132,6 +134,21 @@ def test_metrics_are_made_where_the_table_looks() -> None:
         )
     }
     assert making == looked_at
+
+
+def test_every_metric_that_a_page_names_is_there() -> None:
+    """The names on all pages are metrics of the code, as Prometheus is shown them."""
+    there = {
+        sample
+        for module in interfaces.METRIC_MODULES
+        for metric in vars(module).values()
+        if isinstance(metric, MetricWrapperBase)
+        for sample in (metric._name, f"{metric._name}_total")
+    }
+    read = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {name for page in read for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
+    assert len(named) > 30
+    assert {name.removesuffix("_bucket") for name in named} <= there | {FRONTIER_TABLE}
 
 
 @pytest.mark.parametrize("page", PROSE, ids=format_path)

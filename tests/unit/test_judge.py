@@ -16,6 +16,8 @@ from tests.harness.judge import (
     compare_partitions,
     compare_records,
 )
+from tests.harness.kafka import make_record
+from tests.harness.merged_topics import compare_merged
 
 SOURCE = [
     Record(b"key %d" % (number % 3), b"value %d" % number, (("h", b"1"),), 1_000 + number)
@@ -141,3 +143,23 @@ def test_a_service_that_miscounts_is_noticed(said: int, unsure: int, wrong: bool
     more.
     """
     assert bool(compare_counters({0: SOURCE}, said, unsure)) == wrong
+
+
+def test_the_judge_of_merged_topics_sees_each_anomaly() -> None:
+    """Missing, twice, changed order, in the wrong partition, from no source."""
+    one, two = (
+        [make_record(number) for number in numbers] for numbers in (range(5), range(10, 15))
+    )
+    sources = {"one": {0: one}, "two": {0: two}}
+    good = [*one[:2], *two, *one[2:]]
+    assert compare_merged(sources, {0: good}, lambda *_: 0) == []
+    for wrong in (
+        good[1:],
+        [*good, good[0]],
+        [good[1], good[0], *good[2:]],
+        [*good, make_record(99)],
+    ):
+        assert compare_merged(sources, {0: wrong}, lambda *_: 0)
+    assert compare_merged(sources, {0: good[:-1], 1: good[-1:]}, lambda *_: 0)
+    assert compare_merged(sources, {0: good}, lambda *_: 1)
+    assert not compare_records(one, one)

@@ -9,14 +9,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.mmap_dict import MmapedDict
 
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
 from common.routes import TopicPartition
+from common.settings import load
+from reo.service import health, startup
 from reo.service.health import MetricFiles, assess_health, mark_late_not_ready
+from reo.service.supervisor import Supervisor
+from tests.unit.test_settings import GOOD
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -212,3 +216,28 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
         clock.now += passed_s
         probe.run_once()
         assert (probe.answer, probe.has_answered) == (answer, answered)
+
+
+def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port answers a moment before: each process that is to be started is waited for already,
+    and is not called silent.
+    """
+    seen: list[list[tuple[str, str, float]]] = []
+
+    def serve(*asked: Any, **_: Any) -> int:
+        seen.append(list(asked[3]()))
+        raise InterruptedError
+
+    monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])
+    monkeypatch.setattr(health, "start_server", serve)
+    with pytest.raises(InterruptedError):
+        Supervisor(
+            load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}),
+            ("deduplicator", "replicator"),
+            lambda: False,
+        ).run()
+    assert seen == [
+        [("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]
+    ]
+    found = health.assess_health(CollectorRegistry(), seen[0])
+    assert (found.silent, len(found.not_ready)) == ([], 3)

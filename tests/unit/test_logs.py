@@ -16,7 +16,9 @@ from py4j.protocol import Py4JError
 from common.logs import LineFormatter, configure_logging
 from common.settings import load
 from demo.broker import free_port
+from reo.service.child_output import NOISE, to_event
 from replicator.run import describe_failure
+from tests.harness.log_events import ALWAYS
 
 
 def make_log_record(
@@ -51,7 +53,7 @@ def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
     assert "\n" not in line
     assert "\r" not in line
     fields = orjson.loads(line)
-    assert {"time", "level", "stage", "event"} <= set(fields)
+    assert set(fields) >= ALWAYS
     assert (fields["level"], fields["stage"]) == ("WARNING", "stage")
 
 
@@ -140,3 +142,18 @@ def test_a_failed_query_says_what_has_to_be_repaired() -> None:
         == "Failed to create <- org.Jwt: malformed"
     )
     assert describe_failure(ValueError("alone")) == "alone"
+
+
+def test_what_is_no_event_becomes_one() -> None:
+    """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event
+    is passed on as it is.
+    """
+    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
+    assert set(said) >= ALWAYS
+    assert (said["level"], said["stage"]) == ("WARNING", "replicator")
+    assert said["event"].startswith("# A fatal error has ")
+    assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
+    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (
+        len(NOISE) + 2
+    )
+    assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'

@@ -89,7 +89,7 @@ class FakeClusters:
             (
                 partition_offsets,
                 "list_beginning_offsets",
-                lambda _, tps: {tp: self.begins.get(tp, 0) for tp in tps},
+                lambda _, tps, *__: {tp: self.begins.get(tp, 0) for tp in tps},
             ),
             (partition_offsets, "list_end_offsets", self._list_ends),
             (Group, "read_commits", self._read_commits),
@@ -115,7 +115,7 @@ class FakeClusters:
         yield from (record for record in self.records[tp] if begin <= record.offset() < end)
 
     def _list_ends(
-        self, _: object, tps: Iterable[TopicPartition], committed_only: bool = False
+        self, _: object, tps: Iterable[TopicPartition], committed_only: bool = False, *__: float
     ) -> dict[TopicPartition, int]:
         return self.ends | self.stable_ends if committed_only else {tp: self.ends[tp] for tp in tps}
 
@@ -183,7 +183,7 @@ def test_a_candidate_without_what_was_copied_is_refused(monkeypatch: pytest.Monk
         assert offset is None
         assert "that was copied last, at offset 6" in why
     monkeypatch.setattr(
-        partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 7)
+        partition_offsets, "list_beginning_offsets", lambda _, tps, *__: dict.fromkeys(tps, 7)
     )
     clusters.records[COPY] = []
     assert clusters.translate() == (7, "")

@@ -111,3 +111,24 @@ def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
 def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
     """At the start, by the setting's name."""
     assert part in read_refusal(GOOD | more)
+
+
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [
+        (
+            "retention.ms,unclean.leader.election.enable",
+            (
+                "'unclean.leader.election.enable' cannot be kept alike (an unclean election at the"
+                " destination would"
+            ),
+        ),
+        (
+            "retention.m",
+            "REO_TOPICS_SYNC: 'retention.m' cannot be kept alike. It takes cleanup.policy, ",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_in_sync_is_refused(names: str, part: str) -> None:
+    """At the start, with what can."""
+    assert part in read_refusal(GOOD | {"REO_TOPICS_SYNC": names})

@@ -73,7 +73,9 @@ def test_a_store_with_records_was_started_before(
     consumer_group = SimpleNamespace(
         liveness=Liveness("test"),
         list_started_topics=set,
-        describe_topics=lambda names: {name: SimpleNamespace(partitions=1) for name in names},
+        describe_stored_destinations=lambda routes, _: {
+            route.intermediate_topic: SimpleNamespace(partitions=1) for route in routes
+        },
     )
     store = OwnFrontierStore(
         load(GOOD | {"REO_SOURCE_START": start}),

@@ -1,13 +1,15 @@
-"""The user's own code: whether it can be called is found at the start and by `reo check`, and no
-other command imports it.
+"""The user's own code: whether it can be called is found at the start and by `reo check`, no other
+command imports it, and `filter.options` are of a function that there is.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 
 from common.errors import SettingsInvalid
 from common.settings import load, user_code
+from tests.unit.test_settings import GOOD
 
 CLUSTERS = {
     "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
@@ -16,6 +18,12 @@ CLUSTERS = {
 }
 ONE = CLUSTERS | {"REO_SOURCE_TOPIC": "orders"}
 FUNCTIONS = "tests.harness.filter_functions"
+TWO_FUNCTIONS = {
+    **GOOD,
+    "REO_FILTER_FUNCTION": (
+        "tests.harness.filter_functions:every,tests.harness.filter_functions:below"
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -93,3 +101,49 @@ def test_reading_settings_imports_no_code_of_the_user(
         CLUSTERS | {"REO_TOPICS": "a=b:own_code:choose", "REO_FILTER_FUNCTION": "own_code:passes"}
     )
     assert user_code.list_names(loaded) == ["own_code:choose", "own_code:passes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            '{"tests.harness.filter_functions:below": 1}',
+            "its filter.options are 1, and an object is expected",
+        ),
+        (
+            '{"tests.harness.filter_functions:none": {}}',
+            (
+                "REO_FILTER_OPTIONS has 'tests.harness.filter_functions:none', which is none of"
+                " REO_FILTER_FUNCTION"
+            ),
+        ),
+        ("[1]", "REO_FILTER_OPTIONS: a JSON object like"),
+        ("limit=1", "REO_FILTER_OPTIONS: a JSON object like"),
+    ],
+)
+def test_options_that_no_function_takes_are_refused(options: str, words: str) -> None:
+    """Before anything is copied, with the function and the reason."""
+    with pytest.raises(SettingsInvalid) as refused:
+        load(TWO_FUNCTIONS | {"REO_FILTER_OPTIONS": options})
+    assert words.replace("filter.options", "REO_FILTER_OPTIONS") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("reo.toml", '[filter.options."tests.harness.filter_functions:below"]\nlimit = 5\n'),
+        (
+            "reo.yaml",
+            "filter:\n  options:\n    tests.harness.filter_functions:below:\n      limit: 5\n",
+        ),
+        ("reo.ini", '[filter]\noptions = {"tests.harness.filter_functions:below": {"limit": 5}}\n'),
+    ],
+)
+def test_options_in_a_file(tmp_path: Path, name: str, text: str) -> None:
+    """As tables, or as JSON in INI, which has none; a child process gets the same."""
+    (tmp_path / name).write_text(text)
+    loaded = load(TWO_FUNCTIONS, str(tmp_path / name))
+    assert json.loads(loaded.filter.options) == {
+        "tests.harness.filter_functions:below": {"limit": 5}
+    }
+    assert load(loaded.build_environment()).values == loaded.values
