@@ -204,7 +204,7 @@ def format_details(results: Results) -> list[str]:
     return [
         *format_medians(
             results,
-            "Limits: each stage alone, `reo verify`, and a loop without transactions",
+            "Limits: each stage alone, `reo verify`, and a Python loop without transactions",
             "limits",
             COPY_FIGURES,
         ),
