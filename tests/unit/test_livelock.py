@@ -193,7 +193,6 @@ def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
         CallLimit(lambda: alive.append(1), 0.2),
     )
     records: list[Any] = [(None, b"%d" % number, None, 0) for number in range(4)]
-    began = time.monotonic()
     if park_failures:
         result = record_filter.filter_records(HERE, records, range(10, 14))
         assert (result.source_offsets, len(result.parked), len(alive)) == ([10, 11, 13], 1, 4)
@@ -204,4 +203,3 @@ def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
         ):
             record_filter.filter_records(HERE, records, range(10, 14))
         assert len(alive) == 3
-    assert time.monotonic() - began < 30
