@@ -50,7 +50,13 @@ class LagReporter:
             self._set_seconds(tp, self.clock())
 
     def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
-        """Keep these partitions; all others belong to other processes from now on."""
+        """Keep these partitions; all others belong to other processes from now on, which report
+        them: here they have no lag. (A gauge of a process that lives cannot be removed.)
+        """
+        for tp in self.through_ms:
+            if tp not in topic_partitions:
+                for gauge in (LAG, LAG_SECONDS):
+                    gauge.labels(self.stage, tp.topic, str(tp.partition)).set(0)
         self.through_ms = {
             tp: through_ms for tp, through_ms in self.through_ms.items() if tp in topic_partitions
         }

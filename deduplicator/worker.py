@@ -141,6 +141,7 @@ class Worker:
         self, next_offsets: Mapping[TopicPartition, int], end_offsets: Mapping[TopicPartition, int]
     ) -> None:
         """The consumer can know a later end offset than the last answer has."""
+        self.liveness.lag.keep_only(next_offsets)
         for tp, next_offset in next_offsets.items():
             cached_lag = self.intermediate.get_cached_lag(tp, next_offset)
             lags = [max(0, end_offsets[tp] - next_offset)] if tp in end_offsets else []

@@ -287,11 +287,21 @@ class Judge:
 
     def reread_source(self, source: TopicPartition) -> None:
         """The source lost offsets that nobody had read: read the records that are not copied again.
-        (The loss of a marker hides records.)
+        (The loss of a marker hides records.) What the source has deleted since it was read can be
+        on its way all the same.
         """
         copy = self.copies[source]
+        deleted = [record for record in copy.expected[copy.next_index :] if record.is_optional]
         copy.expected = copy.expected[: copy.next_index]
         copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(source) + 1)
+        self._read_source(source, copy)
+        copy.expected[copy.next_index :] = sorted(
+            [
+                *copy.expected[copy.next_index :],
+                *(record for record in deleted if record.offset < copy.source_read_to),
+            ],
+            key=lambda record: record.offset,
+        )
         if source in self.system.ends_at_start:
             self.system.ends_at_start[source] = min(
                 self.system.ends_at_start[source], self.system.source.log(*source).end

@@ -111,13 +111,15 @@ def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
 
 def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
     """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that
-    are another worker's do not grow here.
+    are another worker's have no lag here, and do not grow.
     """
     liveness = Liveness("test-lag", 0, clock)
     there = HERE._replace(partition=1)
-    for tp in (HERE, there):
-        liveness.lag.report(tp, 0, None)
+    liveness.lag.report(HERE, 0, None)
+    liveness.lag.report(there, 5000, int(clock.now * 1000) - 400_000)
+    assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 400
     liveness.lag.keep_only({HERE})
+    assert read_gauge("reo_lag_records", stage="test-lag", topic=HERE.topic, partition="1") == 0
     clock.now += 7
     liveness.report_waiting("destination")
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
