@@ -267,9 +267,7 @@ class Judge:
         )
 
     def get_highest_first_offset(self, source: TopicPartition) -> int:
-        """The source offset at which the copy begins; while that is not known, the highest at which
-        it can begin.
-        """
+        """The source offset at which the copy begins, or the highest at which it can begin."""
         copy = self._find_copy(source)
         return (
             copy.first_offset if copy.is_first_offset_known else self.system.source.log(*source).end
@@ -295,14 +293,8 @@ class Judge:
         copy.expected = copy.expected[: copy.next_index]
         copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(source) + 1)
         self._read_source(source, copy)
-        copy.expected[copy.next_index :] = sorted(
-            [
-                *copy.expected[copy.next_index :],
-                *(record for record in deleted if record.offset < copy.source_read_to),
-            ],
-            key=lambda record: record.offset,
-        )
-        if source in self.system.ends_at_start:
-            self.system.ends_at_start[source] = min(
-                self.system.ends_at_start[source], self.system.source.log(*source).end
-            )
+        copy.expected += [record for record in deleted if record.offset < copy.source_read_to]
+        copy.expected.sort(key=lambda record: record.offset)
+        ends = self.system.ends_at_start
+        if source in ends:
+            ends[source] = min(ends[source], self.system.source.log(*source).end)

@@ -35,6 +35,8 @@ from reo.compare.comparison import Comparison
 
 PARALLEL_RECORDS_MIN = 200_000
 """With fewer records one process compares all."""
+PROCESSES_MAX = 4
+"""Each needs up to 130 MB, and in a container the processors are those of the whole machine."""
 PROGRESS_INTERVAL_S = 0.25
 BULK_READER_OPTIONS = {
     "fetch.queue.backoff.ms": 10,
@@ -214,7 +216,7 @@ def compare_pairs(
     """Compare all pairs and return the results in their order; `records` is about how many there
     are. An error of one pair ends all.
     """
-    processes = min(len(pairs), os.cpu_count() or 1)
+    processes = min(len(pairs), os.cpu_count() or 1, PROCESSES_MAX)
     if processes < 2 or records < PARALLEL_RECORDS_MIN:
         comparer = PairComparer(settings)
         return [comparer.compare(pair, progress) for pair in pairs]

@@ -170,10 +170,8 @@ def test_reo_takes_the_settings(path: Path) -> None:
 
 
 def test_the_examples_settings_are_taken_too() -> None:
-    """What it adds to the base's, and changes of it."""
-    given = variables(DEPLOY / "base" / "settings.env") | variables(
-        DEPLOY / "example" / "settings.env"
-    )
+    """They replace the base's."""
+    given = variables(DEPLOY / "example" / "settings.env")
     password = given.pop("REO_SOURCE_SASL_PASSWORD_FILE")
     assert password.startswith(
         patch_workloads()[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][-1][

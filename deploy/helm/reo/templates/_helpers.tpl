@@ -1,6 +1,6 @@
 {{- /* The objects' name. It begins with "reo": alerts and dashboard look for jobs that do, and the job has the Service's name. */ -}}
 {{- define "reo.fullname" -}}
-{{- hasPrefix "reo" .Release.Name | ternary .Release.Name (printf "reo-%s" .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- hasPrefix "reo" .Release.Name | ternary .Release.Name (printf "reo-%s" .Release.Name) | trunc 39 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "reo.selector" -}}
@@ -65,7 +65,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $_ := set $pod "volumes" (concat $volumes $values.volumes) -}}
 
 {{- $container := first $pod.containers -}}
-{{- $_ := set $container "image" (printf "%s:%s" $values.image.repository ($values.image.tag | default $root.Chart.AppVersion)) -}}
+{{- $tag := $values.image.tag | default $root.Chart.AppVersion -}}
+{{- $_ := set $container "image" (printf "%s%s%s" $values.image.repository (hasPrefix "sha256:" $tag | ternary "@" ":") $tag) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- $_ := unset $container "envFrom" -}}
 {{- range $container.env -}}{{- if eq .name "REO_INSTANCE" -}}{{- $env = prepend $env . -}}{{- end -}}{{- end -}}
