@@ -172,11 +172,13 @@ class Worker:
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
     user_code.check_user_code(settings)
+    liveness = Liveness("deduplicator", number)
     routes = {
         route.intermediate_topic: route
-        for route in topic_creation.prepare_topics(source_candidates.select_answering(settings))
+        for route in topic_creation.prepare_topics(
+            source_candidates.select_answering(settings), liveness.beat
+        )
     }
-    liveness = Liveness("deduplicator", number)
     partitions = Partitions()
     consumer = create_stage_two_consumer(settings, number)
     queue = compiled_queue.create_queue(settings, routes.values(), consumer)

@@ -152,7 +152,7 @@ class Planner:
         is_logged = False
         while True:
             self.liveness.report_waiting("source")
-            sources = topic_creation.prepare_topics(settings)
+            sources = topic_creation.prepare_topics(settings, self.liveness.beat)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources

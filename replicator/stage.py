@@ -278,7 +278,7 @@ def run_stage(
         partitions = sum(
             source.partitions
             for source in topic_creation.prepare_topics(
-                source_candidates.select_answering(settings)
+                source_candidates.select_answering(settings), Liveness("replicator").beat
             ).values()
         )
         engine = start_engine(settings, partitions)

@@ -8,7 +8,7 @@ is idempotent; every process of the service may call it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -27,9 +27,11 @@ from common.settings.clusters import Cluster
 log = logging.getLogger(__name__)
 
 
-def prepare_topics(settings: Settings) -> dict[Route, Topic]:
+def prepare_topics(
+    settings: Settings, beat: Callable[[], None] = lambda: None
+) -> dict[Route, Topic]:
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
-    the routes with their source topics.
+    the routes with their source topics. `beat` is called for each topic: many take long.
     """
     timeout_s = settings.connect_timeout_s
     source_admin, destination_admin = (
@@ -62,6 +64,7 @@ def prepare_topics(settings: Settings) -> dict[Route, Topic]:
         for name in dict.fromkeys(route.destination_topic for route in copied)
     }
     for route, source in copied.items():
+        beat()
         _create_route_topics(
             settings,
             source_admin,

@@ -157,7 +157,7 @@ def check_copyable(
     """Check conditions 4 and 5 for a candidate that is at least as far as the copy."""
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
-        topic_creation.prepare_topics(snapshot.settings)
+        topic_creation.prepare_topics(snapshot.settings, on_progress)
     same_last = check_copied_history(snapshot, frontiers, on_progress)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info(
