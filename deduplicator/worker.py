@@ -172,14 +172,13 @@ class Worker:
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
     user_code.check_user_code(settings)
-    liveness = Liveness("deduplicator", number)
+    partitions, liveness = Partitions(), Liveness("deduplicator", number)
     routes = {
         route.intermediate_topic: route
         for route in topic_creation.prepare_topics(
             source_candidates.select_answering(settings), liveness.beat
         )
     }
-    partitions = Partitions()
     consumer = create_stage_two_consumer(settings, number)
     queue = compiled_queue.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
