@@ -153,6 +153,8 @@ def decode(metadata: str | None) -> Frontier:
     )
     if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
+    if hole and min(hole) < 0:
+        raise ValueError("a number of a hole is out of range")
     rule = RuleState(
         fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None
     )

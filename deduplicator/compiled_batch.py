@@ -45,8 +45,10 @@ class FetchedMessages:
 
     @property
     def error(self) -> KafkaError | None:
-        """The error of the first message that is an error."""
-        return self.get_message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
+        """The error that came after these messages."""
+        if not self.raw.error:
+            return None
+        return KafkaError(self.raw.error, self.raw.error_text.decode(errors="replace"))
 
     def split_by_partition(self) -> Iterator[tuple[TopicPartition, CompiledBatch]]:
         """Batches of consecutive messages of one partition; a partition may come several times."""

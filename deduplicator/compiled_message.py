@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import ctypes
 
-from confluent_kafka import KafkaError
-
 from common.records import Headers
 from deduplicator.compiled_path import Library, RawMessage
 
@@ -15,7 +13,7 @@ from deduplicator.compiled_path import Library, RawMessage
 class Message:
     """Has the interface of confluent-kafka's `Message`: `common.records.Consumed`."""
 
-    __slots__ = ("_all_headers", "_at", "_error", "_key", "_leader_epoch", "_timestamp", "_value")
+    __slots__ = ("_all_headers", "_at", "_key", "_leader_epoch", "_timestamp", "_value")
 
     def __init__(
         self,
@@ -26,18 +24,11 @@ class Message:
         value: bytes | None,
         timestamp: tuple[int, int],
         headers: list[tuple[bytes, bytes | None]],
-        error: KafkaError | None,
         leader_epoch: int | None,
     ) -> None:
         self._at = topic, partition, offset
         self._leader_epoch = leader_epoch
-        self._key, self._value, self._timestamp, self._all_headers, self._error = (
-            key,
-            value,
-            timestamp,
-            headers,
-            error,
-        )
+        self._key, self._value, self._timestamp, self._all_headers = key, value, timestamp, headers
 
     def topic(self) -> str:
         """The topic that it was read from."""
@@ -71,9 +62,8 @@ class Message:
         """Of the leader that appended it; None where the broker does not report it."""
         return self._leader_epoch
 
-    def error(self) -> KafkaError | None:
-        """Set when this is not a record."""
-        return self._error
+    def error(self) -> None:
+        """None: it is a record (`compiled_batch.FetchedMessages.error`)."""
 
 
 def copy_message(library: Library, address: int) -> Message:
@@ -84,20 +74,14 @@ def copy_message(library: Library, address: int) -> Message:
     timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(
         address, ctypes.byref(timestamp_type)
     )
-    value = _read_bytes(raw.payload, raw.len)
-    key, error = (
-        _read_bytes(raw.key, raw.key_len),
-        KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None,
-    )
     return Message(
         topic,
         raw.partition,
         raw.offset,
-        key,
-        value,
+        _read_bytes(raw.key, raw.key_len),
+        _read_bytes(raw.payload, raw.len),
         (timestamp_type.value, timestamp_ms),
         _read_headers(library, address),
-        error,
         read_leader_epoch(library, address),
     )
 

@@ -1,6 +1,6 @@
 /* Stage two's compiled path: what is done for every record that goes one to one to a Kafka topic, in C over librdkafka's API.
  *
- *     take      messages from the consumer's queue            -> `batch`: one column for each thing that is asked of them
+ *     take      events of the consumer's queue                -> `batch`: one column for each thing that is asked of their messages
  *     scan      a run of one partition's origins, by the rule -> accepted positions, the new state, counters; pure, no client
  *     forward   accepted positions                            -> the producer of the open transaction
  *
@@ -32,6 +32,8 @@ typedef struct rd_kafka_message {
 
 enum { VTYPE_END, VTYPE_TOPIC, VTYPE_RKT, VTYPE_PARTITION, VTYPE_VALUE, VTYPE_KEY, VTYPE_OPAQUE, VTYPE_MSGFLAGS, VTYPE_TIMESTAMP, VTYPE_HEADER, VTYPE_HEADERS };
 enum { MSG_F_COPY = 2 };
+enum { EVENT_FETCH = 0x2, EVENT_ERROR = 0x8 };
+enum { FATAL = -150 }; /* RD_KAFKA_RESP_ERR__FATAL */
 
 typedef struct {
     int vtype;
@@ -47,8 +49,12 @@ typedef struct {
 } argument;
 
 static struct {
-    ssize_t (*consume_batch_queue)(void *queue, int timeout_ms, message **messages, size_t size);
-    void (*message_destroy)(message *);
+    void *(*queue_poll)(void *queue, int timeout_ms);
+    int (*event_type)(const void *event);
+    const message *(*event_message_next)(void *event);
+    int (*event_error)(void *event);
+    const char *(*event_error_string)(void *event);
+    void (*event_destroy)(void *event);
     int (*message_headers)(const message *, void **headers);
     size_t (*header_cnt)(const void *headers);
     int (*header_get_all)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
@@ -59,19 +65,22 @@ static struct {
     void (*topic_destroy)(void *topic);
     void *(*produceva)(void *client, const argument *arguments, size_t count);
     int (*error_code)(const void *error);
+    int (*error_is_fatal)(const void *error);
     void (*error_destroy)(void *error);
 } rd_kafka;
 
 /* Look the functions up in a library that is loaded already. Returns the name of the first one that is not there, or NULL. */
 const char *reo_bind(const char *library) {
     static const struct { const char *name; void **at; } wanted[] = {
-        {"rd_kafka_consume_batch_queue", (void **)&rd_kafka.consume_batch_queue}, {"rd_kafka_message_destroy", (void **)&rd_kafka.message_destroy},
+        {"rd_kafka_queue_poll", (void **)&rd_kafka.queue_poll},                   {"rd_kafka_event_type", (void **)&rd_kafka.event_type},
+        {"rd_kafka_event_message_next", (void **)&rd_kafka.event_message_next},   {"rd_kafka_event_error", (void **)&rd_kafka.event_error},
+        {"rd_kafka_event_error_string", (void **)&rd_kafka.event_error_string},   {"rd_kafka_event_destroy", (void **)&rd_kafka.event_destroy},
         {"rd_kafka_message_headers", (void **)&rd_kafka.message_headers},         {"rd_kafka_header_cnt", (void **)&rd_kafka.header_cnt},
         {"rd_kafka_header_get_all", (void **)&rd_kafka.header_get_all},           {"rd_kafka_headers_new", (void **)&rd_kafka.headers_new},
         {"rd_kafka_headers_destroy", (void **)&rd_kafka.headers_destroy},         {"rd_kafka_header_add", (void **)&rd_kafka.header_add},
         {"rd_kafka_topic_new", (void **)&rd_kafka.topic_new},                     {"rd_kafka_topic_destroy", (void **)&rd_kafka.topic_destroy},
         {"rd_kafka_produceva", (void **)&rd_kafka.produceva},                     {"rd_kafka_error_code", (void **)&rd_kafka.error_code},
-        {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},
+        {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},             {"rd_kafka_error_is_fatal", (void **)&rd_kafka.error_is_fatal},
     };
     void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (!loaded) return library;
@@ -84,12 +93,15 @@ const char *reo_bind(const char *library) {
 
 /* A batch of messages, and what is asked of each. Python reads and owns it; `reo_free` gives the messages back. */
 #define BATCH_MAX 1000
+#define TEXT_MAX 512
 typedef struct {
     int64_t count;
-    int64_t first_error;                    /* the position of the first message that is an error, or -1 */
+    int64_t error;                          /* librdkafka's code of an error that ended the batch, or 0 */
+    char error_text[TEXT_MAX];
     int64_t runs;                           /* how often the partition changes, and one more */
     int32_t run_begins[BATCH_MAX + 1];      /* where each run of one partition's messages begins; behind them, `count` */
-    message *messages[BATCH_MAX];
+    void *events[BATCH_MAX];                /* each has one message */
+    const message *messages[BATCH_MAX];
     void *topics[BATCH_MAX];
     int64_t offsets[BATCH_MAX];
     int64_t source_offsets[BATCH_MAX];      /* filled by scan */
@@ -97,7 +109,6 @@ typedef struct {
     const uint8_t *origins[BATCH_MAX];      /* NULL: the last header is no origin, or has no value */
     int64_t origin_sizes[BATCH_MAX];
     int32_t partitions[BATCH_MAX];
-    int32_t errors[BATCH_MAX];
     int32_t plain[BATCH_MAX];               /* whether the record's own headers can be copied as they are: their names are ASCII */
 } batch;
 
@@ -110,7 +121,7 @@ static int is_ascii(const char *text) {
 }
 
 static void describe(batch *found, int64_t i) {
-    message *m = found->messages[i];
+    const message *m = found->messages[i];
     void *headers = NULL;
     const char *name;
     const void *value;
@@ -118,11 +129,10 @@ static void describe(batch *found, int64_t i) {
     found->topics[i] = m->rkt;
     found->offsets[i] = m->offset;
     found->partitions[i] = m->partition;
-    found->errors[i] = m->err;
     found->origins[i] = NULL;
     found->origin_sizes[i] = 0;
     found->plain[i] = 1;
-    if (m->err || rd_kafka.message_headers(m, &headers) || !(count = rd_kafka.header_cnt(headers))) return;
+    if (rd_kafka.message_headers(m, &headers) || !(count = rd_kafka.header_cnt(headers))) return;
     if (!rd_kafka.header_get_all(headers, count - 1, &name, &value, &size) && value && !strcmp(name, HEADER)) {
         found->origins[i] = value;
         found->origin_sizes[i] = (int64_t)size;
@@ -131,30 +141,39 @@ static void describe(batch *found, int64_t i) {
         found->plain[i] = !rd_kafka.header_get_all(headers, own, &name, &value, &size) && is_ascii(name);
 }
 
-/* Wait for a message, and take what is there behind it, up to `most`. Returns how many. */
+/* Wait for a message, and take what is there behind it, up to `most` or up to an error. Returns how many. The queue gives events, and calls nobody back: where
+ * messages are asked for, librdkafka tells an error of a partition (its topic is gone) to the client's error callback, and confluent-kafka's aborts the process
+ * when none of its own methods is called. */
 int64_t reo_take(void *queue, int timeout_ms, int64_t most, batch *found) {
-    ssize_t count, more;
+    void *event;
+    int64_t i = 0;
     if (most > BATCH_MAX) most = BATCH_MAX;
-    count = rd_kafka.consume_batch_queue(queue, timeout_ms, found->messages, 1);
-    if (count < 0) count = 0;
-    if (count == 1 && most > 1) {
-        more = rd_kafka.consume_batch_queue(queue, 0, found->messages + 1, (size_t)(most - 1));
-        if (more > 0) count += more;
-    }
-    found->runs = 0;
-    found->first_error = -1;
-    for (ssize_t i = 0; i < count; i++) {
+    found->error = found->runs = 0;
+    while (i < most && !found->error && (event = rd_kafka.queue_poll(queue, i ? 0 : timeout_ms))) {
+        int type = rd_kafka.event_type(event);
+        found->messages[i] = type == EVENT_FETCH ? rd_kafka.event_message_next(event) : NULL;
+        if (!found->messages[i]) {
+            if (type == EVENT_ERROR) {
+                const char *text = rd_kafka.event_error_string(event);
+                found->error = rd_kafka.event_error(event);
+                strncpy(found->error_text, text ? text : "", TEXT_MAX - 1);
+                found->error_text[TEXT_MAX - 1] = 0;
+            }
+            rd_kafka.event_destroy(event);
+            continue;
+        }
+        found->events[i] = event;
         describe(found, i);
-        if (found->errors[i] && found->first_error < 0) found->first_error = i;
         if (i == 0 || found->partitions[i] != found->partitions[i - 1] || found->topics[i] != found->topics[i - 1])
             found->run_begins[found->runs++] = (int32_t)i;
+        i++;
     }
-    found->run_begins[found->runs] = (int32_t)count;
-    return found->count = count;
+    found->run_begins[found->runs] = (int32_t)i;
+    return found->count = i;
 }
 
 void reo_free(batch *taken) {
-    for (int64_t i = 0; i < taken->count; i++) rd_kafka.message_destroy(taken->messages[i]);
+    for (int64_t i = 0; i < taken->count; i++) rd_kafka.event_destroy(taken->events[i]);
     taken->count = 0;
 }
 
@@ -186,7 +205,7 @@ int64_t reo_scan(batch *taken, int64_t begin, int64_t end, const uint8_t *identi
     if (begin < 0 || end > taken->count || begin >= end) return -1;
     for (int64_t i = begin; i < end; i++) {
         const uint8_t *at = taken->origins[i];
-        if (!at || taken->origin_sizes[i] != 54 || at[0] != 1 || taken->errors[i] || !taken->plain[i]) return -1;
+        if (!at || taken->origin_sizes[i] != 54 || at[0] != 1 || !taken->plain[i]) return -1;
         int64_t epoch = big_endian(at + 9, 8), offset = big_endian(at + 22, 8), timestamp_ms = big_endian(at + 30, 8);
         int64_t attempt = big_endian(at + 38, 8), sequence = big_endian(at + 46, 8);
         int32_t partition = (int32_t)big_endian(at + 17, 4);
@@ -275,7 +294,7 @@ int64_t reo_forward(void *producer, const char *topic, int32_t partition, const 
         };
         failed = rd_kafka.produceva(producer, arguments, headers ? 7 : 6);
         if (failed) { /* the headers are still ours */
-            *error = rd_kafka.error_code(failed);
+            *error = rd_kafka.error_is_fatal(failed) ? FATAL : rd_kafka.error_code(failed); /* as rd_kafka_producev */
             rd_kafka.error_destroy(failed);
             if (headers) rd_kafka.headers_destroy(headers);
             break;

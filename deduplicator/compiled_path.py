@@ -15,13 +15,13 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, Producer, cimpl
 
-VERSIONS = frozenset({"2.16.1"})
-"""The versions of confluent-kafka with which the compiled path was tested: another version may have
-another object layout.
+VERSIONS = frozenset({("2.16.1", "2.16.0")})
+"""The versions of confluent-kafka and of librdkafka with which the compiled path was tested: other
+ones may have another object layout, or other events.
 """
 FOLDER = Path(__file__).parent
 """The folder of the library."""
-VERSION = str(confluent_kafka.__version__)
+VERSION = (str(confluent_kafka.__version__), str(confluent_kafka.libversion()[0]))
 BATCH_MAX = 1000
 """As in compiled_path.c."""
 Numbers = ctypes.c_int64 * BATCH_MAX
@@ -55,9 +55,11 @@ class RawBatch(ctypes.Structure):
 
     _fields_ = (
         ("count", ctypes.c_int64),
-        ("first_error", ctypes.c_int64),
+        ("error", ctypes.c_int64),
+        ("error_text", ctypes.c_char * 512),
         ("runs", ctypes.c_int64),
         ("run_begins", ctypes.c_int32 * (BATCH_MAX + 1)),
+        ("events", Pointers),
         ("messages", Pointers),
         ("topics", Pointers),
         ("offsets", Numbers),
@@ -66,7 +68,6 @@ class RawBatch(ctypes.Structure):
         ("origins", Pointers),
         ("origin_sizes", Numbers),
         ("partitions", SmallNumbers),
-        ("errors", SmallNumbers),
         ("plain", SmallNumbers),
     )
 
@@ -141,7 +142,7 @@ class Library:
         missing = self.path.reo_bind(cimpl.__file__.encode())
         if missing is not None:
             raise CompiledPathUnavailable(
-                f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION}"
+                f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION[0]}"
             )
         if self.path.reo_batch_size() != ctypes.sizeof(RawBatch):
             raise CompiledPathUnavailable(
@@ -154,12 +155,19 @@ class Library:
 def load_library() -> Library:
     """The library; CompiledPathUnavailable, with the reason, when it cannot be used."""
     if VERSION not in VERSIONS:
-        raise CompiledPathUnavailable(f"it is not tested with confluent-kafka {VERSION}")
+        raise CompiledPathUnavailable(
+            "it is not tested with confluent-kafka {} and librdkafka {}".format(*VERSION)
+        )
     built = sorted(FOLDER.glob("_compiled_path*.so"))
     if not built:
         raise CompiledPathUnavailable(
             "it was not built: a C compiler was missing (install gcc, then install reo again; in a"
             " checkout run make setup)"
+        )
+    if len(built) > 1:
+        raise CompiledPathUnavailable(
+            f"it was built more than once: {', '.join(file.name for file in built)}; delete them,"
+            " then build it again (make setup)"
         )
     try:
         return Library(built[0])

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from common import runtime
+from common.kafka.client_errors import note_error
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator import compiled_path
@@ -28,6 +30,11 @@ from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.compiled_path import CompiledPathUnavailable, get_rd_kafka_pointer
 
 RENEW_INTERVAL_S = 0.2
+UNKNOWN_TOPIC = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 
 
 def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | None:
@@ -50,7 +57,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
 def create_queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
     """A queue for this consumer, if the compiled path is used."""
     return (
-        Queue(consumer)
+        Queue(consumer, partial(note_error, settings.destination_cluster))
         if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None
         else None
     )
@@ -61,7 +68,10 @@ class Queue:
     consumer.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(
+        self, consumer: Consumer, note_error: Callable[[KafkaError], None] = lambda _: None
+    ) -> None:
+        self.note_error = note_error
         self.library = compiled_path.load_library()
         self.consumer = consumer
         self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
@@ -101,12 +111,20 @@ class Queue:
             rd_kafka.rd_kafka_queue_destroy(partition)
 
     def consume(self, records_max: int, wait_s: float) -> FetchedMessages:
-        """At most `records_max` messages, after waiting for the first; empty when none came."""
+        """At most `records_max` messages, after waiting for the first; empty when none came.
+
+        That a topic is not known is noted, as where the consumer is polled: its group reports a
+        topic that stays away.
+        """
         fetched_messages = FetchedMessages(self.library)
         self.library.path.reo_take(
             self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw)
         )
         self.batches.add(fetched_messages)
+        error = fetched_messages.error
+        if error is not None and error.code() in UNKNOWN_TOPIC:
+            self.note_error(error)
+            fetched_messages.raw.error = 0
         return fetched_messages
 
     def close(self) -> None:

@@ -153,9 +153,12 @@ class Intermediate:
             )
         deadline = runtime.monotonic() + seconds_max
         requested = min(records_max, batch_max)
-        while fetched_messages := queue.consume(requested, wait_s):
+        while True:
+            fetched_messages = queue.consume(requested, wait_s)
             if fetched_messages.error is not None:
                 raise translate_error(fetched_messages.error)
+            if not fetched_messages:
+                return
             yield fetched_messages
             records_max -= len(fetched_messages)
             # the first condition: no more are there
@@ -271,6 +274,8 @@ class Intermediate:
         self._is_assigned, self._member_since = False, None
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(topic_partitions)
+        if self.queue is not None:
+            self.queue.forwarded_partitions -= {*topic_partitions}
         failpoints.hit("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign(

@@ -179,12 +179,7 @@ def build(settings: Settings, number: int) -> Worker:
             source_candidates.select_answering(settings), liveness.beat
         )
     }
-    consumer = create_stage_two_consumer(settings, number)
-    queue = compiled_queue.create_queue(settings, routes.values(), consumer)
-    COMPILED.labels(str(number)).set(queue is not None)
-    intermediate = Intermediate(
-        consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
-    )
+    intermediate = _build_intermediate(settings, number, routes, partitions)
     consumer_group = ConsumerGroup(settings, liveness)
     destination, frontier_store = destination_factory.build_destination(
         settings, number, routes, consumer_group, intermediate.commit
@@ -229,6 +224,17 @@ def build(settings: Settings, number: int) -> Worker:
         JoinTimeout(consumer_group.group, intermediate),
         Purge(consumer_group.admin),
         ends,
+    )
+
+
+def _build_intermediate(
+    settings: Settings, number: int, routes: Mapping[str, Route], partitions: Partitions
+) -> Intermediate:
+    consumer = create_stage_two_consumer(settings, number)
+    queue = compiled_queue.create_queue(settings, routes.values(), consumer)
+    COMPILED.labels(str(number)).set(queue is not None)
+    return Intermediate(
+        consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
     )
 
 

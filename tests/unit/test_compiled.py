@@ -199,11 +199,11 @@ def test_elsewhere_it_is_used() -> None:
     assert compiled_queue.find_disabled_reason(load(GOOD), [ROUTE]) is None
 
 
-def test_an_unknown_version_of_confluent_kafka_is_not_touched(
+def test_an_unknown_version_of_librdkafka_is_not_touched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its objects may be laid out differently."""
-    monkeypatch.setattr(compiled_path, "VERSION", "9.9.9")
+    monkeypatch.setattr(compiled_path, "VERSION", ("2.16.1", "9.9.9"))
     compiled_path.load_library.cache_clear()
     try:
         assert "9.9.9" in (compiled_queue.find_disabled_reason(load(GOOD), [ROUTE]) or "")

@@ -15,8 +15,9 @@ from common.frontier import BYTES_MAX, Frontier, Hole, LastRecord, Link, RuleSta
 from tests.harness.properties import property_test
 
 NUMBERS = st.integers(-1, 2**63 - 1)
+OFFSETS = st.integers(0, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
-HOLES = st.none() | st.builds(Hole, NUMBERS, NUMBERS)
+HOLES = st.none() | st.builds(Hole, OFFSETS, OFFSETS)
 LAST_RECORDS = st.none() | st.builds(
     LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans()
 )
@@ -118,7 +119,21 @@ def test_a_wrong_link_is_refused(link: object) -> None:
 
 @pytest.mark.parametrize(
     "hole",
-    [..., [], [1], [1, 2, 3], [1, "2"], [1, None], [1, -2], [1, True], {"o": 1}, 7, "hole", False],
+    [
+        ...,
+        [],
+        [1],
+        [1, 2, 3],
+        [1, "2"],
+        [1, None],
+        [1, -2],
+        [-1, 5],
+        [1, True],
+        {"o": 1},
+        7,
+        "hole",
+        False,
+    ],
 )
 def test_a_wrong_hole_is_refused(hole: object) -> None:
     """Two numbers or null. One that is not said is not taken for none: records could be accepted
