@@ -62,9 +62,7 @@ def is_frontier(text: str) -> bool:
     linked = linked and (
         hole is None
         or (
-            isinstance(hole, list)
-            and len(hole) == 2
-            and all(_is_int(number, 0) for number in hole)
+            isinstance(hole, list) and len(hole) == 2 and all(_is_int(number, 0) for number in hole)
         )
     )
     numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
