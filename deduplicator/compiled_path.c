@@ -141,9 +141,10 @@ static void describe(batch *found, int64_t i) {
         found->plain[i] = !rd_kafka.header_get_all(headers, own, &name, &value, &size) && is_ascii(name);
 }
 
-/* Wait for a message, and take what is there behind it, up to `most` or up to an error. Returns how many. The queue gives events, and calls nobody back: where
- * messages are asked for, librdkafka tells an error of a partition (its topic is gone) to the client's error callback, and confluent-kafka's aborts the process
- * when none of its own methods is called. */
+/* Wait for a message, and take what is there behind it, up to `most` or up to an error. Returns how
+ * many. The queue gives events, and calls nobody back: where messages are asked for, librdkafka
+ * tells an error of a partition (its topic is gone) to the client's error callback, and
+ * confluent-kafka's aborts the process when none of its own methods is called. */
 int64_t reo_take(void *queue, int timeout_ms, int64_t most, batch *found) {
     void *event;
     int64_t i = 0;

@@ -18,10 +18,10 @@ from reo.service import health
 
 METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 """The modules that have metrics; a test looks for others."""
-LABEL_VALUES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "reo_records_dropped_total": ("reason", metrics.DROP_REASONS),
-    "reo_transactions_total": ("outcome", ("committed", "aborted", "unknown")),
-    "reo_waiting": ("reason", tuple(REASONS)),
+LABEL_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
+    "reo_records_dropped_total": {"reason": metrics.DROP_REASONS},
+    "reo_transactions_total": {"outcome": ("committed", "aborted", "unknown")},
+    "reo_waiting": {"reason": tuple(REASONS)},
 }
 """The labels that have fixed values, by the name that /metrics has for the metric; `stage` is one
 everywhere.
@@ -89,10 +89,12 @@ def metrics_table() -> str:
 
 
 def _format_values(metric: MetricWrapperBase) -> str:
-    """The fixed values of a label that the metric's own text does not name."""
-    label, values = LABEL_VALUES.get(_exposed_name(metric), ("", ()))
-    is_named = all(value in metric._documentation for value in values)
-    return "" if is_named else f" `{label}`: {', '.join(values)}."
+    """The fixed values of labels that the metric's own text does not name."""
+    return "".join(
+        f" `{label}`: {', '.join(values)}."
+        for label, values in LABEL_VALUES.get(_exposed_name(metric), {}).items()
+        if not all(value in metric._documentation for value in values)
+    )
 
 
 def _exposed_name(metric: MetricWrapperBase) -> str:

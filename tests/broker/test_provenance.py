@@ -81,10 +81,16 @@ def test_two_copies_end_with_each_record_once_on_either_side(
     until(
         lambda: one.read(topic)[0] == ours + [via(record, other) for record in theirs], "and back"
     )
-    back.wait_for_count(COUNT, "reo_records_dropped_total", reason="cycle")
+    until(
+        lambda: back.metric("reo_records_dropped_total", reason="cycle") == COUNT,
+        "what came from there is counted",
+    )
 
     pass_on(way_there, topic, COUNT)
-    there.wait_for_count(COUNT, "reo_records_dropped_total", reason="cycle")
+    until(
+        lambda: there.metric("reo_records_dropped_total", reason="cycle") == COUNT,
+        "what came back is counted",
+    )
     assert other.read(topic)[0] == [via(record, one) for record in ours] + theirs
     there.stop()
     back.stop()

@@ -4,6 +4,8 @@ service or two.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import NewPartitions
@@ -12,6 +14,7 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_record, make_records, until
 from tests.harness.producing import produce_records
 from tests.harness.recovery import add_source_offsets
+from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 QUIET_S = 7.0
@@ -83,6 +86,47 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     service.stop()
 
 
+@pytest.mark.long
+def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: Start) -> None:
+    """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it
+    is not ended and begun again and again.
+    """
+    clusters.source.create(topic, 3)
+    # partition 2 stays empty
+    clusters.source.write(topic, [(number % 2, make_record(number)) for number in range(100)])
+    service = start(topic)
+    clusters.wait_for_copy(topic, 100)
+    destination, intermediate_topic = clusters.destination, f"{topic}-proxy"
+    until(
+        lambda: (
+            destination.beginning_offsets(intermediate_topic)
+            == destination.end_offsets(intermediate_topic)
+        ),
+        "the intermediate topic is purged",
+        COPY_S,
+    )
+    before = service.metric("reo_runs_total")
+    quiet_until = time.monotonic() + QUIET_S
+    until(
+        lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total") > before,
+        "nothing happens",
+    )
+    assert service.metric("reo_runs_total") == before, service.read_log_tail()
+    clusters.source.write(topic, make_records(range(100, 400), 3))
+    clusters.wait_for_copy(topic, 400)  # what comes after the silence
+    service.stop()
+
+
+def is_disturbed(service: Service) -> bool:
+    """Whether a worker stood still for so long that it has lost its partitions, or does not know
+    how a transaction ended: then it may count records twice, and be started again.
+    """
+    return bool(
+        service.metric("reo_rebalances_total", event="lost")
+        or service.metric("reo_transactions_total", outcome="unknown")
+    )
+
+
 def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, start: Start) -> None:
     """Each of three workers has two of six partitions; together they copy all of them, and none
     dies of it.
@@ -112,7 +156,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     clusters.wait_for_copy(topic, 12_000)
     until(
         lambda: (
-            service.is_disturbed()
+            is_disturbed(service)
             or all(
                 service.metric(
                     "reo_records_out_total", stage="deduplicator", partition=str(partition)
@@ -124,7 +168,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
         "each partition's records are counted",
     )
     assert (
-        service.is_disturbed()
+        is_disturbed(service)
         or [service.find_pid("deduplicator", worker) for worker in range(3)] == workers
     ), "nothing was killed here, so nobody may have died"
     service.stop()

@@ -70,7 +70,10 @@ def test_a_mirror_that_is_behind_is_restored(
     run(clusters, topic, 100, 300)
     service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     wait_for_rows(database, topic, 300)
-    service.wait_for_count(100, "reo_records_dropped_total", reason="duplicate")
+    until(
+        lambda: service.metric("reo_records_dropped_total", reason="duplicate") == 100,
+        "what was repeated is counted",
+    )
     service.stop()
     assert_exact(clusters, database, topic)
 

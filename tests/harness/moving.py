@@ -25,7 +25,6 @@ from demo import fair_share
 from tests.harness.judge import to_record
 from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.recovery import wait_for_next_epoch
-from tests.harness.service import STOP_S
 from tests.harness.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02
@@ -88,7 +87,7 @@ def start(*words: str) -> Popen[bytes]:
 def end(process: Popen[bytes]) -> None:
     """SIGTERM; it has to end well."""
     process.terminate()
-    assert fair_share.wait(process, STOP_S) == 0
+    assert fair_share.wait(process, 30) == 0
 
 
 def lines_by_partition(file: Path) -> dict[int, list[str]]:
@@ -124,7 +123,7 @@ def relay_records(shared: Clusters, topic: str) -> Iterator[None]:
         yield
     finally:
         stopping.set()
-        until(lambda: not thread.is_alive(), "the relay has ended")
+        until(lambda: not thread.is_alive(), "the relay has ended", 30)
         assert errors == []
 
 

@@ -22,7 +22,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 SCRAPED = {"job", "instance"}
 """What Prometheus adds to every sample."""
-WORDS = LABEL_VALUES | {"reo_runs_total": ("reason", get_args(Event))}
+WORDS = LABEL_VALUES | {"reo_runs_total": {"reason": get_args(Event)}}
 GRAFANAS = {"$__rate_interval": "1m", "$__interval": "1m", "$__range": "15m", "$job": "reo"}
 STAGES = ("replicator", "deduplicator")
 
@@ -129,7 +129,7 @@ def problems(expression: str, text: str = "") -> list[str]:
             words = (
                 STAGES
                 if matcher.name == "stage"
-                else dict([WORDS.get(selector.name, ("", ()))]).get(matcher.name)
+                else WORDS.get(selector.name, {}).get(matcher.name)
             )
             if matcher.name not in has:
                 found.append(f"{selector.name} has no label {matcher.name}")

@@ -30,7 +30,7 @@ from tests.harness.promql import list_known_samples
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
 """Timeout of an end that a signal or an error asks for."""
-RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
+RESTARTED = {"StageFailed", "Fenced"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
@@ -201,41 +201,13 @@ class Service:
 
     def read_metrics(self) -> str:
         """Its metrics, as soon as it answers; empty when the service has ended."""
-        status, text = until(
-            lambda: next(
-                (
-                    answer
-                    for answer in [self.http_get("/metrics")]
-                    if answer[0] == 200 or self.process.poll() is not None
-                ),
-                None,
-            ),
-            "the service says its metrics",
-            COPY_S,
-        )
+
+        def ask() -> tuple[int, str] | None:
+            answer = self.http_get("/metrics")
+            return answer if answer[0] == 200 or self.process.poll() is not None else None
+
+        status, text = until(ask, "the service says its metrics", COPY_S)
         return text if status == 200 else ""
-
-    def is_disturbed(self) -> bool:
-        """Whether a run or a process has ended, a worker has lost its partitions, or the end of a
-        transaction is not known: a machine that stands still brings these, and then records can be
-        read, dropped and counted again.
-        """
-        return any(
-            self.metric(name, **labels)
-            for name, labels in (
-                ("reo_runs_total", {}),
-                ("reo_stage_restarts_total", {}),
-                ("reo_rebalances_total", {"event": "lost"}),
-                ("reo_transactions_total", {"outcome": "unknown"}),
-            )
-        )
-
-    def wait_for_count(self, expected: float, name: str, **labels: str) -> None:
-        """Wait until a metric has this value, or the service is disturbed."""
-        until(
-            lambda: self.metric(name, **labels) == expected or self.is_disturbed(),
-            f"{name} is {expected}",
-        )
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""

@@ -70,7 +70,7 @@ def section(page: Path, heading: str) -> str:
 
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=format_path)
 def test_no_page_has_a_path_of_a_machine(page: Path) -> None:
-    """Where somebody's clone lies is nobody's business, and helps nobody."""
+    """A page names no folder of the machine on which it was written."""
     assert not re.findall(r"[\s\"'`](?:/home|/root|/tmp|/work)/\S+", page.read_text())
 
 
