@@ -241,22 +241,24 @@ def silent_rejoin(context: ScriptContext) -> None:
     count, polls = 2, 0
 
     def has_joined_again() -> bool:
-        """A partition is added in every fortieth poll: the group needs time for a rebalance."""
+        """A partition is added in every fortieth poll: the group needs time for a rebalance. And
+        the group may wait for the member until it sees one more: it joins again by itself only
+        for partitions that it did not know when it joined last.
+        """
         nonlocal count, polls
         if polls % 40 == 0:
             count += 1
             new = NewPartitions(context.name, count)
             context.admin.create_partitions([new])[context.name].result()
         polls += 1
-        return away.member()[0] > generation
-
-    poll_until(context, [busy], has_joined_again, "it has joined again")
-
-    def is_settled() -> bool:
         state, members = describe_group(context)
-        return state == "STABLE" and sum(len(partitions) for partitions, _ in members) == count
+        return (
+            away.member()[0] > generation
+            and state == "STABLE"
+            and sum(len(partitions) for partitions, _ in members) == count
+        )
 
-    poll_until(context, [busy], is_settled, "all partitions are assigned")
+    poll_until(context, [busy], has_joined_again, "it has joined again, for all partitions")
     context.note("away", [away.events, away.member()[1] == member_id, len(away.assigned)])
     producer = context.transactional()
     producer.init_transactions(LONG_S)
