@@ -34,7 +34,7 @@ In the order in which a record passes:
 
 The same three hops without a Python object for each record, where records go one to one to Kafka:
 
-    compiled_path.c         the rule, unwrapping and writing, in C; compiled_path.py: its structures
+    compiled_path.c         the rule, unwrapping and writing, in C; compiled_library.py loads it
     compiled_queue.py       whether it is used, and the queue with the fetched messages
     compiled_batch.py       a batch of fetched messages, and the rule applied to it;
                             compiled_message.py: one of them as a Python object, where one is

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import TopicPartition
+from deduplicator.compiled_library import Library, RawBatch, RawRule, get_rd_kafka_pointer
 from deduplicator.compiled_message import Message, copy_message, read_leader_epoch
-from deduplicator.compiled_path import Library, RawBatch, RawRule, get_rd_kafka_pointer
 from deduplicator.unwrap import Record, compute_record_checksum
 
 Item = TypeVar("Item")

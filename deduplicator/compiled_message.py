@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 
 from common.records import Headers
-from deduplicator.compiled_path import Library, RawMessage
+from deduplicator.compiled_library import Library, RawMessage
 
 
 class Message:

@@ -3,7 +3,7 @@
 `compiled_path.c` does what `unwrap`, `rule` and `KafkaDestination.write` do, without a Python
 object for each record. It is used if records go one to one to Kafka topics and no user's function
 sees them, if the library was built (`make setup`, the wheel, the image), and if confluent-kafka has
-a tested version (`compiled_path.VERSIONS`). Python does everything else, and decides unusual
+a tested version (`compiled_library.VERSIONS`). Python does everything else, and decides unusual
 batches; both give the same results (tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
 
 How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field
@@ -25,9 +25,9 @@ from common import runtime
 from common.kafka.client_errors import note_error
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator import compiled_path
+from deduplicator import compiled_library
 from deduplicator.compiled_batch import FetchedMessages
-from deduplicator.compiled_path import CompiledPathUnavailable, get_rd_kafka_pointer
+from deduplicator.compiled_library import CompiledPathUnavailable, get_rd_kafka_pointer
 
 RENEW_INTERVAL_S = 0.2
 UNKNOWN_TOPIC = (
@@ -48,7 +48,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"
     try:
-        compiled_path.load_library()
+        compiled_library.load_library()
     except CompiledPathUnavailable as reason:
         return str(reason)
     return None
@@ -72,7 +72,7 @@ class Queue:
         self, consumer: Consumer, note_error: Callable[[KafkaError], None] = lambda _: None
     ) -> None:
         self.note_error = note_error
-        self.library = compiled_path.load_library()
+        self.library = compiled_library.load_library()
         self.consumer = consumer
         self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(
             get_rd_kafka_pointer(consumer)

@@ -20,7 +20,7 @@ from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_kind, user_code
 from common.settings.clusters import Cluster
 from deduplicator import compiled_queue
-from reo import setup_command
+from reo import setup_spark
 from reo.checks import (
     api_versions,
     clusters,
@@ -226,7 +226,7 @@ class Check:
 def check_stage_one() -> list[Finding]:
     """An error when this machine lacks Java or the jars, without which `reo run` ends."""
     try:
-        setup_command.find_java()
+        setup_spark.find_java()
         connector_jars.list_jars()
     except SettingsInvalid as reason:
         return [report_failure("stage one", reason)]

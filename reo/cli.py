@@ -132,12 +132,12 @@ def _run_acls(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
-    from reo.migration import cutover_commands
+    from reo.migration import cutover_subcommands
 
     if options.what == "back":
-        return cutover_commands.run_back(settings)
+        return cutover_subcommands.run_back(settings)
     if options.what == "plan" or options.dry_run:
-        return cutover_commands.plan_command(
+        return cutover_subcommands.plan_command(
             settings,
             options.groups,
             options.quiet,
@@ -145,7 +145,7 @@ def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
             options.what == "run" and options.deny_writes,
             options.json,
         )
-    return cutover_commands.run_command(
+    return cutover_subcommands.run_command(
         settings, options.groups, options.quiet, options.resume, options.deny_writes, options.json
     )
 
@@ -163,10 +163,10 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _run_setup(options: argparse.Namespace) -> int:
-    from reo import setup_command
+    from reo import setup_spark
 
     try:
-        return setup_command.run_command(options.folder)
+        return setup_spark.run_command(options.folder)
     except KeyboardInterrupt:
         return interrupt.report_interrupt("setup")
 

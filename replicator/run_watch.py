@@ -25,7 +25,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator.clients import Clients
 from replicator.cluster_snapshot import ClusterSnapshot, describe_sources, take_snapshot
-from replicator.open_holes import OpenHoles
+from replicator.intermediate_holes import OpenHoles
 from replicator.open_transactions import OpenTransactions
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan

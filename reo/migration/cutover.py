@@ -31,8 +31,8 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
-from reo.migration.cutover_view import CutoverView, Ends, MovingGroup
 from reo.migration.foreign_group import UserGroup
+from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics
 from reo.migration.offsets_translate import Translator
 from reo.migration.translation_report import TranslatedPartition
 from reo.progress.snapshot import Snapshot
@@ -53,7 +53,7 @@ class Cutover:
         report: Callable[[str], None],
     ) -> None:
         self.settings = settings
-        self.view = CutoverView(settings, groups)
+        self.moving = MovingTopics(settings, groups)
         self.quiet_s = quiet_s
         self.resume = resume
         self.report = report
@@ -62,16 +62,16 @@ class Cutover:
 
     def run(self, deny_writes: bool) -> dict[str, list[TranslatedPartition]]:
         """All steps; returns the committed rows by group."""
-        started = self.view.take_snapshot()
+        started = self.moving.take_snapshot()
         for reason in select_comparable(self.settings, started.sources)[1]:
             raise reason
-        ends = self.view.read_ends()
-        left_out = self.view.find_left_out(ends, self.view.find_groups(ends))
+        ends = self.moving.read_ends()
+        left_out = self.moving.find_left_out(ends, self.moving.find_groups(ends))
         if left_out:
             self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
         if deny_writes:
             names = sorted({row.source.topic for row in started.partitions})
-            self.view.write_denial.add(names)
+            self.moving.write_denial.add(names)
             self.report(
                 f"1 writes denied: nobody may write to {', '.join(names)} at the source (`reo"
                 " cutover back` removes the DENY)"
@@ -87,7 +87,7 @@ class Cutover:
         rows = self.translate(groups)
         self.check_ends(ends)
         self.check_groups(ends, rows)
-        if self.view.is_copying(snapshot):
+        if self.moving.is_copying(snapshot):
             raise MoveRefused(
                 "the service was started again, before the topics had moved: stop it, and run the"
                 " command again"
@@ -96,17 +96,17 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, quiet_since_s = self.view.read_ends(), runtime.monotonic()
+        ends, quiet_since_s = self.moving.read_ends(), runtime.monotonic()
         while True:
             runtime.sleep(POLL_S)
-            current_ends = self.view.read_ends()
+            current_ends = self.moving.read_ends()
             if current_ends != ends:
                 ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for(
                     "1 waiting for the producers to stop: records are written to "
                     + _join_topics(ends)
                 )
-            elif open_partitions := self.view.find_open(ends):
+            elif open_partitions := self.moving.find_open(ends):
                 quiet_since_s = runtime.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"
@@ -124,14 +124,14 @@ class Cutover:
         grows meanwhile.
         """
         while True:
-            snapshot = self.view.take_snapshot()
-            if self.view.find_written(ends):
+            snapshot = self.moving.take_snapshot()
+            if self.moving.find_written(ends):
                 return None
             records_left = sum(row.copy_lag.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
                 self.report("2 the copy has reached the source's end")
                 return snapshot
-            if self.view.is_copying(snapshot):
+            if self.moving.is_copying(snapshot):
                 self._wait_for("2 waiting for the copy to reach the source's end")
             else:
                 self._wait_for(
@@ -161,7 +161,7 @@ class Cutover:
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
         while True:
-            groups = self.view.find_groups(ends)
+            groups = self.moving.find_groups(ends)
             reading = [
                 f"{group.name} ({group.describe_readers()})"
                 for group in groups
@@ -181,8 +181,8 @@ class Cutover:
 
     def wait_for_service(self, snapshot: Snapshot) -> None:
         """Step 5."""
-        while self.view.is_copying(snapshot):
-            members = sorted(self.view.snapshot_reader.group.describe_members().partitions)
+        while self.moving.is_copying(snapshot):
+            members = sorted(self.moving.snapshot_reader.group.describe_members().partitions)
             self._wait_for(
                 f"5 waiting for the service to stop ({', '.join(members)}): stop it now, or start"
                 " it again without these topics"
@@ -217,7 +217,7 @@ class Cutover:
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
-        written = self.view.find_written(ends)
+        written = self.moving.find_written(ends)
         if written:
             raise MoveRefused(
                 f"records were written to {', '.join(map(str, written))} at the source after its"
@@ -228,14 +228,14 @@ class Cutover:
 
     def check_groups(self, ends: Ends, rows: Mapping[str, Sequence[TranslatedPartition]]) -> None:
         """GroupBusy when a group has read at the source since its offsets were translated."""
-        for group in self.view.find_groups(ends):
+        for group in self.moving.find_groups(ends):
             translated = {
                 row.source: row.source_offset
                 for row in rows.get(group.name, ())
                 if row.source_offset is not None
             }
             current_offsets = UserGroup(
-                self.settings.source_cluster, self.view.source_admin, group.name
+                self.settings.source_cluster, self.moving.source_admin, group.name
             ).fetch_offsets(ends)
             if not group.has_stopped or current_offsets != translated:
                 raise GroupBusy(

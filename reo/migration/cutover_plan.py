@@ -17,7 +17,7 @@ import orjson
 from common import runtime
 from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
-from reo.migration.cutover_view import CutoverView, MovingGroup
+from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.output import align_columns
 from reo.progress.lag import sum_lags
 from reo.progress.snapshot import Snapshot
@@ -238,7 +238,7 @@ class CutoverPlan:
 
 
 def make_plan(
-    view: CutoverView,
+    moving: MovingTopics,
     interval_s: float,
     quiet_s: float,
     to_compare: int,
@@ -246,22 +246,22 @@ def make_plan(
     deny_writes: bool,
 ) -> CutoverPlan:
     """Take two snapshots, `interval_s` apart."""
-    before = view.take_snapshot()
+    before = moving.take_snapshot()
     ends = {row.source: row.source_end for row in before.partitions}
-    groups = view.find_groups(ends)
-    left_out = view.find_left_out(ends, groups)
+    groups = moving.find_groups(ends)
+    left_out = moving.find_left_out(ends, groups)
     runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
-    now = view.take_snapshot()
+    now = moving.take_snapshot()
     return CutoverPlan(
         before,
         now,
         groups,
         left_out,
-        view.snapshot_reader.group.describe_members(),
-        view.is_copying(now),
+        moving.snapshot_reader.group.describe_members(),
+        moving.is_copying(now),
         denied,
         deny_writes,
-        view.settings.source_cluster.bootstrap_servers,
+        moving.settings.source_cluster.bootstrap_servers,
         quiet_s,
         to_compare,
     )

@@ -28,7 +28,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
 from common.liveness import LATE_S, REASONS, SILENT_S, Reason
-from deduplicator import compiled_path
+from deduplicator import compiled_library
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -124,9 +124,9 @@ def build_registry(folder: str) -> CollectorRegistry:
 def set_build_info() -> None:
     """Say what this service is made of."""
     try:
-        compiled_path.load_library()
+        compiled_library.load_library()
         compiled = "yes"
-    except compiled_path.CompiledPathUnavailable:
+    except compiled_library.CompiledPathUnavailable:
         compiled = "no"
     BUILD_INFO.labels(
         VERSION,

@@ -17,7 +17,7 @@ from common.errors import MoveRefused
 from common.routes import TopicPartition
 from demo import fair_share
 from reo.migration.cutover_plan import CutoverPlan
-from reo.migration.cutover_view import CutoverView
+from reo.migration.moving_topics import MovingTopics
 from tests.broker.test_cutover import QUICK
 from tests.conftest import Start
 from tests.harness import moving
@@ -161,8 +161,8 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     still write.
     """
     clusters.source.create(topic, PARTITIONS)
-    view = CutoverView(reo_settings.load(build_environment(clusters, topic, {})), ".*")
-    before = view.take_snapshot()
+    moving = MovingTopics(reo_settings.load(build_environment(clusters, topic, {})), ".*")
+    before = moving.take_snapshot()
     clusters.source.write(topic, make_records(range(10), 1))
     producer = clusters.source.producer(transactional_id=f"{topic}-open")
     producer.init_transactions(30)
@@ -171,10 +171,10 @@ def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     assert producer.flush(30) == 0
     plan = CutoverPlan(
         before,
-        view.take_snapshot(),
+        moving.take_snapshot(),
         [],
         [],
-        view.snapshot_reader.group.describe_members(),
+        moving.snapshot_reader.group.describe_members(),
         False,
         [],
         False,

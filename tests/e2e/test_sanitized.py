@@ -26,8 +26,8 @@ FLAGS = (
 RUN = """import sys
 from pathlib import Path
 import pytest
-from deduplicator import compiled_path
-compiled_path.FOLDER = Path(sys.argv[1])
+from deduplicator import compiled_library
+compiled_library.FOLDER = Path(sys.argv[1])
 options = ["-n0", "-s", "-p", "no:cacheprovider", "-k", sys.argv[2]]
 sys.exit(pytest.main([*options, "tests/unit/test_compiled.py"]))
 """

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsInvalid, StageFailed
-from deduplicator import compiled_path
+from deduplicator import compiled_library
 from demo import fair_share
-from reo import check, cli, setup_command
+from reo import check, cli, setup_spark
 from replicator.spark import class_archive, connector_jars
 from tests.harness.kafka import ROOT, until
 
@@ -107,11 +107,11 @@ def test_another_java_is_refused(
     with pytest.raises(
         SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"
     ):
-        setup_command.find_java()
+        setup_spark.find_java()
     (tmp_path / "java").write_text(f"#!/bin/sh\necho {modules}\n")
     (tmp_path / "java").chmod(0o755)
     with pytest.raises(SettingsInvalid, match=found):
-        setup_command.find_java()
+        setup_spark.find_java()
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
@@ -133,13 +133,11 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 
 def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library Python does it, and what to do about that is said."""
-    monkeypatch.setattr(compiled_path, "load_library", compiled_path.load_library.__wrapped__)
-    assert setup_command.describe_compiled_path().startswith("yes")
-    monkeypatch.setattr(compiled_path, "FOLDER", tmp_path)
-    assert setup_command.describe_compiled_path().startswith(
-        "no: Python does the work of stage two"
-    )
-    assert "install gcc" in setup_command.describe_compiled_path()
+    monkeypatch.setattr(compiled_library, "load_library", compiled_library.load_library.__wrapped__)
+    assert setup_spark.describe_compiled_path().startswith("yes")
+    monkeypatch.setattr(compiled_library, "FOLDER", tmp_path)
+    assert setup_spark.describe_compiled_path().startswith("no: Python does the work of stage two")
+    assert "install gcc" in setup_spark.describe_compiled_path()
 
 
 def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

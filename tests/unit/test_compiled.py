@@ -17,7 +17,7 @@ from common.frontier import RuleState
 from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
-from deduplicator import compiled_path, compiled_queue
+from deduplicator import compiled_library, compiled_queue
 from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.harness.properties import property_test
@@ -32,7 +32,7 @@ class Made(FetchedMessages):
     """A batch that no client has taken: origins at consecutive offsets of one partition."""
 
     def __init__(self, values: Sequence[bytes], partition: int = 0) -> None:
-        super().__init__(compiled_path.load_library())
+        super().__init__(compiled_library.load_library())
         self.kept = [ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
         self.raw.count = len(values)
         for position, value in enumerate(values):
@@ -203,9 +203,9 @@ def test_an_unknown_version_of_librdkafka_is_not_touched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its objects may be laid out differently."""
-    monkeypatch.setattr(compiled_path, "VERSION", ("2.16.1", "9.9.9"))
-    compiled_path.load_library.cache_clear()
+    monkeypatch.setattr(compiled_library, "VERSION", ("2.16.1", "9.9.9"))
+    compiled_library.load_library.cache_clear()
     try:
         assert "9.9.9" in (compiled_queue.find_disabled_reason(load(GOOD), [ROUTE]) or "")
     finally:
-        compiled_path.load_library.cache_clear()
+        compiled_library.load_library.cache_clear()

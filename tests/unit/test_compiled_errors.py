@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import TopicPartition
-from deduplicator import compiled_path
+from deduplicator import compiled_library
 from deduplicator.compiled_batch import CompiledRecords, FetchedMessages
 from deduplicator.compiled_queue import UNKNOWN_TOPIC, Queue
 from tests.harness.kafka import until
@@ -23,7 +23,7 @@ class MockedConsumer:
     """A consumer of one partition of a mock cluster, forwarded to a queue of the compiled path."""
 
     def __init__(self) -> None:
-        self.rd_kafka = compiled_path.load_library().rd_kafka
+        self.rd_kafka = compiled_library.load_library().rd_kafka
         self.consumer = Consumer(
             {
                 "test.mock.num.brokers": 1,
@@ -39,7 +39,7 @@ class MockedConsumer:
         find_cluster = self.rd_kafka.rd_kafka_handle_mock_cluster
         find_cluster.restype, find_cluster.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
         self.cluster = ctypes.c_void_p(
-            find_cluster(compiled_path.get_rd_kafka_pointer(self.consumer))
+            find_cluster(compiled_library.get_rd_kafka_pointer(self.consumer))
         )
         self.rd_kafka.rd_kafka_mock_topic_create(self.cluster, b"t", 1, 1)
         self.noted: list[KafkaError] = []
@@ -106,12 +106,12 @@ def test_another_error_of_a_topic_is_handed_out(mocked: MockedConsumer) -> None:
 )
 def test_a_fatal_error_of_a_producer_is_the_one_that_python_gets(code: int) -> None:
     """Else a producer would be replaced whose process has to end."""
-    library = compiled_path.load_library()
+    library = compiled_library.load_library()
     producer = Producer(
         {"bootstrap.servers": "127.0.0.1:1", "enable.idempotence": True, "log_level": 0}
     )
     library.rd_kafka.rd_kafka_test_fatal_error(
-        ctypes.c_void_p(compiled_path.get_rd_kafka_pointer(producer)), int(code), b"test"
+        ctypes.c_void_p(compiled_library.get_rd_kafka_pointer(producer)), int(code), b"test"
     )
     with pytest.raises(KafkaException) as by_python:
         producer.produce("t", b"v", partition=0)

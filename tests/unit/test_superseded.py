@@ -15,7 +15,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from replicator.cluster_snapshot import ClusterSnapshot
-from replicator.open_holes import HOLE_S
+from replicator.intermediate_holes import HOLE_S
 from replicator.run import Plan
 from replicator.run_watch import Watch
 

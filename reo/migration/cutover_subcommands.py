@@ -17,7 +17,7 @@ from common.settings import Settings, destination_kind
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover import Cutover
 from reo.migration.cutover_plan import CutoverPlan, make_plan
-from reo.migration.cutover_view import CutoverView
+from reo.migration.moving_topics import MovingTopics
 from reo.migration.translation_report import format_offset
 from reo.migration.write_denial import WriteDenial
 from reo.output import align_columns
@@ -45,18 +45,18 @@ def plan_command(
 def _make_plan(
     settings: Settings, groups: str, quiet_s: float, resume: str | None, deny_writes: bool
 ) -> CutoverPlan:
-    view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
+    moving, resume_file = MovingTopics(settings, groups), ResumeFile(resume)
     resume_file.read()
-    sources = topics.describe_sources(settings, view.source_admin)
+    sources = topics.describe_sources(settings, moving.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
     if deny_writes:
-        view.write_denial.check_is_possible()
+        moving.write_denial.check_is_possible()
     try:
-        denied = view.write_denial.find_denied(sorted({route.source_topic for route in sources}))
+        denied = moving.write_denial.find_denied(sorted({route.source_topic for route in sources}))
     # without an authorizer, or the right to see ACLs: the run says so when it is asked for a DENY
     except ReoError:
         denied = []
-    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, denied, deny_writes)
+    return make_plan(moving, PLAN_INTERVAL_S, quiet_s, to_compare, denied, deny_writes)
 
 
 def run_command(

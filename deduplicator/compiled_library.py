@@ -1,4 +1,4 @@
-"""`compiled_path.c` for Python: its structures, and the library that is built from it.
+"""Loads the library that is built from `compiled_path.c`, and has its structures for Python.
 `deduplicator.compiled_queue` and `deduplicator.compiled_batch` use them.
 
 ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from common import runtime
 from common.errors import SettingsInvalid
-from deduplicator import compiled_path
+from deduplicator import compiled_library
 from replicator.spark import class_archive, connector_jars
 
 JAVA_VERSIONS = ("17", "21")
@@ -62,8 +62,8 @@ def find_java() -> str:
 def describe_compiled_path() -> str:
     """Whether stage two uses the compiled path; if not, why."""
     try:
-        compiled_path.load_library()
-    except compiled_path.CompiledPathUnavailable as reason:
+        compiled_library.load_library()
+    except compiled_library.CompiledPathUnavailable as reason:
         return (
             f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
         )

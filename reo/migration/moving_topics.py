@@ -49,7 +49,7 @@ class MovingGroup:
         )
 
 
-class CutoverView:
+class MovingTopics:
     """What the clusters tell about the topics of these settings and the groups that match the
     pattern.
     """
