@@ -42,30 +42,29 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
 
     until(is_shared, "each has a partition")
     (lost,) = one.partitions.waiting
-    consumer, polls = one.intermediate.consumer, 0
-    member = one.intermediate.member_metadata
+    consumer, member = one.intermediate.consumer, one.intermediate.member_metadata
     generation, member_id = parse_group_metadata(member.get())
+    offset = ClientTopicPartition(*lost, 1)
+    polls, next_addition, count = 0, 0, 2
 
     def has_joined_again() -> bool:
-        """A partition is added in every fifth poll, until its client has seen a new one while the
-        group rebalances. It needs time to do so.
+        """Its client joins again when it sees a partition that is new to it while the group
+        rebalances; and the group may wait for one more to be seen. Between them it needs time:
+        twice as many polls each time.
         """
-        nonlocal polls
+        nonlocal polls, next_addition, count
         two.poll_offsets()
-        if polls % 5 == 0:
-            new = NewPartitions(topic, 3 + polls // 5)
+        if polls == next_addition:
+            next_addition, count = max(5, 2 * polls), count + 1
+            new = NewPartitions(topic, count)
             destination.admin.create_partitions([new])[topic].result()
         polls += 1
-        return parse_group_metadata(consumer.consumer_group_metadata())[0] > generation
+        now, _ = parse_group_metadata(consumer.consumer_group_metadata())
+        return now > generation and not is_refused(consumer, destination, offset)
 
-    until(has_joined_again, "its client has joined again")
+    until(has_joined_again, "its client has joined again: offsets of its generation are taken")
     assert one.partitions.waiting == {lost}, "its callbacks have not run"
     assert parse_group_metadata(member.get()) == (generation, member_id)
-    offset = ClientTopicPartition(*lost, 1)
-    until(
-        lambda: two.poll_offsets() is not None and not is_refused(consumer, destination, offset),
-        "the group is stable, and takes offsets of the generation of now",
-    )
     with pytest.raises(KafkaException, match="generation"):
         commit_as(destination, member.get(), offset)
     until(lambda: one.poll_offsets() or lost in one.partitions.revoked, "a poll tells it")
