@@ -20,7 +20,7 @@ from tests.harness.filtered_copy import (
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import send_signal, stopped
+from tests.harness.service import CERTAIN_COMMITS, send_signal, stopped
 from tests.harness.stage_one import (
     create_epoch,
     wait_for_frontiers,
@@ -63,7 +63,12 @@ def copy_nothing_again(
     clusters: Clusters, topic: str, start: Start, written: list[tuple[int, Record]]
 ) -> None:
     """Stage one begins from the beginning, with one new record: no other one is copied."""
-    again = start(topic, "deduplicator", filter_function="tests.harness.filter_functions:no_thirds")
+    again = start(
+        topic,
+        "deduplicator",
+        filter_function="tests.harness.filter_functions:no_thirds",
+        **CERTAIN_COMMITS,
+    )
     wait_for_frontiers(again, PARTITIONS)
     new = (0, RECORDS // PARTITIONS, Record(b"k", b"%010d" % (RECORDS + 1), (), 1))
     from_the_beginning = wrap_records(

@@ -13,7 +13,7 @@ from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
-from tests.harness.service import Service, stopped
+from tests.harness.service import CERTAIN_COMMITS, Service, stopped
 from tests.harness.stage_one import (
     WrappedRecords,
     create_epoch,
@@ -33,7 +33,7 @@ def source_of(clusters: Clusters, topic: str, records: int, start: Start) -> Ser
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(records), 1))
-    service = start(topic, "deduplicator", deduplicator_transaction_records="50")
+    service = start(topic, "deduplicator", deduplicator_transaction_records="50", **CERTAIN_COMMITS)
     wait_for_frontiers(service, 1)
     return service
 

@@ -11,7 +11,7 @@ from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service
+from tests.harness.service import CERTAIN_COMMITS, Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 HEADER = "via"
@@ -39,6 +39,7 @@ def both_ways(clusters: Clusters, topic: str, start: Start, back: bool) -> tuple
         topics=f"{topic}={topic}:key",
         provenance_header=HEADER,
         deduplicator_without_frontier="append",
+        **CERTAIN_COMMITS,
     )
     wait_for_frontiers(service, 1)
     return way, service

@@ -85,7 +85,15 @@ def test_a_spare_worker_is_ready(clusters: Clusters, topic: str, start: Start) -
     clusters.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_workers="2")
     is_ready(service)
-    assert [
-        service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)
-    ] == [1, 1]
+    # the first one may have been ready before the group had the second one too
+    until(
+        lambda: (
+            [
+                service.metric("reo_ready", stage="deduplicator", worker=str(worker))
+                for worker in range(2)
+            ]
+            == [1, 1]
+        ),
+        "both are ready",
+    )
     service.stop()

@@ -13,7 +13,12 @@ from deduplicator.group_metadata import parse_group_metadata
 from tests.broker.test_partitions import Member
 from tests.harness.kafka import Cluster, Clusters, until
 
-REFRESH = "intermediate_consumer_options_topic_metadata_refresh_interval_ms"
+OPTIONS = {
+    "intermediate_consumer_options_topic_metadata_refresh_interval_ms": "500",
+    # a member that the group has expired would join again as another one
+    "deduplicator_session_timeout_ms": "600000",
+    "deduplicator_transaction_timeout_ms": "600000",
+}
 
 
 def commit_as(cluster: Cluster, member: bytes, offset: ClientTopicPartition) -> None:
@@ -34,7 +39,7 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
     """
     destination = clusters.destination
     destination.create(topic, 2)
-    one, two = (Member(clusters, topic, "classic", number, **{REFRESH: "500"}) for number in (1, 2))
+    one, two = (Member(clusters, topic, "classic", number, **OPTIONS) for number in (1, 2))
 
     def is_shared() -> bool:
         assert one.poll_offsets() == two.poll_offsets() == []

@@ -4,17 +4,15 @@ order. `tests/e2e/test_shared_destination.py` has several sources in one topic.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from demo import fair_share
 from tests.conftest import Start
+from tests.harness.commands import LONG_COMMAND_S, reo_with
 from tests.harness.java import partitions_of
 from tests.harness.judge import Record
-from tests.harness.kafka import ROOT, Clusters, make_record
+from tests.harness.kafka import Clusters, make_record
 from tests.harness.merged_topics import build_topics_environment, compare_merged_topics
 from tests.harness.service import STOP_S
 from tests.harness.several_sources import (
@@ -82,19 +80,6 @@ def assert_each_is_placed(
     ) == (3, 2)
 
 
-def run_command(environment: Mapping[str, str], command: str) -> subprocess.CompletedProcess[str]:
-    """A command of reo's, with this environment alone."""
-    return fair_share.run(
-        [sys.executable, "-m", "reo", command],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", **environment},
-        capture_output=True,
-        text=True,
-        timeout_s=120,
-        check=False,
-    )
-
-
 def test_each_mapping_through_the_whole_service(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
@@ -112,12 +97,10 @@ def test_each_mapping_through_the_whole_service(
     service = start(topic, "--stop-at-end", environment=environment)
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert_each_is_placed(clusters, topic, sources, java)
-    verified = run_command(environment, "verify")
-    assert verified.returncode == 31, verified.stdout + verified.stderr
+    verified = reo_with(environment, "verify", exit_code=31, timeout_s=LONG_COMMAND_S)
     assert verified.stderr.count("cannot be compared with its source") == 4
     assert "2000 records compared" in verified.stdout
-    recovered = run_command(environment, "recover")
-    assert recovered.returncode == 31, recovered.stdout + recovered.stderr
+    recovered = reo_with(environment, "recover", exit_code=31, timeout_s=LONG_COMMAND_S)
     assert "the data confirms" in recovered.stdout
 
 

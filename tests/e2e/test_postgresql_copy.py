@@ -6,9 +6,7 @@ tests/unit/test_postgresql_settings.py.
 from __future__ import annotations
 
 import math
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -20,11 +18,11 @@ from common.routes import TopicPartition
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from demo import fair_share
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
+from tests.harness.commands import LONG_COMMAND_S, reo_with
 from tests.harness.judge import Partitions, Record, compare_partitions
-from tests.harness.kafka import ROOT, Clusters, make_records
+from tests.harness.kafka import Clusters, make_records
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.postgresql_destination import (
     FRONTIER,
@@ -89,17 +87,7 @@ def reo(
 ) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
     given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
-    done = fair_share.run(
-        [sys.executable, "-m", "reo", *words],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"]} | given,
-        capture_output=True,
-        text=True,
-        timeout_s=120,
-        check=False,
-    )
-    print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
-    assert "Traceback" not in done.stderr
+    done = reo_with(given, *words, exit_code=None, timeout_s=LONG_COMMAND_S)
     assert PASSWORD not in done.stdout + done.stderr
     return done
 

@@ -8,7 +8,6 @@ holds everywhere.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
@@ -120,16 +119,17 @@ def test_every_panel_has_data(
         for target in panel.get("targets", ())
     ]
 
-    def empty() -> list[tuple[str, str]]:
-        return [
-            (title, legend)
+    empty: list[str] = []
+
+    def has_data() -> bool:
+        empty[:] = [
+            f"{title}: {legend}"
             for title, legend, expression in asked
             if not legend.startswith(WITHOUT) and not prometheus.value(expression)
         ]
+        return not empty
 
-    with contextlib.suppress(AssertionError):
-        until(lambda: not empty(), "every panel has data")
-    assert empty() == []
+    until(has_data, "every panel has data", seen_last=empty)
     assert highest_starts(prometheus).get("deduplicator", 0) >= 1, (
         "the panel of starts shows the kill"
     )

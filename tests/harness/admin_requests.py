@@ -29,6 +29,12 @@ RETRIABLE_ERRORS = (
 """Errors of a partition or broker that is not available yet, or again; the request is repeated
 until a timeout.
 """
+COORDINATOR_STARTS = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+"""The coordinator of a group is not there yet; on a cluster that never had a group, it stays so."""
 
 
 def call_with_retry(call: Callable[[], Future[Result]]) -> Result:

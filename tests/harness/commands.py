@@ -20,8 +20,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from common.errors import ClusterUnreachable
 from common.kafka.consumer_group import list_group_offsets
 from demo import fair_share
-from tests.harness.admin_requests import ATTEMPTS
-from tests.harness.kafka import ROOT, Cluster, Clusters
+from tests.harness.admin_requests import ATTEMPTS, COORDINATOR_STARTS, RETRIABLE_ERRORS
+from tests.harness.kafka import ROOT, Cluster, Clusters, until
 from tests.harness.service import build_environment
 
 COMMAND_S = 60
@@ -141,13 +141,20 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
         )
         for name in own
     }
-    group = f"reo-{topic}"
-    found["offsets"] = {}
-    with contextlib.suppress(KafkaException):  # where there never was a group
-        answers = list_group_offsets(
-            cluster.admin, ConsumerGroupTopicPartitions(group), require_stable=False
-        )
-        found["offsets"] = {
-            (answer.topic, answer.partition): (answer.offset, answer.metadata) for answer in answers
-        }
+    (found["offsets"],) = until(lambda: read_offsets(cluster, f"reo-{topic}"), "its offsets")
     return found
+
+
+def read_offsets(cluster: Cluster, group: str) -> tuple[dict[Any, Any]] | None:
+    """Offset and metadata of each partition of a group, in a tuple; None while nobody answers."""
+    asked = ConsumerGroupTopicPartitions(group)
+    try:
+        answers = list_group_offsets(cluster.admin, asked, require_stable=False)
+    except KafkaException as failed:
+        code = failed.args[0].code()
+        if code in COORDINATOR_STARTS:  # there never was a group
+            return ({},)
+        if code in RETRIABLE_ERRORS:
+            return None
+        raise
+    return ({(one.topic, one.partition): (one.offset, one.metadata) for one in answers},)

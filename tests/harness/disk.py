@@ -8,11 +8,17 @@ import shutil
 import subprocess
 
 from demo.broker import Broker
+from tests.harness.spark_cluster import freeze, thaw
 
 
 def keep_disk(broker: Broker) -> None:
-    """Keep the broker's disk as it is now."""
+    """Keep the broker's disk as it is now. The broker stands still meanwhile: else a file that it
+    writes anew and renames could be gone when it is copied.
+    """
+    assert broker.process
+    freeze(broker.process.pid)
     subprocess.run(["cp", "-a", broker.folder / "data", broker.folder / "kept"], check=True)
+    thaw(broker.process.pid)
 
 
 def set_disk_back(broker: Broker) -> None:

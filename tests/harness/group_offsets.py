@@ -6,20 +6,15 @@ import subprocess
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
-    KafkaError,
     KafkaException,
     TopicPartition,
 )
 
+from common.kafka.consumer_group import list_group_offsets
+from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.commands import reo
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.transactional_copy import PARTITIONS
-
-COORDINATOR_STARTS = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
 
 
 def commit(cluster: Cluster, topic: str, group: str, offsets: dict[int, int]) -> None:
@@ -46,7 +41,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
     asked = ConsumerGroupTopicPartitions(
         group, [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     )
-    answers = cluster.admin.list_consumer_group_offsets([asked])[group].result().topic_partitions
+    answers = list_group_offsets(cluster.admin, asked, require_stable=False)
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 

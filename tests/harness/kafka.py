@@ -121,6 +121,7 @@ class Cluster:
             f"the cluster creates topic {topic}",
         )
         until(lambda: self.partitions(topic) == partitions, f"topic {topic} exists")
+        self.end_offsets(topic)  # answered when each partition has a leader
         return topic
 
     def delete(self, topic: str) -> None:

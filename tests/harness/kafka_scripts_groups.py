@@ -21,10 +21,10 @@ from tests.harness.kafka_scripts_members import (
 def check_two_members(context: ScriptContext, is_incremental: bool, **options: Any) -> None:
     """Two members share two partitions; one leaves, and the other has both."""
     create_filled_topic(context)
+    stranger = context.member(**options)
+    context.note("no member yet", parse_group_metadata(stranger.consumer_group_metadata())[0] <= 0)
+    stranger.close()
     first = GroupMember(context, is_incremental, **options)
-    context.note(
-        "no member yet", parse_group_metadata(first.consumer.consumer_group_metadata())[0] <= 0
-    )
     poll_until(
         context,
         [first],

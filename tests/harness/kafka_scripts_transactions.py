@@ -68,7 +68,7 @@ def transactions(context: ScriptContext) -> None:
 def calls_out_of_order(context: ScriptContext) -> None:
     """What librdkafka says of calls that do not fit its state."""
     context.create()
-    producer = context.transactional()
+    producer = context.transactional(linger_ms=40_000)  # nothing leaves before it is purged
     context.note_call("begin before init", producer.begin_transaction)
     context.note_call("produce before init", context.write, producer, ["x"])
     producer.init_transactions(LONG_S)

@@ -29,6 +29,7 @@ from tests.harness.kafka import until
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""
 STARTS_IN_S = 60
+ANSWERS_IN_S = 5
 
 
 def programs() -> Path:
@@ -114,7 +115,7 @@ class Server:
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
         try:
-            self.session().close()
+            self.session(ANSWERS_IN_S).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -145,10 +146,10 @@ class Server:
             f" password={quote_value(password)}"
         )
 
-    def session(self) -> psycopg.Connection[TupleRow]:
+    def session(self, timeout_s: int = STARTS_IN_S) -> psycopg.Connection[TupleRow]:
         """The test's own."""
         return psycopg.connect(
-            self.connection(), autocommit=True, connect_timeout=5, application_name="test"
+            self.connection(), autocommit=True, connect_timeout=timeout_s, application_name="test"
         )
 
     def ask(self, query: str, *values: object) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import decode
-from common.kafka.consumer_group import Commit
+from common.kafka.consumer_group import Commit, list_group_offsets
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record
@@ -44,14 +44,9 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     request = ConsumerGroupTopicPartitions(
         group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
     )
-    answers = (
-        cluster.admin.list_consumer_group_offsets([request], require_stable=True)[group]
-        .result()
-        .topic_partitions
-    )
     return {
         answer.partition: Commit(answer.offset, answer.metadata)
-        for answer in answers
+        for answer in list_group_offsets(cluster.admin, request, require_stable=True)
         if answer.offset >= 0
     }
 

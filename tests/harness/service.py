@@ -30,7 +30,11 @@ from tests.harness.promql import list_known_samples
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
 """Timeout of an end that a signal or an error asks for."""
-RESTARTED = {"StageFailed", "Fenced"}
+CERTAIN_COMMITS = {"deduplicator_transaction_timeout_ms": "600000"}
+"""Settings with which no commit becomes unknown on a machine that stands still: what an unknown one
+has committed is copied, but not counted.
+"""
+RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
