@@ -66,7 +66,8 @@ def run_until_moved(
     something else happens once. Returns what the last one prints, which goes through.
 
     It may be refused before: a producer that stands still for longer than QUICK is taken for one
-    that has stopped, until it writes again.
+    that has stopped, until it writes again. And it may go through before the kill arrives: then it
+    was not killed at that line, and begins again.
     """
     left, said = list(kill_at), list[str]()
     for _ in range(2 * len(kill_at) + 1):
@@ -82,15 +83,16 @@ def run_until_moved(
         for line in command.stderr:
             said.append(line)
             if left and line.startswith(left[0]):
-                left.pop(0)
                 command.kill()
                 break
             for words in [words for words in actions if line.startswith(words)]:
                 actions.pop(words)()
         result, errors = fair_share.communicate(command, COMMAND_S)
-        if command.returncode == 0:
+        assert command.returncode in (0, -9, MoveRefused.exit_code), "".join(said) + errors
+        if command.returncode == -9:
+            left.pop(0)
+        elif command.returncode == 0 and not left:
             break
-        assert command.returncode in (-9, MoveRefused.exit_code), "".join(said) + errors
     assert (command.returncode, left, actions) == (0, [], {}), "".join(said)
     return result
 
