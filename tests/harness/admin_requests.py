@@ -9,8 +9,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from common.kafka.consumer_group import list_group_offsets
 
 Result = TypeVar("Result")
 ANSWER_S, ATTEMPTS = 30.0, 3
@@ -34,7 +42,7 @@ COORDINATOR_STARTS = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-"""The coordinator of a group is not there yet; on a cluster that never had a group, it stays so."""
+"""The coordinator of a group is not there yet; so it is at first where there never was a group."""
 
 
 def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
@@ -90,3 +98,22 @@ def try_to_list_offsets(
                 admin.list_topics(topic, ANSWER_S)
             return None
         raise
+
+
+def try_to_list_group_offsets(
+    admin: AdminClient, group: str
+) -> tuple[dict[tuple[str, int], tuple[int, str | None]]] | None:
+    """Offset and metadata of each partition of a group, in a tuple, because there may be none; None
+    while nobody answers.
+    """
+    asked = ConsumerGroupTopicPartitions(group)
+    try:
+        answers = list_group_offsets(admin, asked, require_stable=False)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code in COORDINATOR_STARTS:  # there never was a group
+            return ({},)
+        if code in RETRIABLE_ERRORS:
+            return None
+        raise
+    return ({(one.topic, one.partition): (one.offset, one.metadata) for one in answers},)

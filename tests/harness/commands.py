@@ -15,12 +15,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-
 from common.errors import ClusterUnreachable
-from common.kafka.consumer_group import list_group_offsets
 from demo import fair_share
-from tests.harness.admin_requests import ATTEMPTS, COORDINATOR_STARTS, RETRIABLE_ERRORS
+from tests.harness.admin_requests import ATTEMPTS, try_to_list_group_offsets
 from tests.harness.kafka import ROOT, Cluster, Clusters, until
 from tests.harness.service import build_environment
 
@@ -141,20 +138,7 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
         )
         for name in own
     }
-    (found["offsets"],) = until(lambda: read_offsets(cluster, f"reo-{topic}"), "its offsets")
+    (found["offsets"],) = until(
+        lambda: try_to_list_group_offsets(cluster.admin, f"reo-{topic}"), "its offsets"
+    )
     return found
-
-
-def read_offsets(cluster: Cluster, group: str) -> tuple[dict[Any, Any]] | None:
-    """Offset and metadata of each partition of a group, in a tuple; None while nobody answers."""
-    asked = ConsumerGroupTopicPartitions(group)
-    try:
-        answers = list_group_offsets(cluster.admin, asked, require_stable=False)
-    except KafkaException as failed:
-        code = failed.args[0].code()
-        if code in COORDINATOR_STARTS:  # there never was a group
-            return ({},)
-        if code in RETRIABLE_ERRORS:
-            return None
-        raise
-    return ({(one.topic, one.partition): (one.offset, one.metadata) for one in answers},)

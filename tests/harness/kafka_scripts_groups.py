@@ -251,12 +251,10 @@ def silent_rejoin(context: ScriptContext) -> None:
             new = NewPartitions(context.name, count)
             context.admin.create_partitions([new])[context.name].result()
         polls += 1
+        if away.member()[0] <= generation:
+            return False
         state, members = describe_group(context)
-        return (
-            away.member()[0] > generation
-            and state == "STABLE"
-            and sum(len(partitions) for partitions, _ in members) == count
-        )
+        return state == "STABLE" and sum(len(partitions) for partitions, _ in members) == count
 
     poll_until(context, [busy], has_joined_again, "it has joined again, for all partitions")
     context.note("away", [away.events, away.member()[1] == member_id, len(away.assigned)])

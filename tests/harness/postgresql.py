@@ -29,7 +29,6 @@ from tests.harness.kafka import until
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""
 STARTS_IN_S = 60
-ANSWERS_IN_S = 5
 
 
 def programs() -> Path:
@@ -115,10 +114,12 @@ class Server:
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
         try:
-            self.session(ANSWERS_IN_S).close()
+            session = self._try_to_connect()
         except psycopg.OperationalError:
             return False
-        return True
+        if session is not None:
+            session.close()
+        return session is not None
 
     def stop_at_once(self) -> None:
         """Immediate shutdown: no session is ended in order, nothing is flushed; the next start
@@ -146,11 +147,18 @@ class Server:
             f" password={quote_value(password)}"
         )
 
-    def session(self, timeout_s: int = STARTS_IN_S) -> psycopg.Connection[TupleRow]:
-        """The test's own."""
-        return psycopg.connect(
-            self.connection(), autocommit=True, connect_timeout=timeout_s, application_name="test"
-        )
+    def session(self) -> psycopg.Connection[TupleRow]:
+        """The test's own; again, when the machine stood still over the first attempt."""
+        return until(self._try_to_connect, "the server takes a session", STARTS_IN_S)
+
+    def _try_to_connect(self) -> psycopg.Connection[TupleRow] | None:
+        """None when there is no answer in time; OperationalError when nobody listens."""
+        try:
+            return psycopg.connect(
+                self.connection(), autocommit=True, connect_timeout=5, application_name="test"
+            )
+        except psycopg.errors.ConnectionTimeout:
+            return None
 
     def ask(self, query: str, *values: object) -> list[Any]:
         """The rows of an answer; none of a command."""

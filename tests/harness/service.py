@@ -34,7 +34,7 @@ CERTAIN_COMMITS = {"deduplicator_transaction_timeout_ms": "600000"}
 """Settings with which no commit becomes unknown on a machine that stands still: what an unknown one
 has committed is copied, but not counted.
 """
-RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
+RESTARTED = {"StageFailed", "Fenced"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
