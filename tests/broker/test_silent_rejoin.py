@@ -17,6 +17,8 @@ OPTIONS = {
     "intermediate_consumer_options_topic_metadata_refresh_interval_ms": "500",
     # a member that the group has expired would join again as another one
     "deduplicator_session_timeout_ms": "600000",
+    # a member learns of a rebalance from its next heartbeat, a quarter of the session otherwise
+    "intermediate_consumer_options_heartbeat_interval_ms": "500",
     "deduplicator_transaction_timeout_ms": "600000",
 }
 
