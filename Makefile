@@ -42,11 +42,11 @@ chart: helm ## the Helm chart as one file, in dist/
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# Six at a time on two processors, because most of the time tests wait; a file's tests in one process, because they share brokers; the
-# files that take longest first (tests/conftest.py).
+# As many at a time as tests/conftest.py says: six on two processors, because most of the time tests
+# wait. A file's tests in one process, because they share brokers; the files that take longest first.
 # The order of a set of strings depends on the hash seed, and a simulated schedule on that: with 0
 # the schedules are those of `make simulate`.
-PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: older postgresql ## what is promised, on real brokers, six files at a time (ARGS= for pytest: ARGS=tests/unit needs no broker)
 	@$(PYTEST) -m 'not long' $(ARGS)

@@ -87,6 +87,18 @@ last runs alone at the end.
 """
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Six processes on two processors, because most of the time tests wait. Unit tests compute, and
+    every further process has to collect them all.
+    """
+    units = ROOT / "tests" / "unit"
+    only_units = all(
+        (config.invocation_params.dir / argument.split("::")[0]).is_relative_to(units)
+        for argument in config.args
+    )
+    return 2 if only_units else 6
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files first; with REO_TEST_ORDER=<seed> files, and tests in them, in an order that the
     seed decides: no test may depend on another.
