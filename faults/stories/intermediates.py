@@ -181,9 +181,8 @@ def block_readers(run: Run) -> None:
         raise AssertionError(f"nothing was blocked by {DEATHS_MAX} deaths")
     run.counters_lost = True
     bound_s = int(DEFAULTS["deduplicator_transaction_timeout_ms"]) / 1000 + LOOKS_EVERY_S
-    until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 5)
+    until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 1)
     blocked_s = time.monotonic() - start_s
-    assert blocked_s <= bound_s + 1, f"readers were blocked for {blocked_s:.1f} s"
     run.record_fault(f"readers blocked for {blocked_s:.1f} s of at most {bound_s:.0f}")
     run.start()
     run.wait_for_progress()
