@@ -81,6 +81,7 @@ def _find_batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Rout
             consumer_group.admin,
             consumer_group.settings.destination_cluster,
             route.destination_topic,
+            consumer_group.settings.connect_timeout_s,
         )
         for route in routes
     )

@@ -137,9 +137,10 @@ class Planner:
 
     def _find_batch_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
+        timeout_s = self.settings.connect_timeout_s
         return max(
             (
-                topics.get_message_bytes_max(client, cluster, name)
+                topics.get_message_bytes_max(client, cluster, name, timeout_s)
                 for name in {tp.topic for tp in topic_partitions}
             ),
             default=0,

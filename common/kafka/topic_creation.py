@@ -14,11 +14,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from common.errors import ReoError, TopicsUnfit
+from common.errors import ClusterUnreachable, ReoError, TopicsUnfit
 from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_kind
@@ -75,12 +75,15 @@ def prepare_topics(
             partition_counts[route.destination_topic],
         )
     for name, source in parked.items():
-        source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
+        source_config = topics.describe_config(
+            source_admin, settings.source_cluster, source.name, timeout_s
+        )
         create_or_extend(
             destination_admin,
             settings.destination_cluster,
             existing.get(name),
             build_topic(settings, name, 1, copied_configs.build_parked_config(source_config)),
+            timeout_s,
         )
     return copied
 
@@ -97,7 +100,10 @@ def _create_route_topics(
     """Create or extend the intermediate and the destination topic of a route, and check them.
     (Stage two creates tables.)
     """
-    source_config = topics.describe_config(source_admin, settings.source_cluster, source.name)
+    timeout_s = settings.connect_timeout_s
+    source_config = topics.describe_config(
+        source_admin, settings.source_cluster, source.name, timeout_s
+    )
     intermediate = build_topic(
         settings,
         route.intermediate_topic,
@@ -106,11 +112,11 @@ def _create_route_topics(
     )
     # first: an existing topic shows which configurations the brokers know
     existing_intermediate = existing.get(route.intermediate_topic) or create(
-        destination_admin, settings.destination_cluster, intermediate
+        destination_admin, settings.destination_cluster, intermediate, timeout_s
     )
     if not destination_kind.is_outside_kafka(settings):
         known = topics.describe_config(
-            destination_admin, settings.destination_cluster, route.intermediate_topic
+            destination_admin, settings.destination_cluster, route.intermediate_topic, timeout_s
         )
         destination = existing.get(route.destination_topic)
         not_copied = (
@@ -128,11 +134,16 @@ def _create_route_topics(
                 partitions,
                 copied_configs.build_destination_config(source_config, known),
             ),
+            timeout_s,
         )
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
         create_or_extend(
-            destination_admin, settings.destination_cluster, existing_intermediate, intermediate
+            destination_admin,
+            settings.destination_cluster,
+            existing_intermediate,
+            intermediate,
+            timeout_s,
         )
     topic_fitness.check_existing(
         destination_admin, settings, route, copied_configs.get_max_message_bytes(source_config)
@@ -151,12 +162,13 @@ def create_or_extend(
     cluster: Cluster,
     existing: Topic | None,
     new: NewTopic,
+    timeout_s: float,
     validate_only: bool = False,
 ) -> None:
     """Create the topic, or add missing partitions. With `validate_only` nothing changes: the
     brokers only validate the request.
     """
-    current = existing or create(client, cluster, new, validate_only)
+    current = existing or create(client, cluster, new, timeout_s, validate_only)
     if current is None or current.partitions >= new.num_partitions:
         return
     log.log(
@@ -167,42 +179,78 @@ def create_or_extend(
         new.num_partitions,
     )
     partitions = NewPartitions(new.topic, new.num_partitions)
-    try:
-        client.create_partitions([partitions], **_build_options(validate_only))[new.topic].result()
-    except KafkaException as failed:
-        # else another process was first
-        if failed.args[0].code() != KafkaError.INVALID_PARTITIONS:
-            raise _explain(failed.args[0], cluster, new) from None
+    options = _build_options(timeout_s, validate_only)
+    # INVALID_PARTITIONS: another process was first
+    _ask(
+        lambda: client.create_partitions([partitions], **options)[new.topic].result(),
+        KafkaError.INVALID_PARTITIONS,
+        timeout_s,
+        cluster,
+        new,
+    )
 
 
 def create(
-    client: AdminClient, cluster: Cluster, new: NewTopic, validate_only: bool = False
+    client: AdminClient,
+    cluster: Cluster,
+    new: NewTopic,
+    timeout_s: float,
+    validate_only: bool = False,
 ) -> Topic | None:
     """Create the topic. If another process was first, return the topic: it has fewer partitions
     than `new` if the other process looked at the source before a partition was added there.
     """
     level = _get_log_level(validate_only)
     log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
-    try:
-        client.create_topics([new], **_build_options(validate_only))[new.topic].result()
-    except KafkaException as failed:
-        if failed.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise _explain(failed.args[0], cluster, new) from None
-        return topics.look_up(cluster, client, [new.topic]).get(new.topic)
-    return None
+    options = _build_options(timeout_s, validate_only)
+    if _ask(
+        lambda: client.create_topics([new], **options)[new.topic].result(),
+        KafkaError.TOPIC_ALREADY_EXISTS,
+        timeout_s,
+        cluster,
+        new,
+    ):
+        return None
+    return topics.look_up(cluster, client, [new.topic], timeout_s).get(new.topic)
 
 
-def _build_options(validate_only: bool) -> dict[str, Any]:
-    return {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": validate_only}
+def _ask(
+    ask: Callable[[], None], is_done: int, timeout_s: float, cluster: Cluster, new: NewTopic
+) -> bool:
+    """Ask until there is an answer, at most about `timeout_s`. False when the answer is the error
+    code `is_done`: another process was first, or an attempt whose answer was lost.
+    """
+
+    def ask_once() -> bool:
+        try:
+            ask()
+        except KafkaException as failed:
+            if failed.args[0].code() == is_done:
+                return False
+            error = _explain(failed.args[0], cluster, new)
+            if isinstance(error, ClusterUnreachable):
+                raise
+            raise error from None
+        return True
+
+    return ask_with_retries(_describe(cluster, new), timeout_s, ask_once)
+
+
+def _build_options(timeout_s: float, validate_only: bool) -> dict[str, Any]:
+    return {"request_timeout": min(timeout_s, REQUEST_TIMEOUT_S), "validate_only": validate_only}
 
 
 def _get_log_level(validate_only: bool) -> int:
     return logging.DEBUG if validate_only else logging.INFO
 
 
+def _describe(cluster: Cluster, new: NewTopic) -> str:
+    return f"creating topic {new.topic} on the {cluster.name} cluster"
+
+
 def _explain(error: KafkaError, cluster: Cluster, new: NewTopic) -> ReoError:
     """Why the brokers did not create or extend the topic."""
-    doing = f"creating topic {new.topic} on the {cluster.name} cluster"
+    doing = _describe(cluster, new)
     if error.code() in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
         return TopicsUnfit(
             f"{doing}: {error.str()}. Create it as the cluster requires it, with"

@@ -83,13 +83,12 @@ def check_existing(
     """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a
     smaller limit on records.
     """
-    intermediate = topics.describe_config(
-        client, settings.destination_cluster, route.intermediate_topic
-    )
+    cluster, timeout_s = settings.destination_cluster, settings.connect_timeout_s
+    intermediate = topics.describe_config(client, cluster, route.intermediate_topic, timeout_s)
     copy = (
         None
         if destination_kind.is_outside_kafka(settings)
-        else topics.describe_config(client, settings.destination_cluster, route.destination_topic)
+        else topics.describe_config(client, cluster, route.destination_topic, timeout_s)
     )
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error

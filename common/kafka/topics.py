@@ -229,24 +229,29 @@ def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
             )
 
 
-def describe_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
+def describe_config(
+    client: AdminClient, cluster: Cluster, name: str, timeout_s: float = REQUEST_TIMEOUT_S
+) -> dict[str, Any]:
     """A topic's configuration, name → ConfigEntry. Retries while a broker does not know a new topic
     yet.
     """
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def ask() -> dict[str, Any]:
-        return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[  # type: ignore[no-any-return]
-            resource
-        ].result()
+        answers = client.describe_configs(
+            [resource], request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)
+        )
+        return answers[resource].result()  # type: ignore[no-any-return]
 
     doing = f"reading the configuration of topic {name} of the {cluster.name} cluster"
-    return ask_with_retries(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
+    return ask_with_retries(doing, timeout_s, ask, (ClusterUnreachable, TopicMissing))
 
 
-def get_message_bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
+def get_message_bytes_max(
+    client: AdminClient, cluster: Cluster, name: str, timeout_s: float = REQUEST_TIMEOUT_S
+) -> int:
     """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
-    return copied_configs.get_max_message_bytes(describe_config(client, cluster, name))
+    return copied_configs.get_max_message_bytes(describe_config(client, cluster, name, timeout_s))
 
 
 def is_compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:

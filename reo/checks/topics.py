@@ -44,7 +44,10 @@ class RouteTopics:
         """A source topic's configuration."""
         if name not in self.at_source:
             self.at_source[name] = topics.describe_config(
-                self.source_admin, self.settings.source_cluster, name
+                self.source_admin,
+                self.settings.source_cluster,
+                name,
+                self.settings.connect_timeout_s,
             )
         return self.at_source[name]
 
@@ -52,7 +55,10 @@ class RouteTopics:
         """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
             self.at_destination[name] = topics.describe_config(
-                self.destination_admin, self.settings.destination_cluster, name
+                self.destination_admin,
+                self.settings.destination_cluster,
+                name,
+                self.settings.connect_timeout_s,
             )
         return self.at_destination.get(name)
 
@@ -177,6 +183,7 @@ def _check_creation(
             state.settings.destination_cluster,
             existing,
             new_topic,
+            state.settings.connect_timeout_s,
             validate_only=True,
         )
     except ReoError as error:

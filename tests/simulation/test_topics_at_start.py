@@ -1,0 +1,91 @@
+"""A start creates, extends and describes topics while requests, or their answers, are lost: it waits
+`connect_timeout_s` for a cluster, as for every other request of a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from common import runtime
+from common.errors import ClusterUnreachable
+from common.kafka import topic_creation, topics
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.settings import load
+from simulator.kafka import RequestOutcome
+from simulator.virtual_runtime import VirtualRuntime
+from tests.harness.kafka_scripts import ScriptContext
+from tests.harness.simulation import TOPIC, Simulation
+from tests.unit.test_settings import GOOD
+
+NEW = "new"
+CLUSTER = load(GOOD).destination_cluster
+TIMEOUT_S = 3 * REQUEST_TIMEOUT_S
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    """One cluster; time is virtual."""
+    simulation = Simulation()
+    before = runtime.use_runtime(VirtualRuntime(simulation.schedule))
+    yield simulation
+    runtime.use_runtime(before)
+
+
+@pytest.mark.parametrize("outcome", ["lost", "answer lost"])
+@pytest.mark.parametrize("api", ["CreateTopics", "CreatePartitions", "DescribeConfigs"])
+def test_a_lost_request_is_sent_again(
+    simulation: Simulation, api: str, outcome: RequestOutcome
+) -> None:
+    """A topic that an earlier attempt created is not another process's: nothing is missing."""
+    simulation.outcomes[api] = [outcome, outcome]
+
+    def start(context: ScriptContext) -> None:
+        for name, partitions in ((NEW, 2), (TOPIC, 3)):
+            existing = topics.look_up(CLUSTER, context.admin, [name], TIMEOUT_S).get(name)
+            topic_creation.create_or_extend(
+                context.admin, CLUSTER, existing, NewTopic(name, partitions, 1), TIMEOUT_S
+            )
+            described = topics.look_up(CLUSTER, context.admin, [name], TIMEOUT_S)[name]
+            simulation.note(name, described.partitions)
+        config = topics.describe_config(context.admin, CLUSTER, NEW, TIMEOUT_S)
+        simulation.note("config", config["cleanup.policy"].value)
+
+    simulation.start("start", start)
+    simulation.run()
+    assert simulation.outcomes[api] == [], "both were lost"
+    assert [(who, what) for _, who, what in simulation.story] == [
+        (NEW, 2),
+        (TOPIC, 3),
+        ("config", "delete"),
+    ]
+
+
+@pytest.mark.parametrize("api", ["CreateTopics", "CreatePartitions", "DescribeConfigs"])
+def test_a_cluster_without_answers_is_named_in_time(simulation: Simulation, api: str) -> None:
+    """When the time is over, and not with the first request."""
+    simulation.outcomes[api] = ["lost"] * 100
+
+    def start(context: ScriptContext) -> None:
+        existing = topics.look_up(CLUSTER, context.admin, [TOPIC], TIMEOUT_S)[TOPIC]
+        begin_s = simulation.schedule.now
+        with pytest.raises(ClusterUnreachable) as raised:
+            if api == "DescribeConfigs":
+                topics.describe_config(context.admin, CLUSTER, TOPIC, TIMEOUT_S)
+            else:
+                topic_creation.create_or_extend(
+                    context.admin,
+                    CLUSTER,
+                    existing if api == "CreatePartitions" else None,
+                    NewTopic(TOPIC if api == "CreatePartitions" else NEW, 2, 1),
+                    TIMEOUT_S,
+                )
+        simulation.note(str(raised.value), simulation.schedule.now - begin_s)
+
+    simulation.start("start", start)
+    simulation.run()
+    [(_, message, waited_s)] = simulation.story
+    assert (TOPIC if api != "CreateTopics" else NEW) in message
+    assert TIMEOUT_S <= waited_s < TIMEOUT_S + REQUEST_TIMEOUT_S + 1
