@@ -30,7 +30,6 @@ from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
-from common.metrics import TORN
 from common.records import Consumed, compute_message_checksum, get_headers
 from common.routes import TopicPartition
 from deduplicator.destination import DestinationState
@@ -72,7 +71,6 @@ class Surplus:
         for _ in range(covered):
             self.known_offset, _ = self.records.popleft()
         if covered:
-            TORN.labels(self.tp.topic, str(self.tp.partition)).inc(covered)
             log.warning(
                 "%s: %d records of a torn transaction are at the destination already; the frontier"
                 " moves over them",

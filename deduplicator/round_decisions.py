@@ -54,6 +54,8 @@ class RoundDecisions:
     holes: int = 0
     read_up_to: int = 0
     filtered: int = 0
+    torn: int = 0
+    """Accepted records that are not written, because a torn transaction has written them."""
     cycles: int = 0
     timestamps_ms: tuple[int, int] | None = None
     """Of the first and the last record that was written, once the records are released."""

@@ -44,10 +44,10 @@ class RoundOutput:
         )
         if state.surplus is not None:
             records = work.records
-            covered = state.surplus.skip_matching(records)
+            work.torn = state.surplus.skip_matching(records)
             parts = (
-                [(records[covered:], work.source_offsets[covered:])]
-                if len(records) > covered
+                [(records[work.torn :], work.source_offsets[work.torn :])]
+                if len(records) > work.torn
                 else []
             )
             self.destination.outputs[output] = DestinationState(state.surplus.known_offset, 0)

@@ -180,14 +180,12 @@ def create_or_extend(
     )
     partitions = NewPartitions(new.topic, new.num_partitions)
     options = _build_options(timeout_s, validate_only)
+
+    def ask() -> None:
+        client.create_partitions([partitions], **options)[new.topic].result()
+
     # INVALID_PARTITIONS: another process was first
-    _ask(
-        lambda: client.create_partitions([partitions], **options)[new.topic].result(),
-        KafkaError.INVALID_PARTITIONS,
-        timeout_s,
-        cluster,
-        new,
-    )
+    _ask(ask, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
 
 
 def create(
@@ -203,13 +201,11 @@ def create(
     level = _get_log_level(validate_only)
     log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
     options = _build_options(timeout_s, validate_only)
-    if _ask(
-        lambda: client.create_topics([new], **options)[new.topic].result(),
-        KafkaError.TOPIC_ALREADY_EXISTS,
-        timeout_s,
-        cluster,
-        new,
-    ):
+
+    def ask() -> None:
+        client.create_topics([new], **options)[new.topic].result()
+
+    if _ask(ask, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
         return None
     return topics.look_up(cluster, client, [new.topic], timeout_s).get(new.topic)
 

@@ -14,6 +14,7 @@ from common.metrics import (
     FRONTIER,
     RECORDS_IN,
     RECORDS_OUT,
+    TORN,
     TRANSACTION_RECORDS,
     TRANSACTION_SECONDS,
 )
@@ -71,6 +72,8 @@ def _report_partition(route: Route, tp: TopicPartition, work: RoundDecisions, wr
     )
     RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
     RECORDS_OUT.labels("deduplicator", *destination).inc(written)
+    if work.torn:
+        TORN.labels(*destination).inc(work.torn)
     for reason, number in (
         ("duplicate", work.duplicates),
         ("stale", work.stale),

@@ -1,4 +1,4 @@
-"""A start creates, extends and describes topics while requests, or their answers, are lost: it waits
+"""A start creates, extends and describes topics while requests or answers are lost: it waits
 `connect_timeout_s` for a cluster, as for every other request of a start.
 """
 
@@ -67,25 +67,25 @@ def test_a_lost_request_is_sent_again(
 def test_a_cluster_without_answers_is_named_in_time(simulation: Simulation, api: str) -> None:
     """When the time is over, and not with the first request."""
     simulation.outcomes[api] = ["lost"] * 100
+    name = NEW if api == "CreateTopics" else TOPIC
 
     def start(context: ScriptContext) -> None:
-        existing = topics.look_up(CLUSTER, context.admin, [TOPIC], TIMEOUT_S)[TOPIC]
+        existing = topics.look_up(CLUSTER, context.admin, [name], TIMEOUT_S).get(name)
+
+        def ask() -> None:
+            if api == "DescribeConfigs":
+                topics.describe_config(context.admin, CLUSTER, name, TIMEOUT_S)
+            else:
+                new = NewTopic(name, 2, 1)
+                topic_creation.create_or_extend(context.admin, CLUSTER, existing, new, TIMEOUT_S)
+
         begin_s = simulation.schedule.now
         with pytest.raises(ClusterUnreachable) as raised:
-            if api == "DescribeConfigs":
-                topics.describe_config(context.admin, CLUSTER, TOPIC, TIMEOUT_S)
-            else:
-                topic_creation.create_or_extend(
-                    context.admin,
-                    CLUSTER,
-                    existing if api == "CreatePartitions" else None,
-                    NewTopic(TOPIC if api == "CreatePartitions" else NEW, 2, 1),
-                    TIMEOUT_S,
-                )
+            ask()
         simulation.note(str(raised.value), simulation.schedule.now - begin_s)
 
     simulation.start("start", start)
     simulation.run()
     [(_, message, waited_s)] = simulation.story
-    assert (TOPIC if api != "CreateTopics" else NEW) in message
+    assert name in message
     assert TIMEOUT_S <= waited_s < TIMEOUT_S + REQUEST_TIMEOUT_S + 1
