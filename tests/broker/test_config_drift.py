@@ -123,6 +123,7 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
             cluster,
             None,
             NewTopic(topic, 2, -1, config={"segment.bytes": "1"}),
+            loaded.connect_timeout_s,
         )
 
 

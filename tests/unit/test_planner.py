@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from common import source_candidates
-from common.errors import ReoError, SourceRefused, SourceTruncated
+from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated
 from common.kafka import permissions, topics
 from common.routes import TopicPartition
 from replicator import run_planner
@@ -87,3 +87,41 @@ def test_a_plan_has_every_partition_of_its_source(monkeypatch: pytest.MonkeyPatc
     selected one has. It would not be copied, and nothing would say so.
     """
     assert plan_with(monkeypatch, lambda: None, [], (2, 1)) == 2
+
+
+@pytest.mark.parametrize("has_another", [True, False])
+def test_a_candidate_that_dies_while_a_run_is_planned(
+    monkeypatch: pytest.MonkeyPatch, has_another: bool
+) -> None:
+    """Another one is asked, in the same process; without another one the error is raised."""
+    answering = [1, 2, 2] if has_another else [1, 1]
+    asked = []
+
+    def check_permissions(settings: Any, _: str) -> None:
+        asked.append(settings.source_cluster.number)
+        if settings.source_cluster.number == 1:
+            raise ClusterUnreachable("the source cluster does not answer")
+
+    def select_answering(_: Any) -> Any:
+        return SimpleNamespace(source_cluster=SimpleNamespace(number=answering.pop(0)))
+
+    monkeypatch.setattr(permissions, "check_permissions", check_permissions)
+    monkeypatch.setattr(source_candidates, "select_answering", select_answering)
+    unused = cast(Any, None)
+    planner = Planner(
+        cast(Any, SimpleNamespace(source=SimpleNamespace(backoff_min_ms=1))),
+        unused,
+        unused,
+        unused,
+        lambda: False,
+    )
+    monkeypatch.setattr(planner, "_prepare_sources", lambda _: {})
+    monkeypatch.setattr(planner, "_wait_for_frontiers", lambda _: None)
+    if has_another:
+        assert planner.plan() is None
+        assert asked == [1, 2]
+    else:
+        with pytest.raises(ClusterUnreachable):
+            planner.plan()
+        assert asked == [1]
+    assert not answering
