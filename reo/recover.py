@@ -267,9 +267,7 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
         )
         routes, never_copied = _select_copied(settings, sources)
         if apply:
-            Group(
-                settings, create_admin_client(settings.destination_cluster, settings)
-            ).check_stopped()
+            Group(settings).check_stopped()
         for recovery in routes:
             recovery.read_data()
         refused = [row.refusal for recovery in routes for row in recovery.partitions if row.refusal]

@@ -31,7 +31,7 @@ class RouteData:
         self.source_reader, self.destination_reader = (
             create_reader(cluster, self.settings) for cluster in clusters
         )
-        self.group = Group(self.settings, self.destination_admin)
+        self.group = Group(self.settings)
         name = route.destination_topic
         destination_topics = topics.look_up(
             self.settings.destination_cluster,

@@ -34,7 +34,8 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.clients import create_reader
 from common.kafka.cluster_metadata import OFFSETS_TOPIC, read_metadata
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.clusters import Cluster
@@ -61,9 +62,9 @@ class Members(NamedTuple):
 class Group:
     """The consumer group of one service, on its intermediate topics."""
 
-    def __init__(self, settings: Settings, client: AdminClient) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.client = client
+        self.coordinator = CoordinatorClient(settings.destination_cluster, settings)
         self.name = settings.application
 
     def list_commits(
@@ -81,7 +82,7 @@ class Group:
         answers = (
             self._ask(
                 "reading the offsets",
-                lambda: list_group_offsets(self.client, asked, require_stable),
+                lambda client: list_group_offsets(client, asked, require_stable),
             )
             if asked.topic_partitions
             else []
@@ -120,7 +121,7 @@ class Group:
         everything = ConsumerGroupTopicPartitions(self.name)
         answers = self._ask(
             "reading the offsets",
-            lambda: list_group_offsets(self.client, everything, require_stable=False),
+            lambda client: list_group_offsets(client, everything, require_stable=False),
         )
         decoded = {}
         for answer in answers:
@@ -134,7 +135,7 @@ class Group:
         """The partitions that its members have, or this one of them; None while the group is
         rebalancing.
         """
-        description = self._ask("describing", lambda: self._describe().result())
+        description = self._describe()
         if description.state != ConsumerGroupState.STABLE:
             return None
         return {
@@ -146,7 +147,7 @@ class Group:
 
     def describe_members(self) -> Members:
         """Who is in the group now."""
-        description = self._ask("describing", lambda: self._describe().result())
+        description = self._describe()
         return Members(
             description.state.name.lower(),
             {
@@ -173,8 +174,8 @@ class Group:
         ]
         answers = self._ask(
             "committing",
-            lambda: (
-                self.client.alter_consumer_group_offsets(
+            lambda client: (
+                client.alter_consumer_group_offsets(
                     [ConsumerGroupTopicPartitions(self.name, topic_partitions)],
                     request_timeout=REQUEST_TIMEOUT_S,
                 )[self.name]
@@ -188,7 +189,7 @@ class Group:
             if answer.error is not None:
                 self._ask(
                     f"committing {answer.topic}-{answer.partition}",
-                    lambda error=answer.error: _raise_error(error),  # type: ignore[misc]
+                    lambda _, error=answer.error: _raise_error(error),  # type: ignore[misc]
                 )
 
     def describe_abort(self, held_up: TopicPartition) -> str:
@@ -208,7 +209,7 @@ class Group:
         if known:
             with suppress(ReoError):
                 begin = partition_offsets.list_end_offsets(
-                    self.client, [held_up], committed_only=True
+                    self.coordinator.client, [held_up], committed_only=True
                 )[held_up]
         timeout_ms = self.settings.deduplicator.transaction_timeout_ms
         return (
@@ -226,15 +227,18 @@ class Group:
         """
         metadata = self._ask(
             "describing the offsets topic",
-            lambda: read_metadata(self.client, REQUEST_TIMEOUT_S),
+            lambda client: read_metadata(client, REQUEST_TIMEOUT_S),
         )
         partitions = len(metadata.topics[OFFSETS_TOPIC].partitions)
         return find_offsets_partition(self.name, partitions) if partitions else -1
 
     def _describe(self) -> Any:
-        return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[
-            self.name
-        ]
+        return self._ask(
+            "describing",
+            lambda client: client.describe_consumer_groups(
+                [self.name], request_timeout=REQUEST_TIMEOUT_S
+            )[self.name].result(),
+        )
 
     def _build_error(self, who: str) -> ServiceRuns:
         session_s = self.settings.deduplicator.session_timeout_ms / 1000
@@ -243,8 +247,8 @@ class Group:
             f" stopped counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
         )
 
-    def _ask(self, doing: str, ask: Callable[[], Result]) -> Result:
-        return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+    def _ask(self, doing: str, ask: Callable[[AdminClient], Result]) -> Result:
+        return self.coordinator.ask(f"{doing} of group {self.name}", ask)
 
 
 def create_commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:

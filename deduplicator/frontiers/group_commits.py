@@ -47,7 +47,7 @@ class ConsumerGroup:
         self.reader = create_reader(settings.destination_cluster, settings)
         self.commit_reader = create_commit_reader(settings.destination_cluster, settings)
         self.admin = create_admin_client(settings.destination_cluster, settings)
-        self.group = Group(settings, self.admin)
+        self.group = Group(settings)
         self.undecided_since: float | None = None
         """When the starts that wait for a transaction began, on the monotonic clock."""
         self.undecided_at = 0.0

@@ -60,7 +60,7 @@ def check_frontier(
     it; `settings` has all candidates.
     """
     ready = state.find_ready()
-    group = Group(state.settings, state.destination_admin)
+    group = Group(state.settings)
     members = group.describe_members()
     for route, source in state.sources.items():
         if route not in ready:
@@ -100,7 +100,7 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
         _check_no_copy(state, route)
         # of other topics: this one came later
-        added = bool(Group(state.settings, state.destination_admin).list_frontiers())
+        added = bool(Group(state.settings).list_frontiers())
         begins = {
             tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
             for tp in topic_partitions
@@ -120,7 +120,7 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     if destination is None or state.tables is not None or not route.is_one_to_one:
         return
     topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
-    if Group(state.settings, state.destination_admin).list_commits(topic_partitions):
+    if Group(state.settings).list_commits(topic_partitions):
         return  # somebody has deleted the intermediate topic, and the copy goes on
     consumer_group = ConsumerGroup(state.settings, Liveness("check"))
     first_frontiers = FirstFrontiers(

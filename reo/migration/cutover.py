@@ -234,9 +234,9 @@ class Cutover:
                 for row in rows.get(group.name, ())
                 if row.source_offset is not None
             }
-            current_offsets = UserGroup(
-                self.settings.source_cluster, self.moving.source_admin, group.name
-            ).fetch_offsets(ends)
+            current_offsets = UserGroup(self.moving.source_coordinator, group.name).fetch_offsets(
+                ends
+            )
             if not group.has_stopped or current_offsets != translated:
                 raise GroupBusy(
                     f"group {group.name} has read at the source after its consumers had stopped."

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.consumer_group import list_group_offsets
+from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings.clusters import Cluster
 
@@ -30,9 +31,9 @@ Result = TypeVar("Result")
 class UserGroup:
     """Uses the admin client: nothing joins the group."""
 
-    def __init__(self, cluster: Cluster, client: AdminClient, name: str) -> None:
-        self.cluster = cluster
-        self.client = client
+    def __init__(self, coordinator: CoordinatorClient, name: str) -> None:
+        self.coordinator = coordinator
+        self.cluster = coordinator.cluster
         self.name = name
 
     def fetch_offsets(
@@ -45,8 +46,8 @@ class UserGroup:
             self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
 
-        def fetch() -> dict[TopicPartition, int]:
-            answers = list_group_offsets(self.client, request, require_stable=True)
+        def fetch(client: AdminClient) -> dict[TopicPartition, int]:
+            answers = list_group_offsets(client, request, require_stable=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
@@ -79,14 +80,14 @@ class UserGroup:
         description = self._retry("asking for members and", self._describe)
         return description is None or bool(description.members)
 
-    def _describe(self) -> Any:
+    def _describe(self, client: AdminClient) -> Any:
         """The group; None when it has members that subscribe to topics which this principal may not
         describe (KIP-848).
         """
         try:
-            return self.client.describe_consumer_groups(
-                [self.name], request_timeout=REQUEST_TIMEOUT_S
-            )[self.name].result()
+            return client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[
+                self.name
+            ].result()
         except KafkaException as refused:
             if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
@@ -102,27 +103,27 @@ class UserGroup:
         by hand.
         """
 
-        def commit_once() -> None:
+        def commit_once(client: AdminClient) -> None:
             if self.has_members():
                 raise self._build_busy_error()
             present = self.fetch_offsets(offsets)
             ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
             if ahead:
-                self._commit(ahead)
+                self._commit(client, ahead)
 
         # all of it: when the answer to a commit was lost, a consumer can have come and gone
         self._retry("committing", commit_once)
 
-    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, client: AdminClient, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit all in one request, once; GroupBusy when the group has members: the broker then
         refuses it (see `common.kafka.consumer_group`).
         """
         request = ConsumerGroupTopicPartitions(
             self.name, [ClientTopicPartition(*tp, offset) for tp, offset in offsets.items()]
         )
-        answers = self.client.alter_consumer_group_offsets(
-            [request], request_timeout=REQUEST_TIMEOUT_S
-        )[self.name]
+        answers = client.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[
+            self.name
+        ]
         for answer in answers.result().topic_partitions:
             if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                 raise self._build_busy_error()
@@ -136,14 +137,11 @@ class UserGroup:
             " --describe --members` lists them), then run this command again"
         )
 
-    def _retry(self, action: str, request: Callable[[], Result]) -> Result:
+    def _retry(self, action: str, request: Callable[[AdminClient], Result]) -> Result:
         offsets = f"the offsets of group {self.name} at the {self.cluster.name} cluster"
         try:
-            return ask_with_retries(
-                f"{action} {offsets}",
-                REQUEST_TIMEOUT_S,
-                request,
-                (ClusterUnreachable, HangingTransaction),
+            return self.coordinator.ask(
+                f"{action} {offsets}", request, (ClusterUnreachable, HangingTransaction)
             )
         except HangingTransaction:
             raise HangingTransaction(

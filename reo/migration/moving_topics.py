@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from common.errors import MoveRefused
 from common.kafka import partition_offsets, topics
+from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
@@ -58,9 +59,10 @@ class MovingTopics:
         self.settings = settings
         self.pattern = re.compile(groups)
         self.snapshot_reader = SnapshotReader(settings)
-        self.source_admin, self.destination_admin = (
-            self.snapshot_reader.clients.source_admin,
-            self.snapshot_reader.clients.destination_admin,
+        self.source_admin = self.snapshot_reader.clients.source_admin
+        self.source_coordinator, self.destination_coordinator = (
+            CoordinatorClient(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.write_denial = WriteDenial(settings.source_cluster, self.source_admin)
 
@@ -125,12 +127,10 @@ class MovingTopics:
         names_of_topics = {tp.topic for tp in ends}
         groups = []
         for name in names:
-            group = UserGroup(self.settings.source_cluster, self.source_admin, name)
+            group = UserGroup(self.source_coordinator, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(names_of_topics)
             if offsets or readers:
-                active = UserGroup(
-                    self.settings.destination_cluster, self.destination_admin, name
-                ).has_members()
+                active = UserGroup(self.destination_coordinator, name).has_members()
                 groups.append(
                     MovingGroup(
                         name,

@@ -17,6 +17,7 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Group
+from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare.comparable_routes import select_comparable
@@ -40,6 +41,11 @@ class Translator:
         self.settings = settings
         self.source_admin, self.destination_admin = (
             create_admin_client(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
+        self.group = Group(settings)
+        self.source_coordinator, self.destination_coordinator = (
+            CoordinatorClient(cluster, settings)
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.partition_translator = PartitionTranslator(
@@ -66,11 +72,11 @@ class Translator:
 
     def open_source_group(self, name: str) -> UserGroup:
         """The group at the source."""
-        return UserGroup(self.settings.source_cluster, self.source_admin, name)
+        return UserGroup(self.source_coordinator, name)
 
     def open_destination_group(self, name: str) -> UserGroup:
         """The group at the destination."""
-        return UserGroup(self.settings.destination_cluster, self.destination_admin, name)
+        return UserGroup(self.destination_coordinator, name)
 
     def translate(
         self, group: str, proved: ProvedOffsets | None = None
@@ -173,7 +179,7 @@ class Translator:
         or HangingTransaction while there is one.
         """
         routes = {route.intermediate_topic: route for route in self.sources}
-        commits = Group(self.settings, self.destination_admin).read_commits(
+        commits = self.group.read_commits(
             topics.list_intermediate_partitions(self.sources), require_stable
         )
         frontiers = {}

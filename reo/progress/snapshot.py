@@ -65,7 +65,7 @@ class SnapshotReader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clients = Clients(settings)
-        self.group = Group(settings, self.clients.destination_admin)
+        self.group = Group(settings)
 
     def take_snapshot(self) -> Snapshot:
         """Ask both clusters; ClusterUnreachable and similar errors when one does not answer,

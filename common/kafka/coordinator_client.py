@@ -1,0 +1,47 @@
+"""Requests to the coordinator of a consumer group.
+
+librdkafka (2.16, issue 5511) remembers which broker coordinates a group. An answer that does not
+name this broker, as right after its restart, makes it forget the broker, but not that it is the
+coordinator: then every request to this coordinator waits for a connection that nobody opens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from confluent_kafka.admin import AdminClient
+
+from common.errors import ClusterUnreachable, ReoError
+from common.kafka.clients import create_admin_client
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
+from common.settings import Settings
+from common.settings.clusters import Cluster
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class CoordinatorClient:
+    """An admin client that is replaced when it gets no answer."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self.cluster = cluster
+        self._create = partial(create_admin_client, cluster, settings)
+        self.client = self._create()
+
+    def ask(
+        self,
+        doing: str,
+        ask: Callable[[AdminClient], Result],
+        later: tuple[type[ReoError], ...] = (ClusterUnreachable,),
+    ) -> Result:
+        """See `ask_with_retries`; `ask` gets the client to ask with."""
+        try:
+            return ask_with_retries(doing, REQUEST_TIMEOUT_S, lambda: ask(self.client), later)
+        except ClusterUnreachable as silent:
+            log.debug("the next request has a new client: %s", silent)
+            self.client = self._create()
+            raise
