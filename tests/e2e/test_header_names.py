@@ -34,7 +34,10 @@ ALL = next(
 )[1]
 """What the documentation has for all of them."""
 FIRST_MS, LAST_MS = wrap.GREGORIAN_MS, 2**63 // 1000
-EDGES = [GOOD[0]._replace(timestamp_ms=timestamp_ms) for timestamp_ms in (FIRST_MS, LAST_MS, -1)]
+OLD_MS = -2_500_000_000_000  # 1890-10-12
+EDGES = [
+    GOOD[0]._replace(timestamp_ms=timestamp_ms) for timestamp_ms in (FIRST_MS, LAST_MS, -1, OLD_MS)
+]
 AT = len(GOOD)
 """The offset of the record that is no good."""
 
@@ -93,11 +96,18 @@ def by_time(timestamp_ms: int) -> Write:
     ids=["too old", "too far"],
 )
 def test_a_timestamp_out_of_range_is_refused(
-    clusters: Clusters, topic: str, start: Start, bad: Write, mode: list[str], said: str
+    clusters: Clusters,
+    topic: str,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: Write,
+    mode: list[str],
+    said: str,
 ) -> None:
     """Exit code 27 and the record's place, at once; what is copied before has its timestamp, also
-    at the edges of the range.
+    at the edges of the range, and where the host's time zone had another offset.
     """
+    monkeypatch.setenv("TZ", "Europe/Berlin")
     clusters.source.create(topic, 2, message_timestamp_after_max_ms=str(2**63 - 1))
     clusters.source.write(topic, [(0, record) for record in GOOD])
     bad(clusters, topic)
