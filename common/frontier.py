@@ -25,6 +25,10 @@ import orjson
 
 VERSION = 1
 BYTES_MAX = 4095
+KEPT = "+"
+"""After the checksum of a written record with a key and a value: compaction keeps the newest one of
+each key.
+"""
 
 
 class Link(NamedTuple):
@@ -90,8 +94,9 @@ class Frontier:
     last_record: LastRecord | None = None
     """None before the first record."""
     last_written: str | None = None
-    """A checksum of the last record that is counted, as it was written: where there is another one,
-    or none, the destination has lost records. None where none is counted.
+    """A checksum of the last record that is counted, as it was written, and KEPT if compaction
+    keeps it: where there is another one, or none, the destination has lost records. None where none
+    is counted.
     """
     leader_epoch: int | None = None
     """Of the intermediate partition: up to this one, nothing is missing before the position
@@ -104,6 +109,11 @@ class Frontier:
         was, or when it is not known.
         """
         return self.destination_known + max(0, self.sent)
+
+    @property
+    def last_written_checksum(self) -> str | None:
+        """Of the last record that is counted."""
+        return None if self.last_written is None else self.last_written.removesuffix(KEPT)
 
     def encode(self) -> str:
         """The metadata string."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from common.errors import DestinationTruncated, ForeignWriter
-from common.frontier import Frontier
+from common.frontier import KEPT, Frontier
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
 from common.records import Consumed, compute_message_checksum, get_headers
@@ -93,27 +93,26 @@ def check_destination(
     the records beyond the frontier.
 
     Retention deletes the oldest records, up to `beginnings`; compaction can delete any record of
-    `compacted_topics`, so fewer records than were sent prove nothing there. But on an `undecided`
+    `compacted_topics`, so fewer records than were sent prove nothing there. But it keeps the last
+    one, which is the newest of its key, unless that is a tombstone. And on an `undecided`
     partition, which has an open transaction, records that are missing may only be invisible yet: it
     is checked as strictly as any other, and the caller asks again. `beat` is called for each
     record; ClusterUnreachable when none comes for a while.
     """
     _check_ends(frontiers, ends)
+    is_trimmed = {tp: beginnings[tp] > row.destination_known + 1 for tp, row in frontiers.items()}
     may_lack_records = {
-        tp
-        for tp, frontier in frontiers.items()
-        if tp not in undecided
-        and (tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1)
-    }
+        tp for tp in frontiers if tp.topic in compacted_topics or is_trimmed[tp]
+    } - undecided
     at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
+    kept = _list_kept(frontiers, beginnings, may_lack_records)
+    read_at_known = at_known | {tp for tp in kept if frontiers[tp].sent == 0}
     start_offsets = {
-        tp: max(frontier.destination_known + (tp not in at_known), beginnings[tp])
+        tp: max(frontier.destination_known + (tp not in read_at_known), beginnings[tp])
         for tp, frontier in frontiers.items()
     }
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {
-        tp: DestinationState(frontier.destination_known, 0) for tp, frontier in frontiers.items()
-    }
+    outputs = {tp: DestinationState(row.destination_known, 0) for tp, row in frontiers.items()}
     surplus: dict[TopicPartition, Surplus] = {}
     # beyond an open transaction no consumer gets a record, nor the end of the partition
     decided_ends = {tp: end for tp, end in ends.items() if tp not in undecided}
@@ -126,6 +125,10 @@ def check_destination(
                 raise _build_missing_record_error(tp, frontiers[tp])
             _check_checksum(tp, message, frontiers[tp])
             continue
+        if tp in kept and _is_last_written(message, frontiers[tp]):
+            kept.remove(tp)
+        if offset <= frontiers[tp].destination_known:
+            continue
         if counted[tp] < frontiers[tp].sent:
             counted[tp] += 1
             outputs[tp].known_offset = offset
@@ -133,8 +136,7 @@ def check_destination(
                 _check_checksum(tp, message, frontiers[tp])
         else:
             _add(surplus.setdefault(tp, Surplus(tp, outputs[tp].known_offset)), message)
-    for tp in at_known:
-        raise _build_missing_record_error(tp, frontiers[tp])
+    _check_seen(frontiers, at_known, kept)
     _check_counts(frontiers, counted, may_lack_records)
     return outputs, surplus
 
@@ -169,6 +171,36 @@ def _list_checked_at_known(
     }
 
 
+def _list_kept(
+    frontiers: Mapping[TopicPartition, Frontier],
+    beginnings: Mapping[TopicPartition, int],
+    may_lack_records: AbstractSet[TopicPartition],
+) -> set[TopicPartition]:
+    """The partitions that may lack records, but not the last one that was written: retention has
+    not deleted it, and compaction keeps it.
+    """
+    return {
+        tp
+        for tp in may_lack_records
+        if (frontiers[tp].last_written or "").endswith(KEPT)
+        and beginnings[tp] <= frontiers[tp].destination_known + (frontiers[tp].sent > 0)
+    }
+
+
+def _check_seen(
+    frontiers: Mapping[TopicPartition, Frontier],
+    at_known: AbstractSet[TopicPartition],
+    kept: AbstractSet[TopicPartition],
+) -> None:
+    """DestinationTruncated for a partition whose last record had to be there and was not seen."""
+    for tp in at_known:
+        raise _build_missing_record_error(tp, frontiers[tp])
+    for tp in kept:
+        raise _build_truncated_error(
+            tp, "the last one is gone, which compaction keeps: it has a key and a value"
+        )
+
+
 def _add(surplus: Surplus, message: Consumed) -> None:
     surplus.records.append(
         (
@@ -186,10 +218,14 @@ def _add(surplus: Surplus, message: Consumed) -> None:
 
 
 def _check_checksum(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
-    if frontier.last_written not in (None, compute_message_checksum(message)):
+    if frontier.last_written is not None and not _is_last_written(message, frontier):
         raise _build_truncated_error(
             tp, f"the last one, at offset {message.offset()}, is a different record now"
         )
+
+
+def _is_last_written(message: Consumed, frontier: Frontier) -> bool:
+    return frontier.last_written_checksum == compute_message_checksum(message)
 
 
 def _check_counts(

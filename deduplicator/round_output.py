@@ -16,7 +16,7 @@ from common.routes import Route, TopicPartition
 from deduplicator.destination import UNCOUNTED, Destination, DestinationState, build_offsets
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_decisions import RoundDecisions
-from deduplicator.unwrap import compute_record_checksum
+from deduplicator.unwrap import describe_written
 
 
 class RoundOutput:
@@ -88,9 +88,7 @@ class RoundOutput:
         if state.partitioner is not None:
             return None
         return (
-            compute_record_checksum(work.parts[-1][0][-1])
-            if work.parts
-            else state.frontier.last_written
+            describe_written(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
         )
 
     def send_offsets(

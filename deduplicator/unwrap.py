@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from common import origin as origins
 from common.errors import RecordRefused
-from common.frontier import LastRecord
+from common.frontier import KEPT, LastRecord
 from common.kafka.intermediate_records import (
     build_foreign_record_error,
     parse_origin,
@@ -32,9 +32,16 @@ plain tuple, because every record needs one.
 
 
 def compute_record_checksum(record: Record) -> str:
-    """The checksum of a written record, for the frontier."""
+    """The checksum of a record, for the frontier."""
     key, value, headers, timestamp_ms = record
     return compute_checksum(key, value, headers or [], timestamp_ms)
+
+
+def describe_written(record: Record) -> str:
+    """A written record, for the frontier (`Frontier.last_written`)."""
+    key, value, *_ = record
+    is_kept = key is not None and value is not None
+    return compute_record_checksum(record) + (KEPT if is_kept else "")
 
 
 class ReadUpToMessage(NamedTuple):

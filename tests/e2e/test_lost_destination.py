@@ -4,13 +4,14 @@ next transaction becomes visible.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from common.errors import DestinationTruncated
-from common.frontier import Frontier, RuleState
+from common.frontier import KEPT, Frontier, RuleState
 from common.kafka.clients import create_reader
 from common.records import compute_checksum
 from common.routes import TopicPartition
@@ -74,45 +75,61 @@ def test_a_recreated_topic_is_seen_while_nothing_comes(
     service.stop()
 
 
-def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
-    """Counts and offsets may fit: the record at the known offset, or the last of those behind it,
-    is another one, or a marker now.
+class Written:
+    """Three records at the offsets 0 to 2 of a destination, and behind them an aborted one with its
+    marker.
     """
-    clusters.destination.create(topic, 1)
-    records = [make_record(number) for number in range(3)]
-    clusters.destination.write(topic, [(0, record) for record in records])
-    producer = clusters.destination.producer(transactional_id=topic)
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"never committed", partition=0)
-    producer.flush(30)
-    producer.abort_transaction(30)
-    tp, end = TopicPartition(topic, 0), 5
-    consumer = create_reader(
-        load(build_environment(clusters, topic, {})).destination_cluster,
-        load(build_environment(clusters, topic, {})),
-    )
-    written = [
-        compute_checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
-        for record in records
-    ]
+
+    def __init__(self, clusters: Clusters, topic: str) -> None:
+        clusters.destination.create(topic, 1)
+        records = [make_record(number) for number in range(3)]
+        clusters.destination.write(topic, [(0, record) for record in records])
+        producer = clusters.destination.producer(transactional_id=topic)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"never committed", partition=0)
+        producer.flush(30)
+        producer.abort_transaction(30)
+        self.tp, self.end = TopicPartition(topic, 0), 5
+        loaded = load(build_environment(clusters, topic, {}))
+        self.reader = create_reader(loaded.destination_cluster, loaded)
+        self.checksums = [
+            compute_checksum(record.key, record.value, list(record.headers), record.timestamp_ms)
+            for record in records
+        ]
 
     def check_frontier(
+        self,
         known: int,
         sent: int,
         last_written: str | None,
         compacted: frozenset[str] = frozenset(),
         begin: int = 0,
     ) -> int:
+        """The known offset after the check."""
         frontier = Frontier(
             RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written
         )
         outputs, surplus = check_destination(
-            consumer, {tp: frontier}, {tp: begin}, {tp: end}, compacted
+            self.reader, {self.tp: frontier}, {self.tp: begin}, {self.tp: self.end}, compacted
         )
         assert not surplus
-        return outputs[tp].known_offset
+        return outputs[self.tp].known_offset
 
+
+@pytest.fixture
+def there(clusters: Clusters, topic: str) -> Iterator[Written]:
+    """See `Written`."""
+    written = Written(clusters, topic)
+    yield written
+    written.reader.close()
+
+
+def test_the_last_record_that_was_written_has_to_be_there(there: Written) -> None:
+    """Counts and offsets may fit: the record at the known offset, or the last of those behind it,
+    is another one, or a marker now.
+    """
+    check_frontier, written = there.check_frontier, there.checksums
     assert [
         check_frontier(2, 0, written[2]),
         check_frontier(1, 1, written[2]),
@@ -128,11 +145,21 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
             match=f"a record at offset {marker_or_aborted}, where no record is now",
         ):
             check_frontier(marker_or_aborted, 0, written[2])
-    assert check_frontier(3, 0, written[2], compacted=frozenset({topic})) == 3, (
-        "compaction may have taken it"
-    )
     assert check_frontier(3, 0, written[2], begin=5) == 3, "retention may have taken it"
-    consumer.close()
+
+
+def test_compaction_keeps_the_last_record_unless_it_is_a_tombstone(there: Written) -> None:
+    """Fewer records than were sent prove nothing in a compacted topic. But the newest record of a
+    key is there, so a loss of the newest records is seen there, too.
+    """
+    compacted, (*_, last) = frozenset({there.tp.topic}), there.checksums
+    assert there.check_frontier(3, 0, last, compacted) == 3, "compaction may have taken it"
+    for known, sent in ((2, 0), (1, 1), (-1, 3), (-1, 4)):
+        there.check_frontier(known, sent, last + KEPT, compacted)
+    for known, sent, last_written in ((3, 0, last), (2, 2, "other"), (2, 1, last)):
+        with pytest.raises(DestinationTruncated, match="which compaction keeps"):
+            there.check_frontier(known, sent, last_written + KEPT, compacted)
+    there.check_frontier(3, 0, last + KEPT, compacted, begin=5)  # retention may have taken it
 
 
 @pytest.mark.long  # the simulator tells this story in every run
