@@ -47,6 +47,13 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
         cluster.connection_error,
         cluster.handshake_error,
     )
+    # a proxy before brokers that are away accepts connections, and closes them
+    is_outage = "Disconnected" in handshake_error and cluster.bootstrap_servers in _known_addresses
+    if is_outage:
+        return ClusterUnreachable(
+            f"{which} cannot be reached any more: {handshake_error}",
+            "Check that the brokers run and can be reached from here",
+        )
     if handshake_error:
         why = (
             cluster.security.explain_failed_verification(cluster.bootstrap_servers)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from common.errors import ClusterUnreachable, ReoError, Stop
+from common.errors import AccessRefused, ClusterUnreachable, ReoError, Stop
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
 from common.settings import load
@@ -279,3 +279,27 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
             cluster_requests.ask_cluster(cluster, client, 0, raise_timeout)  # type: ignore[arg-type]
     assert asked == ["silent:1"]
+
+
+def test_a_proxy_before_brokers_that_are_away_does_not_refuse_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It accepts connections and closes them, which the client reports as a failed handshake. At an
+    address that has answered before that is an outage; elsewhere it can be a plain-text listener.
+    """
+    monkeypatch.setattr(cluster_requests, "_known_addresses", set())
+    cluster = Cluster("source", "proxy:1", load(GOOD).source.security)
+    client = SimpleNamespace(poll=lambda _: None)
+
+    def disconnect() -> None:
+        cluster.handshake_error = (
+            "ssl://proxy:1/bootstrap: SSL handshake failed: Disconnected: connecting to a PLAINTEXT"
+            " broker listener?"
+        )
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    with pytest.raises(AccessRefused, match="its listener does not speak TLS"):
+        cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
+    assert cluster_requests.ask_cluster(cluster, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+    with pytest.raises(ClusterUnreachable, match="cannot be reached any more: .*Disconnected"):
+        cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
