@@ -301,5 +301,5 @@ def test_a_proxy_before_brokers_that_are_away_does_not_refuse_tls(
     with pytest.raises(AccessRefused, match="its listener does not speak TLS"):
         cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
     assert cluster_requests.ask_cluster(cluster, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
-    with pytest.raises(ClusterUnreachable, match="cannot be reached any more: .*Disconnected"):
+    with pytest.raises(ClusterUnreachable, match=r"cannot be reached any more: .*Disconnected"):
         cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
