@@ -31,9 +31,10 @@ class AdminRequests(Client):
         execute: Callable[[], Any],
         options: Mapping[str, Any],
         timeout_answer: Any = None,
+        is_sent: bool = True,
     ) -> Future:
-        """One request. When it times out, the result is `timeout_answer`; without one, it is an
-        error.
+        """One request. When it times out, as when it is not sent at all, the result is
+        `timeout_answer`; without one, it is an error.
         """
         timeout_s = float(options.get("request_timeout", TIMEOUT_S))
         future = Future(self.schedule)
@@ -60,7 +61,10 @@ class AdminRequests(Client):
                     )
                 )
 
-        self.network.send(self.cluster, api, execute, timeout_s, on_done)
+        if is_sent:
+            self.network.send(self.cluster, api, execute, timeout_s, on_done)
+        else:
+            self.schedule.call_later(timeout_s, lambda: on_done(None, RequestTimedOut()))
         return future
 
     def request_for_each(
@@ -69,6 +73,7 @@ class AdminRequests(Client):
         calls: Mapping[Any, Callable[[], Any]],
         options: Mapping[str, Any],
         timeout_answer: Any = None,
+        is_sent: bool = True,
     ) -> dict[Any, Future]:
         """One request, with a result for each key."""
         futures = {key: Future(self.schedule) for key in calls}
@@ -87,6 +92,7 @@ class AdminRequests(Client):
             execute,
             options,
             dict.fromkeys(calls, timeout_answer) if timeout_answer is not None else None,
+            is_sent,
         )
 
         def complete_all() -> None:

@@ -57,6 +57,8 @@ class Cluster(ClusterTopics):
         self.brokers = 1
         """The number of brokers in its answers: the limit of replication factors."""
         self.initial_rebalance_delay_s = 0.0
+        self.outages = 0
+        """How often it has come back."""
         self.create_topic(OFFSETS_TOPIC, 4)
 
     def group(self, name: str) -> Group:
@@ -161,6 +163,7 @@ class Cluster(ClusterTopics):
             self.down_since = self.schedule.now
         self.is_down = is_down
         if not is_down:
+            self.outages += 1
             self.up.notify()
             for group in self.groups.values():
                 group.restart_sessions()

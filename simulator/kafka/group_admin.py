@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,22 @@ GROUP_OPERATIONS = (
 class GroupAdmin(AdminRequests):
     """The part of an AdminClient that manages consumer groups."""
 
+    known_since: int | None = None
+    """How often the cluster had come back when this client last asked a coordinator."""
+    is_coordinator_lost = False
+    """Whether it waits for a coordinator to which it does not connect any more."""
+
+    def _ask_coordinator(
+        self, api: str, calls: Mapping[Any, Callable[[], Any]], options: Mapping[str, Any]
+    ) -> dict[Any, Future]:
+        """After an outage, half of the clients that had a coordinator before have lost it for good
+        (librdkafka 2.16, issue 5511).
+        """
+        if self.known_since not in (None, self.cluster.outages) and not self.is_coordinator_lost:
+            self.is_coordinator_lost = self.schedule.random.random() < 0.5
+        self.known_since = self.cluster.outages
+        return self.request_for_each(api, calls, options, is_sent=not self.is_coordinator_lost)
+
     def describe_consumer_groups(
         self, group_ids: Sequence[str], **options: Any
     ) -> dict[str, Future]:
@@ -68,7 +84,7 @@ class GroupAdmin(AdminRequests):
                 name, False, members, assignor, state, self.node(), operations
             )
 
-        return self.request_for_each(
+        return self._ask_coordinator(
             "DescribeConsumerGroups", {name: partial(describe, name) for name in group_ids}, options
         )
 
@@ -98,7 +114,7 @@ class GroupAdmin(AdminRequests):
             ]
             return ConsumerGroupTopicPartitions(group_request.group_id, answers)
 
-        return self.request_for_each(
+        return self._ask_coordinator(
             "OffsetFetch",
             {group_request.group_id: partial(fetch, group_request) for group_request in request},
             options,
@@ -126,7 +142,7 @@ class GroupAdmin(AdminRequests):
                 ],
             )
 
-        return self.request_for_each(
+        return self._ask_coordinator(
             "OffsetCommit",
             {group_request.group_id: partial(commit, group_request) for group_request in request},
             options,
@@ -143,6 +159,6 @@ class GroupAdmin(AdminRequests):
                 raise BrokerError(KafkaError.NON_EMPTY_GROUP)
             self.cluster.delete_group(name)
 
-        return self.request_for_each(
+        return self._ask_coordinator(
             "DeleteGroups", {name: partial(delete, name) for name in group_ids}, options
         )
