@@ -92,7 +92,7 @@ class ConsumerGroup:
         try:
             assigned = self.group.list_assigned(member_id)
         except ClusterUnreachable as unreachable:
-            log.debug("%s", unreachable)
+            log.warning("which partitions this worker has cannot be told yet: %s", unreachable)
             return False
         return assigned is not None and assigned.issuperset(topic_partitions)
 

@@ -15,6 +15,7 @@ import pytest
 from faults.judged_run import run_story
 from faults.load import Load
 from faults.stories import ALL
+from faults.testbed import start_clusters
 from tests.conftest import Start
 from tests.e2e.test_sigterm import stop_in_time
 from tests.harness.judge import compare_partitions
@@ -48,6 +49,18 @@ def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str)
     assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
     assert result.records > result.aborted > 0
+
+
+@pytest.mark.long
+def test_a_worker_outlives_its_destination_broker(tmp_path: Path) -> None:
+    """The broker, of its own, is killed twice. Meanwhile the group expires the worker, which then
+    gets its partitions again from a coordinator that its clients may have forgotten.
+    """
+    story = ALL["broker SIGKILL, destination"]
+    with start_clusters(tmp_path / "brokers", story.brokers) as clusters:
+        result = run_story(story, clusters, SEED, tmp_path)
+    assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
+    assert result.hits["SIGKILL of a broker"] == 2
 
 
 @pytest.mark.long
