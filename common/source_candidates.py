@@ -123,6 +123,19 @@ def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[
     )
 
 
+def can_be_same_source(
+    settings: Settings, source: Topic, frontier: Frontier, is_of_route: bool
+) -> bool:
+    """Whether a frontier under another intermediate topic can be of this source topic;
+    `is_of_route`: another route has that intermediate topic now.
+
+    With failover a copy that began in single mode keeps the identity that its topic had in one
+    cluster, which need not be a candidate any more: it excludes nothing.
+    """
+    identities = {source.identity, compute_identity("", source.name, "")}
+    return frontier.source_identity in identities or (settings.failover and not is_of_route)
+
+
 def get_request_timeout_s(settings: Settings) -> float:
     """How long to wait for a source: with failover not long, because another one may answer."""
     return settings.source.request_timeout_ms / 1000 if settings.failover else REQUEST_TIMEOUT_S

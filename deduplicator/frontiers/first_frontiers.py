@@ -252,7 +252,7 @@ class FirstFrontiers:
         partition's: it is new, and others were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this
-        destination, and none of them is of the same source under another intermediate topic. An
+        destination, and none of them can be of the same source under another intermediate topic. An
         intermediate topic that somebody deleted looks the same as a new one.
         """
         if (
@@ -267,7 +267,10 @@ class FirstFrontiers:
             if frontier.destination_topic_id == topic_id
         }
         same_source = any(
-            frontier.source_identity == source.identity and other.topic != tp.topic
+            source_candidates.can_be_same_source(
+                self.settings, source, frontier, other.topic in self.routes
+            )
             for other, frontier in frontiers.items()
+            if other.topic != tp.topic
         )
         return bool(frontiers) and not same_source
