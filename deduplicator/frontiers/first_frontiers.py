@@ -117,7 +117,13 @@ class FirstFrontiers:
         source_admin = create_admin_client(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
-        check_start_offsets(self.settings, source_admin, sources, commits)
+        started = {
+            tp
+            for tp, commit in commits.items()
+            # "": a store of the user's own says nothing of other workers' partitions
+            if commit.frontier.destination_topic_id in ("", destinations[tp.topic].topic_id)
+        }.difference(missing)
+        check_start_offsets(self.settings, source_admin, sources, started)
         return ClusterState(commits, destinations, ends, source_admin, sources)
 
     def has_records(self, tp: TopicPartition, state: ClusterState) -> bool:

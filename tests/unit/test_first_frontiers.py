@@ -4,17 +4,21 @@ brokers: `tests/e2e/test_start.py`.
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from common.errors import SettingsInvalid
 from common.frontier import Frontier, RuleState
-from common.kafka import partition_offsets
+from common.kafka import partition_offsets, topics
+from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.origin import compute_identity
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
 from common.settings import load
+from deduplicator.frontiers import first_frontiers as module
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 
 ORDERS = Topic("orders", "id of orders", 1, "cluster b")
@@ -46,7 +50,12 @@ def create_first_frontiers(
         settings,
         {route.intermediate_topic: route for route in settings.build_routes()},
         cast(Any, consumer_group),
-        cast(Any, SimpleNamespace(list_started_topics=set)),
+        cast(
+            Any,
+            SimpleNamespace(
+                list_started_topics=set, get_end_offsets=lambda outputs: dict.fromkeys(outputs, 0)
+            ),
+        ),
     )
 
 
@@ -99,3 +108,47 @@ def test_a_route_that_gets_company_is_not_copied_again(
         first_frontiers._is_from_other_sources(NEW, ORDERS, {NEW.topic: DESTINATION})
         is is_from_others
     )
+
+
+@pytest.mark.parametrize(
+    ("destination_topic_id", "missing", "is_checked"),
+    [
+        pytest.param("id of all", 1, False, id="the present one"),
+        pytest.param("deleted", 1, True, id="a deleted one"),
+        pytest.param("", 1, False, id="another worker's in a store of the user's own"),
+        pytest.param("", 0, True, id="deleted in a store"),
+    ],
+)
+def test_start_offsets_are_checked_again_for_a_new_destination(
+    monkeypatch: pytest.MonkeyPatch, destination_topic_id: str, missing: int, is_checked: bool
+) -> None:
+    """The destination topic was deleted and created again, and `source.start` is still set: the
+    frontier of the deleted one is not where partition 0 begins. Partition 1 has none yet.
+    """
+    first_frontiers = create_first_frontiers(
+        {"REO_TOPICS": "orders=all", "REO_SOURCE_START": "0=120"}, {}
+    )
+    source = Topic("orders", "id of orders", 2, "cluster b")
+
+    def describe_sources(*_: object) -> dict[Route, Topic]:
+        return {first_frontiers.routes["all-proxy"]: source}
+
+    def list_bounds(_: object, tps: Any) -> tuple[dict[TopicPartition, int], ...]:
+        return dict.fromkeys(tps, 500), dict.fromkeys(tps, 900)
+
+    monkeypatch.setattr(module, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(topics, "describe_sources", describe_sources)
+    monkeypatch.setattr(partition_offsets, "list_bounds", list_bounds)
+    commits = {
+        TopicPartition("all-proxy", 0): GroupCommit(
+            9, make_frontier(source.identity, destination_topic_id)
+        )
+    }
+    with (
+        pytest.raises(SettingsInvalid, match="offset 120 of orders-0, which has 500 to 900")
+        if is_checked
+        else contextlib.nullcontext()
+    ):
+        first_frontiers.read_cluster_state(
+            [TopicPartition("all-proxy", missing)], commits, {"all-proxy": DESTINATION}
+        )
