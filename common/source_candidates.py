@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from common import runtime
-from common.errors import ReoError
+from common.errors import ClusterUnreachable, ReoError
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
@@ -85,8 +85,9 @@ def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
 
 
 def select_answering(settings: Settings) -> Settings:
-    """The settings with the furthest candidate that answers as the only source; the first
-    candidate's error when none answers in `connect_timeout_s`.
+    """The settings with the furthest candidate that answers as the only source. When none does in
+    `connect_timeout_s`: ClusterUnreachable if any of them is silent, since that one may have what
+    others lack; otherwise the first candidate's error.
     """
     return find_furthest(settings)[0]
 
@@ -107,8 +108,8 @@ def find_furthest(settings: Settings) -> tuple[Settings, list[ReoError]]:
                 snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)
             )
             return furthest.settings, errors
-        if runtime.monotonic() > deadline and isinstance(results[0], ReoError):
-            raise results[0]
+        if runtime.monotonic() > deadline:
+            raise next((one for one in errors if isinstance(one, ClusterUnreachable)), errors[0])
         runtime.sleep(PAUSE_S)
 
 
