@@ -14,15 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import runtime, source_candidates
-from common.errors import (
-    AccessRefused,
-    ClusterUnreachable,
-    ReoError,
-    SourceRecreated,
-    SourceRefused,
-    SourceTruncated,
-    TopicMissing,
-)
+from common.errors import SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, LastRecord, RuleState
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
@@ -212,24 +204,6 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     now_s += 0.4
     assert health.evaluate_round({0: 0, 1: 5000}) is None
     assert health.evaluate_round({0: None, 1: 5000}) is None
-
-
-@pytest.mark.parametrize(
-    ("errors", "raised"),
-    [
-        ([TopicMissing("orders"), ClusterUnreachable("silent")], ClusterUnreachable),
-        ([TopicMissing("orders"), AccessRefused("orders")], TopicMissing),
-    ],
-)
-def test_a_silent_candidate_may_have_what_another_one_lacks(
-    monkeypatch: pytest.MonkeyPatch, errors: list[ReoError], raised: type[ReoError]
-) -> None:
-    """That one is waited for; what the others say is final only when all of them have said it."""
-    now_s = iter(range(0, 10_000, 100))
-    monkeypatch.setattr(runtime, "monotonic", lambda: next(now_s))
-    monkeypatch.setattr(source_candidates, "take_snapshots", lambda _: errors)
-    with pytest.raises(raised):
-        source_candidates.select_answering(load(GOOD))
 
 
 def make_tail_records(*offsets: int) -> list[TailRecord]:
