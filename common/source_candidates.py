@@ -13,11 +13,12 @@ frontier begins. Any candidate can answer (`select_answering`); in single mode t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from common import runtime
-from common.errors import ReoError
+from common.errors import ClusterUnreachable, ReoError, Stop
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
@@ -28,6 +29,7 @@ from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 
+log = logging.getLogger(__name__)
 PAUSE_S = 0.1
 SourceTopics = dict[Route, Topic]
 
@@ -85,8 +87,9 @@ def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
 
 
 def select_answering(settings: Settings) -> Settings:
-    """The settings with the furthest candidate that answers as the only source; the first
-    candidate's error when none answers in `connect_timeout_s`.
+    """The settings with the furthest candidate that answers as the only source. When none does in
+    `connect_timeout_s`: ClusterUnreachable if any of them is silent, since that one may have what
+    others lack; otherwise the first candidate's error.
     """
     return find_furthest(settings)[0]
 
@@ -95,21 +98,57 @@ def find_furthest(settings: Settings) -> tuple[Settings, list[ReoError]]:
     """The same, and the errors of the candidates that do not answer: one of them can have more
     records.
     """
+    answering, errors = _list_answering(settings)
+    return answering[0], errors
+
+
+def try_candidates(
+    settings: Settings, prepare: Callable[..., SourceTopics], *more: object
+) -> SourceTopics:
+    """The topics that `prepare` returns with the furthest candidate with which it does not fail;
+    it gets that candidate's settings, and `more`. When it fails with all that answer, the error is
+    chosen as by `select_answering`.
+    """
     if len(settings.sources) == 1:
-        return settings, []
+        return prepare(settings, *more)
+    answering, errors = _list_answering(settings)
+    for candidate in answering:
+        try:
+            return prepare(candidate, *more)
+        except Stop as reason:
+            is_silent = isinstance(reason, ClusterUnreachable)
+            if is_silent and isinstance(take_snapshot(candidate), SourceSnapshot):
+                raise  # it is the destination
+            log.warning(
+                "source candidate %s cannot be copied from now: %s",
+                candidate.source_cluster.bootstrap_servers,
+                reason,
+            )
+            errors.append(reason)
+    raise _choose_error(errors)
+
+
+def _list_answering(settings: Settings) -> tuple[list[Settings], list[ReoError]]:
+    """At least one candidate, the furthest first, and the errors of the others."""
+    if len(settings.sources) == 1:
+        return [settings], []
     deadline = runtime.monotonic() + settings.connect_timeout_s
     while True:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
         errors = [result for result in results if isinstance(result, ReoError)]
         if snapshots:
-            furthest = max(
-                snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)
+            snapshots.sort(
+                key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum), reverse=True
             )
-            return furthest.settings, errors
-        if runtime.monotonic() > deadline and isinstance(results[0], ReoError):
-            raise results[0]
+            return [snapshot.settings for snapshot in snapshots], errors
+        if runtime.monotonic() > deadline:
+            raise _choose_error(errors)
         runtime.sleep(PAUSE_S)
+
+
+def _choose_error(errors: list[ReoError]) -> ReoError:
+    return next((error for error in errors if isinstance(error, ClusterUnreachable)), errors[0])
 
 
 def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[Frontier]) -> str:
@@ -121,6 +160,19 @@ def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[
     return next(
         (frontier.source_identity for frontier in frontiers), compute_identity("", source.name, "")
     )
+
+
+def can_be_same_source(
+    settings: Settings, source: Topic, frontier: Frontier, is_of_route: bool
+) -> bool:
+    """Whether a frontier under another intermediate topic can be of this source topic;
+    `is_of_route`: another route has that intermediate topic now.
+
+    With failover a copy that began in single mode keeps the identity that its topic had in one
+    cluster, which need not be a candidate any more: it excludes nothing.
+    """
+    identities = {source.identity, compute_identity("", source.name, "")}
+    return frontier.source_identity in identities or (settings.failover and not is_of_route)
 
 
 def get_request_timeout_s(settings: Settings) -> float:

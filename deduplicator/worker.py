@@ -175,8 +175,8 @@ def build(settings: Settings, number: int) -> Worker:
     partitions, liveness = Partitions(), Liveness("deduplicator", number)
     routes = {
         route.intermediate_topic: route
-        for route in topic_creation.prepare_topics(
-            source_candidates.select_answering(settings), liveness.beat
+        for route in source_candidates.try_candidates(
+            settings, topic_creation.prepare_topics, liveness.beat
         )
     }
     intermediate = _build_intermediate(settings, number, routes, partitions)

@@ -60,10 +60,7 @@ class Planner:
         """The plan of the next run; None when the process is asked to stop while it waits."""
         backoff_s = self.settings.source.backoff_min_ms / 1000
         while not self.stopping():
-            settings = source_candidates.select_answering(self.settings)
-            prepared = self._try_to_prepare_sources(settings)
-            if prepared is None:
-                continue
+            prepared = source_candidates.try_candidates(self.settings, self._prepare_sources)
             commits = self._wait_for_frontiers(topics.list_intermediate_partitions(prepared))
             if commits is None:
                 return None
@@ -146,25 +143,12 @@ class Planner:
             default=0,
         )
 
-    def _try_to_prepare_sources(self, settings: Settings) -> dict[Route, Topic] | None:
-        """The source topics to copy now; None when the selected candidate no longer answers and
-        another one does.
-        """
-        try:
-            # without it, a run without permission fails with Spark's message, which names no ACL
-            permissions.check_permissions(settings, "run replicator")
-            return self._prepare_sources(settings)
-        except ClusterUnreachable as silent:
-            answering = source_candidates.select_answering(self.settings).source_cluster.number
-            if answering == settings.source_cluster.number:
-                raise
-            log.warning("%s; candidate %d answers", silent, answering)
-            return None
-
     def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
         """The source topics to copy now. While patterns match no topic it waits, unless
         `stop_at_end` is set.
         """
+        # without it, a run without permission fails with Spark's message, which names no ACL
+        permissions.check_permissions(settings, "run replicator")
         is_logged = False
         while True:
             self.liveness.report_waiting("source")

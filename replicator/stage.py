@@ -277,8 +277,8 @@ def run_stage(
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(
             source.partitions
-            for source in topic_creation.prepare_topics(
-                source_candidates.select_answering(settings), Liveness("replicator").beat
+            for source in source_candidates.try_candidates(
+                settings, topic_creation.prepare_topics, Liveness("replicator").beat
             ).values()
         )
         engine = start_engine(settings, partitions)

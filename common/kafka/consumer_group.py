@@ -214,7 +214,8 @@ class Group:
         timeout_ms = self.settings.deduplicator.transaction_timeout_ms
         return (
             f"A transaction that is only slow ends by its timeout ({timeout_ms / 1000:.0f} s for"
-            " those of this copy, and up to 10 s more). One that is still there after that hangs:"
+            " those of this copy, or what was set when it began, and up to 10 s more). One that is"
+            " still there after that hangs:"
             f" look at its producer with `{tool} describe-producers {tp}`, end it with `{tool}"
             f" abort {tp} --start-offset {begin}`, then run `reo recover`: it finds the frontier"
             " from the data"

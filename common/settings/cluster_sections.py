@@ -28,10 +28,10 @@ class Source:
     start: str = declare(
         "earliest",
         "Where a copy without a frontier begins: `earliest`, `latest`, a timestamp (ms since 1970"
-        " UTC, or ISO 8601 like `2026-01-31T08:00:00Z`), or an offset for each partition"
-        " (`0=120,1=77`; those not named begin at `earliest`). With `latest`, what appears later is"
-        " copied whole: a topic, after the service has its first frontiers; a partition, after its"
-        " topic has.",
+        " UTC, 12 or 13 digits, or ISO 8601 like `2026-01-31T08:00:00Z`), or an offset for each"
+        " partition (`0=120,1=77`; those not named begin at `earliest`). With `latest`, what"
+        " appears later is copied whole: a topic, after the service has its first frontiers; a"
+        " partition, after its topic has.",
         "KAFKA_CONFIG_CONSUMER_AUTO_RESET",
         kind="start",
     )

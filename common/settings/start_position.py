@@ -3,8 +3,8 @@
 
     earliest                    the first record that the source still has
     latest                      the next record that the source gets
-    1700000000000               the first record from that moment on: ms since 1970 UTC, or ISO 8601
-                                with its offset from UTC
+    1700000000000               the first record from that moment on: ms since 1970 UTC (12 or 13
+                                digits), or ISO 8601 with its offset from UTC
     2026-01-31T08:00:00Z
     0=120,1=77                  an offset for each named partition; all others begin at `earliest`,
                                 so that nothing is silently left out
@@ -27,6 +27,8 @@ FORMS = (
     " an offset for each partition (0=120,1=77)"
 )
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECONDS = re.compile(r"[1-9][0-9]{11,12}")
+"""From 1973 to 2286: seconds, and a date without dashes, would be a moment in January 1970."""
 OFFSET = re.compile(r"([0-9]{1,9})=([0-9]{1,18})")
 
 
@@ -53,7 +55,13 @@ def parse(text: str) -> Start:
     """The setting's text; ValueError with what is expected."""
     if text in ("earliest", "latest"):
         return Start("earliest" if text == "earliest" else "latest")
-    if re.fullmatch(r"[0-9]{1,15}", text):
+    if re.fullmatch(r"[0-9]+", text):
+        if not MILLISECONDS.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is not taken as milliseconds since 1970 UTC, which have 12 or 13 digits:"
+                " seconds have fewer, microseconds more, and a date is written like"
+                " 2026-01-31T08:00:00Z"
+            )
         return Start("timestamp", int(text))
     if "=" in text:
         return Start("offsets", offsets=_parse_offsets(text))

@@ -117,7 +117,13 @@ class FirstFrontiers:
         source_admin = create_admin_client(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
-        check_start_offsets(self.settings, source_admin, sources, commits)
+        started = {
+            tp
+            for tp, commit in commits.items()
+            # "": a store of the user's own says nothing of other workers' partitions
+            if commit.frontier.destination_topic_id in ("", destinations[tp.topic].topic_id)
+        }.difference(missing)
+        check_start_offsets(self.settings, source_admin, sources, started)
         return ClusterState(commits, destinations, ends, source_admin, sources)
 
     def has_records(self, tp: TopicPartition, state: ClusterState) -> bool:
@@ -252,7 +258,7 @@ class FirstFrontiers:
         partition's: it is new, and others were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this
-        destination, and none of them is of the same source under another intermediate topic. An
+        destination, and none of them can be of the same source under another intermediate topic. An
         intermediate topic that somebody deleted looks the same as a new one.
         """
         if (
@@ -267,7 +273,10 @@ class FirstFrontiers:
             if frontier.destination_topic_id == topic_id
         }
         same_source = any(
-            frontier.source_identity == source.identity and other.topic != tp.topic
+            source_candidates.can_be_same_source(
+                self.settings, source, frontier, other.topic in self.routes
+            )
             for other, frontier in frontiers.items()
+            if other.topic != tp.topic
         )
         return bool(frontiers) and not same_source

@@ -45,7 +45,8 @@ def check_start_offsets(
     have.
 
     All of them are checked before the first one is used: a frontier that was created stays, even
-    when the setting is corrected. Partitions in `started` have a frontier.
+    when the setting is corrected. Partitions in `started` have a frontier of the present
+    destination.
     """
     if not settings.start.offsets:
         return

@@ -111,8 +111,8 @@ class PartitionStarter:
             [self.routes[topic] for topic in {tp.topic for tp in partitions}]
         )
         if destinations is None:
-            topic_creation.prepare_topics(
-                source_candidates.select_answering(self.settings), self.consumer_group.liveness.beat
+            source_candidates.try_candidates(
+                self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
             return self.start_partitions(partitions)
         usable = {

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from common.kafka.consumer_group import find_offsets_partition
+from common.kafka.consumer_group import OFFSETS_TOPIC, Group, find_offsets_partition
+from common.routes import TopicPartition
+from common.settings import load
+from tests.unit.test_settings import GOOD
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,18 @@ def test_the_partition_is_the_brokers(group: str, partition: int) -> None:
     absolute value.
     """
     assert find_offsets_partition(group, 4) == partition
+
+
+def test_a_transaction_of_before_keeps_its_timeout() -> None:
+    """The setting may have been lowered since: nobody should abort what ends by itself."""
+    settings = load(
+        GOOD
+        | {
+            "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "5000",
+            "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "5000",
+        }
+    )
+    text = Group(settings).describe_abort(TopicPartition(OFFSETS_TOPIC, -1))
+    assert (
+        "(5 s for those of this copy, or what was set when it began, and up to 10 s more)" in text
+    )

@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from common import source_candidates
-from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated
-from common.kafka import permissions, topics
+from common.errors import AccessRefused, ReoError, SourceRefused, SourceTruncated
+from common.kafka import permissions, topic_creation, topics
+from common.liveness import Liveness
 from common.routes import TopicPartition
 from replicator import run_planner
 from replicator.run_planner import Planner
@@ -47,8 +48,7 @@ def plan_with(
         unused,
         lambda: False,
     )
-    monkeypatch.setattr(source_candidates, "select_answering", lambda settings: settings)
-    monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
+    monkeypatch.setattr(source_candidates, "try_candidates", lambda settings, use: use(settings))
     for name, result in (
         ("_prepare_sources", {}),
         ("_wait_for_frontiers", {TP: SimpleNamespace(frontier=None)}),
@@ -89,39 +89,31 @@ def test_a_plan_has_every_partition_of_its_source(monkeypatch: pytest.MonkeyPatc
     assert plan_with(monkeypatch, lambda: None, [], (2, 1)) == 2
 
 
-@pytest.mark.parametrize("has_another", [True, False])
-def test_a_candidate_that_dies_while_a_run_is_planned(
-    monkeypatch: pytest.MonkeyPatch, has_another: bool
-) -> None:
-    """Another one is asked, in the same process; without another one the error is raised."""
-    answering = [1, 2, 2] if has_another else [1, 1]
+def test_what_one_candidate_lacks_does_not_end_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is prepared, in the same process."""
     asked = []
 
     def check_permissions(settings: Any, _: str) -> None:
-        asked.append(settings.source_cluster.number)
-        if settings.source_cluster.number == 1:
-            raise ClusterUnreachable("the source cluster does not answer")
+        asked.append(settings)
+        if settings == "the first":
+            raise AccessRefused("orders may not be described")
 
-    def select_answering(_: Any) -> Any:
-        return SimpleNamespace(source_cluster=SimpleNamespace(number=answering.pop(0)))
+    def try_both(_: object, use: Callable[[Any], Any]) -> Any:
+        with pytest.raises(AccessRefused):
+            use("the first")
+        return use("the second")
 
-    monkeypatch.setattr(permissions, "check_permissions", check_permissions)
-    monkeypatch.setattr(source_candidates, "select_answering", select_answering)
     unused = cast(Any, None)
     planner = Planner(
-        cast(Any, SimpleNamespace(source=SimpleNamespace(backoff_min_ms=1))),
+        cast(Any, SimpleNamespace(source=SimpleNamespace(backoff_min_ms=1), stop_at_end=True)),
         unused,
         unused,
-        unused,
+        Liveness("test"),
         lambda: False,
     )
-    monkeypatch.setattr(planner, "_prepare_sources", lambda _: {})
+    monkeypatch.setattr(permissions, "check_permissions", check_permissions)
+    monkeypatch.setattr(source_candidates, "try_candidates", try_both)
+    monkeypatch.setattr(topic_creation, "prepare_topics", lambda *_: {})
     monkeypatch.setattr(planner, "_wait_for_frontiers", lambda _: None)
-    if has_another:
-        assert planner.plan() is None
-        assert asked == [1, 2]
-    else:
-        with pytest.raises(ClusterUnreachable):
-            planner.plan()
-        assert asked == [1]
-    assert not answering
+    assert planner.plan() is None
+    assert asked == ["the first", "the second"]

@@ -1,0 +1,154 @@
+"""First frontiers without clusters: what keeps a source from being copied a second time. On real
+brokers: `tests/e2e/test_start.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from common.errors import SettingsInvalid
+from common.frontier import Frontier, RuleState
+from common.kafka import partition_offsets, topics
+from common.kafka.partition_offsets import GroupCommit
+from common.kafka.topics import Topic
+from common.origin import compute_identity
+from common.routes import Route, TopicPartition
+from common.settings import load
+from deduplicator.frontiers import first_frontiers as module
+from deduplicator.frontiers.first_frontiers import FirstFrontiers
+
+ORDERS = Topic("orders", "id of orders", 1, "cluster b")
+DESTINATION = Topic("all", "id of all", 1, "destination")
+NEW = TopicPartition("all-orders-proxy", 0)
+SHARED = {
+    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
+    "REO_TOPICS": "orders=all,invoices=all",
+    "REO_APPLICATION": "reo-all",
+    "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1",
+}
+FAILOVER = {"REO_SOURCE_BOOTSTRAP_SERVERS": "b:1;c:1", "REO_SOURCE_MODE": "failover"}
+
+
+def make_frontier(source_identity: str, destination_topic_id: str = "id of all") -> Frontier:
+    """Of a partition of which records were copied."""
+    return Frontier(RuleState(9, 5, None), source_identity, 1, destination_topic_id, 9, 10)
+
+
+def create_first_frontiers(
+    values: dict[str, str], found: dict[TopicPartition, Frontier]
+) -> FirstFrontiers:
+    """With these frontiers in the group."""
+    settings = load(SHARED | values)
+    consumer_group = SimpleNamespace(
+        admin=None, group=SimpleNamespace(list_frontiers=lambda: found)
+    )
+    return FirstFrontiers(
+        settings,
+        {route.intermediate_topic: route for route in settings.build_routes()},
+        cast(Any, consumer_group),
+        cast(
+            Any,
+            SimpleNamespace(
+                list_started_topics=set, get_end_offsets=lambda outputs: dict.fromkeys(outputs, 0)
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "topic", "identity", "is_from_others"),
+    [
+        pytest.param({}, "all-proxy", ORDERS.identity, False, id="was alone"),
+        pytest.param({}, "all-proxy", "another", True, id="another was alone"),
+        pytest.param(
+            FAILOVER, "all-proxy", compute_identity("", "orders", ""), False, id="with failover"
+        ),
+        pytest.param(
+            FAILOVER,
+            "all-proxy",
+            compute_identity("cluster a", "orders", "first id"),
+            False,
+            id="failover from a cluster that is no candidate any more",
+        ),
+        pytest.param(
+            FAILOVER,
+            "all-invoices-proxy",
+            compute_identity("", "invoices", ""),
+            True,
+            id="others with failover",
+        ),
+        pytest.param(
+            FAILOVER,
+            "all-invoices-proxy",
+            compute_identity("cluster a", "invoices", "first id"),
+            True,
+            id="others from a cluster that is no candidate any more",
+        ),
+    ],
+)
+def test_a_route_that_gets_company_is_not_copied_again(
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, str],
+    topic: str,
+    identity: str,
+    is_from_others: bool,
+) -> None:
+    """Its intermediate topic has another name now, and the records are under the old one. With
+    failover the identity is made of the name, or is that of the cluster that was copied before.
+    """
+    first_frontiers = create_first_frontiers(
+        values, {TopicPartition(topic, 0): make_frontier(identity)}
+    )
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 0))
+    assert (
+        first_frontiers._is_from_other_sources(NEW, ORDERS, {NEW.topic: DESTINATION})
+        is is_from_others
+    )
+
+
+@pytest.mark.parametrize(
+    ("destination_topic_id", "missing", "is_checked"),
+    [
+        pytest.param("id of all", 1, False, id="the present one"),
+        pytest.param("deleted", 1, True, id="a deleted one"),
+        pytest.param("", 1, False, id="another worker's in a store of the user's own"),
+        pytest.param("", 0, True, id="deleted in a store"),
+    ],
+)
+def test_start_offsets_are_checked_again_for_a_new_destination(
+    monkeypatch: pytest.MonkeyPatch, destination_topic_id: str, missing: int, is_checked: bool
+) -> None:
+    """The destination topic was deleted and created again, and `source.start` is still set: the
+    frontier of the deleted one is not where partition 0 begins. Partition 1 has none yet.
+    """
+    first_frontiers = create_first_frontiers(
+        {"REO_TOPICS": "orders=all", "REO_SOURCE_START": "0=120"}, {}
+    )
+    source = Topic("orders", "id of orders", 2, "cluster b")
+
+    def describe_sources(*_: object) -> dict[Route, Topic]:
+        return {first_frontiers.routes["all-proxy"]: source}
+
+    def list_bounds(_: object, tps: Any) -> tuple[dict[TopicPartition, int], ...]:
+        return dict.fromkeys(tps, 500), dict.fromkeys(tps, 900)
+
+    monkeypatch.setattr(module, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(topics, "describe_sources", describe_sources)
+    monkeypatch.setattr(partition_offsets, "list_bounds", list_bounds)
+    commits = {
+        TopicPartition("all-proxy", 0): GroupCommit(
+            9, make_frontier(source.identity, destination_topic_id)
+        )
+    }
+    with (
+        pytest.raises(SettingsInvalid, match="offset 120 of orders-0, which has 500 to 900")
+        if is_checked
+        else contextlib.nullcontext()
+    ):
+        first_frontiers.read_cluster_state(
+            [TopicPartition("all-proxy", missing)], commits, {"all-proxy": DESTINATION}
+        )
