@@ -103,9 +103,10 @@ class Translator:
             [destination for _, destination in pairs if self._is_present(destination)]
         )
         frontiers = self._load_frontiers()
-        begins, ends = partition_offsets.list_bounds(
+        begins, stable_ends = partition_offsets.list_bounds(
             self.source_admin, source_offsets, committed_only=True
         )
+        ends = partition_offsets.list_end_offsets(self.source_admin, source_offsets)
         rows = [
             TranslatedPartition(
                 source,
@@ -118,11 +119,15 @@ class Translator:
         proved = {} if proved is None else proved
         for row in rows:
             if row.source_offset is not None:
-                bounds, frontier = (begins[row.source], ends[row.source]), frontiers.get(row.source)
+                bounds = begins[row.source], stable_ends[row.source], ends[row.source]
                 try:
                     self._check_present(row)
                     row.destination_offset = self.partition_translator.translate(
-                        row, row.source_offset, bounds, frontier, proved.get(row.source)
+                        row,
+                        row.source_offset,
+                        bounds,
+                        frontiers.get(row.source),
+                        proved.get(row.source),
                     )
                     proved[row.source] = row.source_offset, row.destination_offset
                 except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:

@@ -253,3 +253,27 @@ def test_a_frontier_that_does_not_count_is_refused(monkeypatch: pytest.MonkeyPat
     clusters = FakeClusters(monkeypatch)
     clusters.frontier = replace(clusters.frontier, destination_known=-1, sent=-1)
     assert "Start the service" in clusters.translate()[1]
+
+
+@pytest.mark.parametrize(
+    ("begin", "read", "why"),
+    [
+        (0, 9, "an open transaction of the source begins at 8"),
+        (0, 13, "the source has 0 to 12: the record that it would read next is not there"),
+        (5, 3, "the source has 5 to 12: the record that it would read next is not there"),
+    ],
+)
+def test_a_group_within_an_open_transaction_is_told_to_wait(
+    monkeypatch: pytest.MonkeyPatch, begin: int, read: int, why: str
+) -> None:
+    """It reads read_uncommitted, above the last stable offset; only below the beginning and above
+    the end are there no records, and the group is to be reset.
+    """
+    clusters = FakeClusters(monkeypatch)
+    clusters.begins[SOURCE], clusters.ends[SOURCE] = begin, 12
+    clusters.stable_ends[SOURCE] = 8
+    clusters.at_source.committed[SOURCE] = read
+    offset, refusal = clusters.translate()
+    assert offset is None
+    assert why in refusal
+    assert ("--reset-offsets" in refusal) == (read != 9)
