@@ -210,6 +210,12 @@ class Cutover:
         for name, translated in rows.items():
             if any(row.moves for row in translated):
                 translator.commit(name, translated)
+            for row in translated:
+                if row.offsets_ahead:
+                    self.report(
+                        f"6 group {name} on {row.destination}: stays at {row.committed_offset},"
+                        f" {row.offsets_ahead} offsets further than at the source"
+                    )
         self.report(
             f"6 the offsets are translated and committed at the destination; groups: {len(rows)}"
         )

@@ -94,7 +94,7 @@ def run_command(
                 str(row.source),
                 format_offset(row.source_offset),
                 str(row.destination),
-                format_offset(row.destination_offset),
+                format_offset(row.continues_at),
             )
             for name, translated in rows.items()
             for row in translated
