@@ -34,7 +34,6 @@ from common.kafka import client_watch, permissions
 from common.metrics import HEARTBEAT
 from common.settings import Settings, destination_kind
 from common.stage_process import Stopping
-from common.suggestions import suggest
 from reo.migration import sync_report
 from reo.migration.foreign_group import list_groups
 from reo.migration.offsets_translate import ProvedOffsets, Translator
@@ -75,14 +74,6 @@ class OffsetsSync:
             for name in groups or ([self.pattern.pattern] if is_literal else [])
             if name != self.settings.application
         ]
-
-    def explain_no_groups(self) -> str:
-        """Why a round has no group, with the name that a mistyped one may mean."""
-        names = list_groups(self.settings.source_cluster, self.translator.source_admin)
-        return (
-            f"no consumer group of the source that matches {self.pattern.pattern!r} has an offset"
-            f" on the copied topics{suggest(self.pattern.pattern, names)}"
-        )
 
     def sync(self) -> list[SyncedGroup]:
         """One round: translate and commit. Returns the groups that have an offset on the topics, or
@@ -154,7 +145,7 @@ def run_command(
         errors += sync.translator.not_comparable
         if not result and not printed_hint:
             printed_hint = True
-            print(f"reo offsets: {sync.explain_no_groups()}", file=sys.stderr)
+            print(f"reo offsets: {sync.translator.explain_no_groups(pattern)}", file=sys.stderr)
         if interval_s is None:
             for error in errors:
                 print(f"reo offsets: {error}", file=sys.stderr)

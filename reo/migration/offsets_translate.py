@@ -12,7 +12,14 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from common import source_candidates
-from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
+from common.errors import (
+    CopyDiffers,
+    FrontierLost,
+    MoveRefused,
+    OffsetUntranslatable,
+    ReoError,
+    TopicMissing,
+)
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
@@ -20,9 +27,10 @@ from common.kafka.consumer_group import Group
 from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
+from common.suggestions import suggest
 from reo.compare.comparable_routes import select_comparable
 from reo.migration import translation_report
-from reo.migration.foreign_group import UserGroup
+from reo.migration.foreign_group import UserGroup, list_groups
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
 
@@ -77,6 +85,14 @@ class Translator:
     def open_destination_group(self, name: str) -> UserGroup:
         """The group at the destination."""
         return UserGroup(self.destination_coordinator, name)
+
+    def explain_no_groups(self, pattern: str) -> str:
+        """Why there is nothing to translate, with the name that a mistyped one may mean."""
+        names = {*list_groups(self.settings.source_cluster, self.source_admin)} - {pattern}
+        return (
+            f"no consumer group of the source that matches {pattern!r} has an offset on the copied"
+            f" topics{suggest(pattern, sorted(names))}"
+        )
 
     def translate(
         self, group: str, proved: ProvedOffsets | None = None
@@ -212,6 +228,8 @@ def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> i
     )
     translator = Translator(settings)
     rows = translator.translate(group)
+    if not translator.not_comparable and all(row.source_offset is None for row in rows):
+        raise MoveRefused(translator.explain_no_groups(group))
     refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
     is_applied = apply and not refusals
     if is_applied:
