@@ -210,6 +210,11 @@ class Cutover:
         for name, translated in rows.items():
             if any(row.moves for row in translated):
                 translator.commit(name, translated)
+            if all(row.source_offset is None for row in translated):
+                self.report(
+                    f"6 group {name} has no offset at the source: nothing says where it continues,"
+                    " and at the destination it begins where its auto.offset.reset says"
+                )
             for row in translated:
                 if row.offsets_ahead:
                     self.report(

@@ -98,7 +98,6 @@ def run_command(
             )
             for name, translated in rows.items()
             for row in translated
-            if row.source_offset is not None
         ),
     ]
     print(

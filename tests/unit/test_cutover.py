@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.routes import TopicPartition
 from common.settings import Settings
-from reo.migration import cutover, cutover_subcommands
+from reo.migration import cutover, cutover_subcommands, moving_topics
 from reo.migration.cutover import Cutover
-from reo.migration.moving_topics import MovingGroup
+from reo.migration.moving_topics import MovingGroup, MovingTopics
+from reo.migration.translation_report import TranslatedPartition
 from tests.unit.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
 
 
@@ -27,11 +29,14 @@ def make_cutover(
 def test_where_a_group_stays_that_is_further_at_the_destination(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is not moved back: the report and the table have the offset at which it stays."""
+    """It is not moved back: the report and the table have the offset at which it stays. A group
+    without an offset is in the table too.
+    """
     clusters = FakeClusters(monkeypatch)
     clusters.at_destination.committed[COPY] = 3
     run, said = make_cutover(monkeypatch, clusters.settings)
     rows = run.translate([MovingGroup(GROUP, 1, 5, [], False)])
+    rows["shop"] = [TranslatedPartition(SOURCE, COPY, None, None)]
     assert clusters.at_destination.committed == {COPY: 3}
     assert said[0] == f"6 group {GROUP} on copy-0: stays at 3, 2 offsets further than at the source"
     done = SimpleNamespace(run=lambda _: rows)
@@ -39,4 +44,55 @@ def test_where_a_group_stays_that_is_further_at_the_destination(
     monkeypatch.setattr(cutover_subcommands, "Cutover", lambda *_: done)
     assert cutover_subcommands.run_command(clusters.settings, ".*", 0.0, None, False, False) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert table[1] == [GROUP, str(SOURCE), "3", str(COPY), "3"]
+    assert table[1:3] == [
+        [GROUP, str(SOURCE), "3", str(COPY), "3"],
+        ["shop", str(SOURCE), "-", str(COPY), "-"],
+    ]
+
+
+class NoGroup:
+    """A group of either cluster that has committed nothing."""
+
+    readers: tuple[str, ...] = ("shop on /10.0.0.7",)
+
+    def __init__(self, *_: object) -> None: ...
+
+    def fetch_offsets(self, _: object) -> dict[TopicPartition, int]:
+        """None."""
+        return {}
+
+    def list_readers(self, _: object) -> list[str]:
+        """As long as they run."""
+        return list(self.readers)
+
+    def has_members(self) -> bool:
+        """At the destination."""
+        return False
+
+
+def test_a_group_that_has_committed_nothing_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is found while it reads, and stays when its consumers have stopped and Kafka has deleted
+    it; the run says that nothing tells where it continues.
+    """
+    clusters, ends = FakeClusters(monkeypatch), {SOURCE: 8}
+    clusters.at_source.committed = {}
+    names = [GROUP]
+    for name, answer in (
+        ("SnapshotReader", lambda _: SimpleNamespace(clients=SimpleNamespace(source_admin=None))),
+        ("WriteDenial", lambda *_: None),
+        ("list_groups", lambda *_: names),
+        ("UserGroup", NoGroup),
+    ):
+        monkeypatch.setattr(moving_topics, name, answer)
+    monkeypatch.setattr(cutover, "UserGroup", NoGroup)
+    moving = MovingTopics(clusters.settings, ".*")
+    assert [group.has_stopped for group in moving.find_groups(ends)] == [False]
+    names.clear()
+    monkeypatch.setattr(NoGroup, "readers", ())
+    run, said = make_cutover(monkeypatch, clusters.settings, moving)
+    rows = run.translate(run.wait_for_consumers(ends))
+    assert f"6 group {GROUP} has no offset at the source" in said[1]
+    run.check_groups(ends, rows)
+    assert [(row.source_offset, row.continues_at) for row in rows[GROUP]] == [(None, None)]
