@@ -14,14 +14,12 @@ from common.errors import ReoError
 from common.kafka import needed_acls, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.settings import Settings, destination_kind
-from reo.compare.resume_file import ResumeFile
-from reo.migration.cutover import Cutover
+from reo.migration.cutover import Cutover, prepare_steps
 from reo.migration.cutover_plan import CutoverPlan, make_plan
 from reo.migration.moving_topics import MovingTopics
 from reo.migration.translation_report import format_offset
 from reo.migration.write_denial import WriteDenial
 from reo.output import align_columns
-from reo.verify import Verification
 
 PLAN_INTERVAL_S = 3.0
 PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets translate --apply")
@@ -45,10 +43,9 @@ def plan_command(
 def _make_plan(
     settings: Settings, groups: str, quiet_s: float, resume: str | None, deny_writes: bool
 ) -> CutoverPlan:
-    moving, resume_file = MovingTopics(settings, groups), ResumeFile(resume)
-    resume_file.read()
+    moving = MovingTopics(settings, groups)
     sources = topics.describe_sources(settings, moving.source_admin)
-    to_compare = Verification(settings, resume_file).total_offsets
+    to_compare = prepare_steps(settings, sources, resume).total_offsets
     if deny_writes:
         moving.write_denial.check_is_possible()
     try:

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from common.errors import NotComparable, SettingsInvalid, TopicMissing
+from common.kafka import topics
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration import cutover, cutover_subcommands, moving_topics
@@ -18,12 +22,15 @@ from tests.unit.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
 
 
 def make_cutover(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, moving: object = None
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    moving: object = None,
+    resume: str | None = None,
 ) -> tuple[Cutover, list[str]]:
     """One run, and what it reports."""
     said: list[str] = []
     monkeypatch.setattr(cutover, "MovingTopics", lambda *_: moving)
-    return Cutover(settings, ".*", 0.0, None, said.append), said
+    return Cutover(settings, ".*", 0.0, resume, said.append), said
 
 
 def test_where_a_group_stays_that_is_further_at_the_destination(
@@ -96,3 +103,41 @@ def test_a_group_that_has_committed_nothing_is_not_forgotten(
     assert f"6 group {GROUP} has no offset at the source" in said[1]
     run.check_groups(ends, rows)
     assert [(row.source_offset, row.continues_at) for row in rows[GROUP]] == [(None, None)]
+
+
+@pytest.mark.parametrize("refusal", ["the file", "the destination", "the route"])
+def test_what_is_refused_is_refused_before_writes_are_denied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: str
+) -> None:
+    """The file of `--resume`, a destination topic that does not exist, a mapping: the run ends
+    before it has changed anything, and its plan ends in the same way.
+    """
+    clusters, denied = FakeClusters(monkeypatch), list[str]()
+    (route,) = clusters.settings.build_routes([])
+    if refusal == "the route":
+        route = replace(route, mapping="0")
+    if refusal == "the destination":
+        monkeypatch.setattr(topics, "look_up", lambda *_: {})
+    resume = tmp_path / "verified.json"
+    resume.write_text("{" if refusal == "the file" else '{"version":1,"topics":{},"partitions":{}}')
+    kind = {"the file": SettingsInvalid, "the destination": TopicMissing}.get(
+        refusal, NotComparable
+    )
+    sources = {route: clusters.source}
+    moving = SimpleNamespace(
+        take_snapshot=lambda: SimpleNamespace(sources=sources, partitions=[]),
+        read_ends=dict,
+        find_groups=lambda _: [],
+        find_left_out=lambda *_: [],
+        write_denial=SimpleNamespace(add=denied.extend, find_denied=lambda _: []),
+        source_admin=None,
+    )
+    monkeypatch.setattr(cutover, "Verification", lambda *_: SimpleNamespace(total_offsets=0))
+    run, _ = make_cutover(monkeypatch, clusters.settings, moving, str(resume))
+    monkeypatch.setattr(run, "wait_for_producers", lambda: pytest.fail("writes were denied"))
+    with pytest.raises(kind):
+        run.run(deny_writes=True)
+    monkeypatch.setattr(cutover_subcommands, "MovingTopics", lambda *_: moving)
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
+    with pytest.raises(kind):
+        cutover_subcommands._make_plan(clusters.settings, ".*", 0.0, str(resume), False)
