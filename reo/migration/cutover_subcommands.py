@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import orjson
 
 from common import source_candidates
-from common.errors import ReoError
+from common.errors import MoveRefused, ReoError
 from common.kafka import needed_acls, permissions, topics
 from common.kafka.clients import create_admin_client
 from common.settings import Settings, destination_kind
@@ -34,7 +34,7 @@ def plan_command(
     as_json: bool,
 ) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
-    settings = _prepare(settings, ("lag", "verify", "offsets translate"))
+    settings = _prepare(settings, ("lag", "verify", "offsets translate"), deny_writes)
     plan = _make_plan(settings, groups, quiet_s, resume, deny_writes)
     print(plan.format_json() if as_json else plan.format_text())
     return 0
@@ -65,7 +65,7 @@ def run_command(
     as_json: bool,
 ) -> int:
     """`reo cutover run`: progress on standard error, the result on standard output."""
-    settings = _prepare(settings, PERMISSIONS)
+    settings = _prepare(settings, PERMISSIONS, deny_writes)
     cutover = Cutover(
         settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
     )
@@ -112,8 +112,21 @@ def run_command(
 
 
 def run_back(settings: Settings) -> int:
-    """`reo cutover back`: removes the DENY."""
-    settings = source_candidates.select_answering(settings)
+    """`reo cutover back`: removes the DENY, at every source candidate. Exit code 0, or that of the
+    first candidate where it was not possible.
+    """
+    refusals: list[ReoError] = []
+    for source in settings.sources:
+        try:
+            print(_remove_denial(settings.select_source(source)))
+        except ReoError as refusal:
+            print(f"reo cutover: {refusal}", file=sys.stderr)
+            refusals.append(refusal)
+    return refusals[0].exit_code if refusals else 0
+
+
+def _remove_denial(settings: Settings) -> str:
+    """At the only source of these settings; returns what was done."""
     client = create_admin_client(settings.source_cluster, settings)
     names = sorted(
         {
@@ -124,19 +137,27 @@ def run_back(settings: Settings) -> int:
     denial = WriteDenial(settings.source_cluster, client)
     denied = denial.find_denied(names)
     denial.remove(denied)
-    print(
+    done = (
         f"producers may write to {', '.join(denied)} at the source again"
         if denied
         else f"writes are not denied: {', '.join(names)}. Producers may write there:"
         " there is nothing to remove"
     )
-    return 0
+    return f"{settings.source_cluster.bootstrap_servers}: {done}"
 
 
-def _prepare(settings: Settings, commands: Sequence[needed_acls.Command]) -> Settings:
+def _prepare(
+    settings: Settings, commands: Sequence[needed_acls.Command], deny_writes: bool
+) -> Settings:
     destination_kind.refuse_command(
         settings, "reo cutover", "consumers of a table are not consumer groups"
     )
+    if deny_writes and len(settings.sources) > 1:
+        raise MoveRefused(
+            "--deny-writes denies writes at one cluster, and source.bootstrap_servers names"
+            f" {len(settings.sources)}: producers could go on at another one. Give the cluster to"
+            " which they write alone, with source.mode=single"
+        )
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *commands)
     return settings

@@ -7,13 +7,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
-from common.errors import NotComparable, SettingsInvalid, TopicMissing
+from common import source_candidates
+from common.errors import (
+    ClusterUnreachable,
+    MoveRefused,
+    NotComparable,
+    SettingsInvalid,
+    TopicMissing,
+)
 from common.kafka import topics
 from common.routes import TopicPartition
-from common.settings import Settings
+from common.settings import Settings, load
+from common.settings.clusters import Cluster
 from reo.migration import cutover, cutover_subcommands, moving_topics
 from reo.migration.cutover import Cutover
 from reo.migration.moving_topics import MovingGroup, MovingTopics
@@ -47,7 +56,7 @@ def test_where_a_group_stays_that_is_further_at_the_destination(
     assert clusters.at_destination.committed == {COPY: 3}
     assert said[0] == f"6 group {GROUP} on copy-0: stays at 3, 2 offsets further than at the source"
     done = SimpleNamespace(run=lambda _: rows)
-    monkeypatch.setattr(cutover_subcommands, "_prepare", lambda settings, _: settings)
+    monkeypatch.setattr(cutover_subcommands, "_prepare", lambda settings, *_: settings)
     monkeypatch.setattr(cutover_subcommands, "Cutover", lambda *_: done)
     assert cutover_subcommands.run_command(clusters.settings, ".*", 0.0, None, False, False) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -141,3 +150,55 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
     monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
         cutover_subcommands._make_plan(clusters.settings, ".*", 0.0, str(resume), False)
+
+
+class FakeDenial:
+    """The DENY at several clusters, of which one does not answer."""
+
+    denied: ClassVar[list[str]] = []
+
+    def __init__(self, cluster: Cluster, _: object) -> None:
+        self.servers = cluster.bootstrap_servers
+
+    def find_denied(self, topics: list[str]) -> list[str]:
+        """All, where the DENY is."""
+        if self.servers == "silent:1":
+            raise ClusterUnreachable("silent:1 does not answer")
+        return topics if self.servers in self.denied else []
+
+    def remove(self, topics: list[str]) -> None:
+        """There."""
+        if topics:
+            self.denied.remove(self.servers)
+
+
+def test_back_removes_the_deny_at_every_candidate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever was asked when it was added; one that does not answer is an error, and the others
+    are not left. Writes cannot be denied at several clusters.
+    """
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;silent:1;b:1",
+            "REO_SOURCE_MODE": "failover",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "c:1",
+            "REO_SOURCE_TOPIC": SOURCE.topic,
+        }
+    )
+    monkeypatch.setattr(FakeDenial, "denied", ["a:1", "b:1"])
+    monkeypatch.setattr(cutover_subcommands, "WriteDenial", FakeDenial)
+    monkeypatch.setattr(cutover_subcommands, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(
+        source_candidates, "select_answering", lambda given: given.select_source(given.sources[0])
+    )
+    assert cutover_subcommands.run_back(settings) == ClusterUnreachable.exit_code
+    assert FakeDenial.denied == []
+    out, errors = capsys.readouterr()
+    assert out.splitlines() == [
+        f"{servers}: producers may write to orders at the source again"
+        for servers in ("a:1", "b:1")
+    ]
+    assert errors == "reo cutover: silent:1 does not answer\n"
+    with pytest.raises(MoveRefused, match=r"source\.bootstrap_servers names 3"):
+        cutover_subcommands.run_command(settings, ".*", 0.0, None, True, False)
