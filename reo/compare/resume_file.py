@@ -55,11 +55,15 @@ class ResumeFile:
     content: Content = field(default_factory=lambda: Content(1, {}, {}))
 
     def read(self) -> None:
-        """SettingsInvalid when the file exists and does not have this format."""
-        if self.file is None or not Path(self.file).exists():
+        """SettingsInvalid when the file cannot be read, or does not have this format. One that does
+        not exist remembers nothing.
+        """
+        if self.file is None:
             return
         try:
             self.content = msgspec.json.decode(Path(self.file).read_bytes(), type=Content)
+        except FileNotFoundError:
+            return
         except (OSError, msgspec.MsgspecError) as error:
             raise SettingsInvalid(
                 f"--resume {self.file}: this is not a file that reo verify has written ({error})."

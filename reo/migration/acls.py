@@ -15,9 +15,10 @@ Nobody is allowed more at the destination than at the source, at any moment:
     DENY that would stop the      left out, and with it every ALLOW of that topic
     service itself
 
-A route to a shared destination topic is left out: who may read one source would read the others.
-ACLs that only the destination has stay. ACLs of groups, transactional ids and the cluster are
-ignored.
+No ALLOW of a route with a mapping, or with other sources beside it, is created: the destination
+topic may have other records, also from services with other settings, and who may read one source
+would read the others. ACLs that only the destination has stay. ACLs of groups, transactional ids
+and the cluster are ignored.
 """
 
 from __future__ import annotations
@@ -185,8 +186,6 @@ class AclComparison:
             reason = "the destination has it"
         elif acl == build_deny_acl(route.source_topic):
             reason = "left out: the DENY of `reo cutover run`"
-        elif route.shared:
-            reason = "left out: the destination topic is shared with other sources"
         elif acl.permission_type == AclPermissionType.DENY:
             if acl.principal in ("User:*", own) and acl.operation in SERVICE_OPERATIONS:
                 reason = (
@@ -195,6 +194,8 @@ class AclComparison:
                     " created either"
                 )
                 blocks_allows = True
+        elif not route.is_one_to_one:
+            reason = "left out: the destination topic may have other records"
         elif (
             acl.resource_pattern_type != ResourcePatternType.LITERAL
             or acl.name != route.source_topic

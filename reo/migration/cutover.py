@@ -28,6 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
+from common.kafka.topics import Topic
+from common.routes import Route
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
@@ -39,6 +41,20 @@ from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 
 POLL_S = 0.5
+
+
+def prepare_steps(
+    settings: Settings, sources: Mapping[Route, Topic], resume: str | None
+) -> Verification:
+    """Raise now what a later step would refuse, before anything is changed. Returns what is to be
+    compared.
+    """
+    for reason in select_comparable(settings, sources)[1]:
+        raise reason
+    resume_file = ResumeFile(resume)
+    resume_file.read()
+    Translator(settings)
+    return Verification(settings, resume_file)
 
 
 class Cutover:
@@ -63,8 +79,7 @@ class Cutover:
     def run(self, deny_writes: bool) -> dict[str, list[TranslatedPartition]]:
         """All steps; returns the committed rows by group."""
         started = self.moving.take_snapshot()
-        for reason in select_comparable(self.settings, started.sources)[1]:
-            raise reason
+        prepare_steps(self.settings, started.sources, self.resume)
         ends = self.moving.read_ends()
         left_out = self.moving.find_left_out(ends, self.moving.find_groups(ends))
         if left_out:
@@ -210,6 +225,17 @@ class Cutover:
         for name, translated in rows.items():
             if any(row.moves for row in translated):
                 translator.commit(name, translated)
+            if all(row.source_offset is None for row in translated):
+                self.report(
+                    f"6 group {name} has no offset at the source: nothing says where it continues,"
+                    " and at the destination it begins where its auto.offset.reset says"
+                )
+            for row in translated:
+                if row.offsets_ahead:
+                    self.report(
+                        f"6 group {name} on {row.destination}: stays at {row.committed_offset},"
+                        f" {row.offsets_ahead} offsets further than at the source"
+                    )
         self.report(
             f"6 the offsets are translated and committed at the destination; groups: {len(rows)}"
         )

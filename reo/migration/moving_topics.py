@@ -65,6 +65,7 @@ class MovingTopics:
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.write_denial = WriteDenial(settings.source_cluster, self.source_admin)
+        self._found: set[str] = set()
 
     def take_snapshot(self) -> Snapshot:
         """The partitions; MoveRefused when there are none."""
@@ -95,9 +96,12 @@ class MovingTopics:
 
     def find_groups(self, ends: Ends) -> list[MovingGroup]:
         """The groups that match the pattern, and have an offset on these source partitions or read
-        them.
+        them. One that was found stays, also when its consumers stop and it has no offset.
         """
-        return self._describe_groups(ends, filter(self.pattern.fullmatch, self._list_groups()))
+        names = self._found.union(filter(self.pattern.fullmatch, self._list_groups()))
+        groups = self._describe_groups(ends, sorted(names))
+        self._found.update(group.name for group in groups)
+        return groups
 
     def find_left_out(self, ends: Ends, groups: Sequence[MovingGroup]) -> list[MovingGroup]:
         """The other groups that have an offset on these source partitions or read them; MoveRefused
@@ -129,7 +133,7 @@ class MovingTopics:
         for name in names:
             group = UserGroup(self.source_coordinator, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(names_of_topics)
-            if offsets or readers:
+            if offsets or readers or name in self._found:
                 active = UserGroup(self.destination_coordinator, name).has_members()
                 groups.append(
                     MovingGroup(

@@ -71,25 +71,20 @@ class PartitionTranslator:
         self,
         row: TranslatedPartition,
         offset: int,
-        bounds: tuple[int, int],
+        bounds: tuple[int, int, int],
         frontier: Frontier | None,
         proved: tuple[int, int] | None,
     ) -> int:
         """The four steps; an error when one of them is impossible. From what is proved, see
-        `_translate_from`, it is two.
+        `_translate_from`, it is two. `bounds` are the source's beginning, last stable offset and
+        end.
         """
         if frontier is None:
             raise FrontierLost(
                 f"{row.source}: the copy has no frontier for this partition. Start the service, or"
                 " run `reo recover` when it is lost"
             )
-        if not bounds[0] <= offset <= bounds[1]:
-            raise OffsetUntranslatable(
-                f"{row.source}: the group is at offset {offset}, the source has {bounds[0]} to"
-                f" {bounds[1]}: the record that it would read next is not there (any more). Reset"
-                " the group at the source (kafka-consumer-groups.sh --reset-offsets), then"
-                " translate again"
-            )
+        self._check_offset(row, offset, bounds)
         copied = frontier.rule.frontier + 1
         if bounds[1] < copied:
             raise OffsetUntranslatable(
@@ -114,6 +109,26 @@ class PartitionTranslator:
             return self._compare(row, (offset, copied), (begin, destination_end), skip)
         self._check_last_record(row, bounds[0], frontier.last_record)
         return destination_end
+
+    @staticmethod
+    def _check_offset(row: TranslatedPartition, offset: int, bounds: tuple[int, int, int]) -> None:
+        """OffsetUntranslatable unless the source has this offset, and no transaction is open before
+        it: a group with isolation.level=read_uncommitted reads on there.
+        """
+        begin, stable_end, end = bounds
+        if not begin <= offset <= end:
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, the source has {begin} to {end}:"
+                " the record that it would read next is not there (any more). Reset the group at"
+                " the source (kafka-consumer-groups.sh --reset-offsets), then translate again"
+            )
+        if offset > stable_end:
+            raise OffsetUntranslatable(
+                f"{row.source}: the group is at offset {offset}, and an open transaction of the"
+                f" source begins at {stable_end}: what the group has read from there on"
+                " (isolation.level=read_uncommitted) is not copied before the transaction has"
+                " ended. Translate again when it has"
+            )
 
     def _check_last_record(
         self, row: TranslatedPartition, source_begin: int, last: LastRecord | None

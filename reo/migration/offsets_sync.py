@@ -34,7 +34,6 @@ from common.kafka import client_watch, permissions
 from common.metrics import HEARTBEAT
 from common.settings import Settings, destination_kind
 from common.stage_process import Stopping
-from common.suggestions import suggest
 from reo.migration import sync_report
 from reo.migration.foreign_group import list_groups
 from reo.migration.offsets_translate import ProvedOffsets, Translator
@@ -75,14 +74,6 @@ class OffsetsSync:
             for name in groups or ([self.pattern.pattern] if is_literal else [])
             if name != self.settings.application
         ]
-
-    def explain_no_groups(self) -> str:
-        """Why a round has no group, with the name that a mistyped one may mean."""
-        names = list_groups(self.settings.source_cluster, self.translator.source_admin)
-        return (
-            f"no consumer group of the source that matches {self.pattern.pattern!r} has an offset"
-            f" on the copied topics{suggest(self.pattern.pattern, names)}"
-        )
 
     def sync(self) -> list[SyncedGroup]:
         """One round: translate and commit. Returns the groups that have an offset on the topics, or
@@ -129,7 +120,8 @@ def run_command(
     settings: Settings, groups: str | None, interval_s: float | None, as_json: bool
 ) -> int:
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first
-    error. With an interval it runs until Ctrl-C.
+    error. With an interval it runs until Ctrl-C, whatever a round meets; errors are printed when
+    they change.
     """
     destination_kind.refuse_command(
         settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
@@ -140,24 +132,32 @@ def run_command(
             "`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting"
             " offsets.sync_groups"
         )
-    settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, "offsets translate --apply")
-    sync = OffsetsSync(settings, pattern)
-    printed, printed_hint = "", False
+    answering = source_candidates.select_answering(settings)
+    permissions.check_permissions(answering, "offsets translate --apply")
+    sync: OffsetsSync | None = OffsetsSync(answering, pattern)
+    printed, printed_hint, printed_errors = "", False, ""
     while True:
-        result = sync.sync()
-        text = (sync_report.format_json if as_json else sync_report.format_text)(result)
-        if text != printed or as_json:
-            print(text, flush=True)
-        printed = text
-        errors: list[ReoError] = [error for group in result for error in group.errors]
-        errors += sync.translator.not_comparable
-        if not result and not printed_hint:
-            printed_hint = True
-            print(f"reo offsets: {sync.explain_no_groups()}", file=sys.stderr)
+        try:
+            sync = sync or OffsetsSync(source_candidates.select_answering(settings), pattern)
+            result = sync.sync()
+            text = (sync_report.format_json if as_json else sync_report.format_text)(result)
+            if text != printed or as_json:
+                print(text, flush=True)
+            printed = text
+            errors: list[ReoError] = [error for group in result for error in group.errors]
+            errors += sync.translator.not_comparable
+            if not result and not printed_hint:
+                printed_hint = True
+                print(f"reo offsets: {sync.translator.explain_no_groups(pattern)}", file=sys.stderr)
+        except ReoError as error:
+            if interval_s is None:
+                raise
+            sync, errors = None, [error]
+        text = "\n".join(f"reo offsets: {error}" for error in errors)
+        if text not in ("", printed_errors):
+            print(text, file=sys.stderr, flush=True)
+        printed_errors = text
         if interval_s is None:
-            for error in errors:
-                print(f"reo offsets: {error}", file=sys.stderr)
             return errors[0].exit_code if errors else 0
         runtime.sleep(interval_s)
 

@@ -12,7 +12,14 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from common import source_candidates
-from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
+from common.errors import (
+    CopyDiffers,
+    FrontierLost,
+    MoveRefused,
+    OffsetUntranslatable,
+    ReoError,
+    TopicMissing,
+)
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
@@ -20,9 +27,10 @@ from common.kafka.consumer_group import Group
 from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
+from common.suggestions import suggest
 from reo.compare.comparable_routes import select_comparable
 from reo.migration import translation_report
-from reo.migration.foreign_group import UserGroup
+from reo.migration.foreign_group import UserGroup, list_groups
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
 
@@ -78,6 +86,14 @@ class Translator:
         """The group at the destination."""
         return UserGroup(self.destination_coordinator, name)
 
+    def explain_no_groups(self, pattern: str) -> str:
+        """Why there is nothing to translate, with the name that a mistyped one may mean."""
+        names = {*list_groups(self.settings.source_cluster, self.source_admin)} - {pattern}
+        return (
+            f"no consumer group of the source that matches {pattern!r} has an offset on the copied"
+            f" topics{suggest(pattern, sorted(names))}"
+        )
+
     def translate(
         self, group: str, proved: ProvedOffsets | None = None
     ) -> list[TranslatedPartition]:
@@ -103,9 +119,10 @@ class Translator:
             [destination for _, destination in pairs if self._is_present(destination)]
         )
         frontiers = self._load_frontiers()
-        begins, ends = partition_offsets.list_bounds(
+        begins, stable_ends = partition_offsets.list_bounds(
             self.source_admin, source_offsets, committed_only=True
         )
+        ends = partition_offsets.list_end_offsets(self.source_admin, source_offsets)
         rows = [
             TranslatedPartition(
                 source,
@@ -118,11 +135,15 @@ class Translator:
         proved = {} if proved is None else proved
         for row in rows:
             if row.source_offset is not None:
-                bounds, frontier = (begins[row.source], ends[row.source]), frontiers.get(row.source)
+                bounds = begins[row.source], stable_ends[row.source], ends[row.source]
                 try:
                     self._check_present(row)
                     row.destination_offset = self.partition_translator.translate(
-                        row, row.source_offset, bounds, frontier, proved.get(row.source)
+                        row,
+                        row.source_offset,
+                        bounds,
+                        frontiers.get(row.source),
+                        proved.get(row.source),
                     )
                     proved[row.source] = row.source_offset, row.destination_offset
                 except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
@@ -207,6 +228,8 @@ def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> i
     )
     translator = Translator(settings)
     rows = translator.translate(group)
+    if not translator.not_comparable and all(row.source_offset is None for row in rows):
+        raise MoveRefused(translator.explain_no_groups(group))
     refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
     is_applied = apply and not refusals
     if is_applied:

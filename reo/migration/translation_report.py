@@ -35,6 +35,22 @@ class TranslatedPartition:
             self.committed_offset is None or self.destination_offset > self.committed_offset
         )
 
+    @property
+    def offsets_ahead(self) -> int:
+        """How many offsets the group is further at the destination than at the source."""
+        if self.destination_offset is None or self.committed_offset is None:
+            return 0
+        return max(0, self.committed_offset - self.destination_offset)
+
+    @property
+    def continues_at(self) -> int | None:
+        """Where the group continues at the destination, when the translated offset is committed if
+        it moves the group; None when nothing tells.
+        """
+        if self.destination_offset is None:
+            return None
+        return self.destination_offset + self.offsets_ahead
+
     def describe_commit(self) -> str:
         """As text for a person."""
         if self.refusal:

@@ -2,7 +2,8 @@
 alerts. `reo.progress.partition_progress` defines the figures.
 
 With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than
-that: in records for all partitions together, in seconds for the partition with the longest lag.
+that: in records for all partitions together, in seconds for the partition with the longest lag. A
+lag that was not measured is within no limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import orjson
 
 from common import runtime, source_candidates
-from common.errors import LagsBehind, TopicMissing
+from common.errors import FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -116,9 +117,20 @@ def format_cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
     ]
 
 
-def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -> None:
-    """LagsBehind when the lag exceeds a limit."""
-    exceeded = []
+def check_limits(
+    partitions: list[PartitionProgress], max_records: int | None, max_seconds: float | None
+) -> None:
+    """LagsBehind when the lag exceeds a limit. With a limit, also an error when the lag is not
+    known: TopicMissing without partitions, FrontierLost where nothing tells how far the copy is.
+    """
+    if max_records is None and max_seconds is None:
+        return
+    if not partitions:
+        raise TopicMissing(
+            "the lag cannot be measured: no source topic matches what is to be copied. Correct"
+            " source.topic, topics or --topic"
+        )
+    lag, exceeded = sum_lags(partitions)[2], []
     if max_records is not None and lag.records > max_records:
         exceeded.append(f"{lag.records} records, more than --max-records {max_records}")
     if max_seconds is not None and (lag.seconds or 0) > max_seconds:
@@ -128,15 +140,22 @@ def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -
             f"the copy is behind by {' and by '.join(exceeded)}. `reo status` shows which stage"
             " waits, and whether it moves"
         )
+    if not_begun := [str(row.source) for row in partitions if row.frontier is None]:
+        raise FrontierLost(
+            f"the lag cannot be measured: the copy has no frontier for {', '.join(not_begun)}."
+            " Start the service, or run `reo recover` when it is lost"
+        )
 
 
 def run_command(
     settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None
 ) -> int:
-    """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
+    """The sub-command: exit code 0; with a limit, 36 when the lag exceeds it, and another one when
+    the lag is not known.
+    """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     partitions = SnapshotReader(settings).take_snapshot().partitions
     print((format_json if json_output else format_text)(partitions))
-    check_limits(sum_lags(partitions)[2], max_records, max_seconds)
+    check_limits(partitions, max_records, max_seconds)
     return 0

@@ -103,10 +103,15 @@ class Status(NamedTuple):
 
     def describe_progress(self) -> str:
         """As text for a person."""
+        if not self.now.partitions:
+            return "there is nothing to copy"
         copy_lag = lag.sum_lags(self.now.partitions)[2]
         rate = sum(stage_two for _, stage_two in self.rates.values())
         if rate:
             return f"{rate:,.0f} records/s are copied"
+        not_begun = [str(row.source) for row in self.now.partitions if row.frontier is None]
+        if not_begun and not copy_lag.records:
+            return f"the copy has not begun with {', '.join(not_begun)}"
         if not copy_lag.records:
             return "all is copied"
         interval_s = self.now.taken_at_s - self.before.taken_at_s

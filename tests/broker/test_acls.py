@@ -185,7 +185,7 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
         reo_settings.load(build_environment(clusters, topic, more)), with_write=True
     )
     assert [(row.new, row.reason) for row in comparison.rows] == [
-        (None, "left out: the destination topic is shared with other sources")
+        (None, "left out: the destination topic may have other records")
     ]
 
 

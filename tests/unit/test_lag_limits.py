@@ -1,12 +1,28 @@
-"""How far behind is too far for `reo lag`."""
+"""How far behind is too far for `reo lag`, and what it and `reo status` say when they do not know
+it.
+"""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from common.errors import LagsBehind
+from common.errors import FrontierLost, LagsBehind, TopicMissing
+from common.kafka.consumer_group import Members
+from common.routes import TopicPartition
 from reo.progress.lag import check_limits
-from reo.progress.partition_progress import Lag
+from reo.progress.partition_progress import Lag, PartitionProgress
+from reo.progress.snapshot import Snapshot
+from reo.progress.status_report import Status
+
+FRONTIER = cast(Any, "a frontier")
+
+
+def progress(lag: Lag, frontier: Any = FRONTIER) -> PartitionProgress:
+    """A partition with this lag."""
+    here, there = TopicPartition("orders", 0), TopicPartition("orders.reo", 0)
+    return PartitionProgress(here, there, 9, 9, 9, 9, frontier, Lag(), Lag(), lag, None, 0)
 
 
 def test_how_far_behind_is_too_far() -> None:
@@ -14,12 +30,44 @@ def test_how_far_behind_is_too_far() -> None:
     known exceed nothing.
     """
     for lag in (Lag(5, 2.0), Lag(5, None), Lag(0, 0.0)):
-        check_limits(lag, 5, 2.0)
-    check_limits(Lag(10**9, 10.0**9), None, None)
+        check_limits([progress(lag)], 5, 2.0)
+    check_limits([progress(Lag(10**9, 10.0**9))], None, None)
     with pytest.raises(
         LagsBehind,
         match=(
             r"6 records, more than --max-records 5 and by 2\.1 seconds, more than --max-seconds 2"
         ),
     ):
-        check_limits(Lag(6, 2.1), 5, 2.0)
+        check_limits([progress(Lag(6, 2.1))], 5, 2.0)
+
+
+def test_a_lag_that_is_not_known_is_within_no_limit() -> None:
+    """No topic matches, or a partition has no frontier, where `source.start=latest` counts as 0;
+    what another partition exceeds is said first.
+    """
+    begun, not_begun = progress(Lag()), progress(Lag(), frontier=None)
+    with pytest.raises(TopicMissing, match="no source topic matches"):
+        check_limits([], 5, None)
+    with pytest.raises(FrontierLost, match="the copy has no frontier for orders-0"):
+        check_limits([begun, not_begun], None, 2.0)
+    with pytest.raises(LagsBehind):
+        check_limits([progress(Lag(6, 2.1)), not_begun], 5, None)
+    check_limits([], None, None)
+    check_limits([not_begun], None, None)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "said"),
+    [
+        ([progress(Lag())], "all is copied"),
+        ([], "there is nothing to copy"),
+        (
+            [progress(Lag()), progress(Lag(), frontier=None)],
+            "the copy has not begun with orders-0",
+        ),
+    ],
+)
+def test_what_the_status_says_of_no_lag(partitions: list[PartitionProgress], said: str) -> None:
+    """All is copied only where all has begun."""
+    snapshots = (Snapshot(at_s, {}, partitions, {}, {}, {}) for at_s in (0.0, 1.0))
+    assert Status(*snapshots, Members("empty", {}), None).describe_progress() == said

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from common.errors import HangingTransaction, OffsetUntranslatable, SourceRecreated
+from common import source_candidates
+from common.errors import HangingTransaction, MoveRefused, OffsetUntranslatable, SourceRecreated
 from common.frontier import Frontier, LastRecord, RuleState
-from common.kafka import partition_offsets, topics, visible_records
+from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
 from common.records import compute_message_checksum
@@ -98,6 +99,7 @@ class FakeClusters:
             (offsets_translate, "create_admin_client", lambda *_: None),
             (offset_translation, "create_reader", lambda *_: None),
             (offsets_sync, "list_groups", lambda *_: [GROUP]),
+            (offsets_translate, "list_groups", lambda *_: [GROUP]),
         ):
             monkeypatch.setattr(holder, name, answer)
         self.intermediate = route.get_intermediate(0)
@@ -253,3 +255,37 @@ def test_a_frontier_that_does_not_count_is_refused(monkeypatch: pytest.MonkeyPat
     clusters = FakeClusters(monkeypatch)
     clusters.frontier = replace(clusters.frontier, destination_known=-1, sent=-1)
     assert "Start the service" in clusters.translate()[1]
+
+
+@pytest.mark.parametrize(
+    ("begin", "read", "why"),
+    [
+        (0, 9, "an open transaction of the source begins at 8"),
+        (0, 13, "the source has 0 to 12: the record that it would read next is not there"),
+        (5, 3, "the source has 5 to 12: the record that it would read next is not there"),
+    ],
+)
+def test_a_group_within_an_open_transaction_is_told_to_wait(
+    monkeypatch: pytest.MonkeyPatch, begin: int, read: int, why: str
+) -> None:
+    """It reads read_uncommitted, above the last stable offset; only below the beginning and above
+    the end are there no records, and the group is to be reset.
+    """
+    clusters = FakeClusters(monkeypatch)
+    clusters.begins[SOURCE], clusters.ends[SOURCE] = begin, 12
+    clusters.stable_ends[SOURCE] = 8
+    clusters.at_source.committed[SOURCE] = read
+    offset, refusal = clusters.translate()
+    assert offset is None
+    assert why in refusal
+    assert ("--reset-offsets" in refusal) == (read != 9)
+
+
+def test_a_mistyped_group_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No partition has an offset of it: the error has the name that may be meant."""
+    clusters = FakeClusters(monkeypatch)
+    clusters.at_source.committed = {}
+    monkeypatch.setattr(permissions, "check_permissions", lambda *_, **__: None)
+    monkeypatch.setattr(source_candidates, "select_answering", lambda settings: settings)
+    with pytest.raises(MoveRefused, match=r"matches 'biling' .* \(did you mean billing\?\)"):
+        offsets_translate.run_command(clusters.settings, "biling", apply=True, as_json=False)
