@@ -20,7 +20,9 @@ the committed frontier again and continues from it: `TransactionFailed`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -31,8 +33,8 @@ from common.kafka.client_errors import find_client_failure, translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
-from deduplicator.transactions.commit_thread import CommitCall
-from deduplicator.transactions.producer_states import Event, State, get_next_state
+from deduplicator.transactions.call_thread import CallThread
+from deduplicator.transactions.producer_states import State, get_next_state
 from deduplicator.transactions.transaction_failures import (
     TransactionFailed,
     classify_fatal,
@@ -75,7 +77,7 @@ class TransactionalProducer:
         """When the open transaction has to be over."""
         self.state: State = "new"
         self.client: Producer | None = None
-        self.commit_call: CommitCall | None = None
+        self.commit_call: CallThread | None = None
         """The last one."""
 
     def initialise(self) -> None:
@@ -101,21 +103,45 @@ class TransactionalProducer:
         assert self.client is not None
         self.lost_at_begin = self.count_lost(self.client)
         self.deadline = self.clock() + TIMEOUT_SHARE * self.timeout_s
-        return self._call(
-            "begun", "beginning a transaction", lambda client, _: client.begin_transaction()
-        )
+        next_state = get_next_state(self.state, "begun")
+        try:
+            self.client.begin_transaction()
+        except KafkaException as failed:
+            raise self.handle_failure(failed, "beginning a transaction") from None
+        self.state = next_state
+        return self.client
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
         """Put the group's offsets, with the frontier in their metadata, into the transaction: the
         last thing before the commit.
         """
-        self._call(
-            "offsets sent",
-            "sending offsets to the transaction",
-            lambda client, seconds: client.send_offsets_to_transaction(
-                list(offsets), member, seconds
-            ),
+        client = self.client
+        assert client is not None
+        next_state = get_next_state(self.state, "offsets sent")
+        seconds = max(0.1, min(self.deadline - self.clock(), self.timeout_s))
+        call = CallThread(
+            partial(client.send_offsets_to_transaction, list(offsets), member, seconds), "offsets"
         )
+        try:
+            self._wait_for(call, self.clock() + seconds)
+        except KafkaException as failed:
+            raise self.handle_failure(failed, "sending offsets to the transaction") from None
+        self.state = next_state
+
+    def _wait_for(self, call: CallThread, deadline: float = math.inf) -> None:
+        """Until the call is over, whose failure is raised. One with a deadline may never return
+        once a connection is lost: then it is given up, with KafkaException.
+        """
+        assert self.client is not None
+        while not call.is_over.wait(STEP_S):
+            if deadline < math.inf and self.count_lost(self.client) != self.lost_at_begin:
+                deadline = min(deadline, self.clock() + STEP_S)
+            if self.clock() >= deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+            self.liveness.report_waiting("destination")
+        self.liveness.beat()
+        if call.failure:
+            raise call.failure
 
     def flush(self) -> None:
         """Wait until each record is delivered or refused, and its delivery report is served. The
@@ -164,7 +190,9 @@ class TransactionalProducer:
         next_state = get_next_state(self.state, "commit sent")
         left_s = min(self.deadline - self.clock(), self.timeout_s)
         # may fail, before anything is sent: then the transaction is open, and can be aborted
-        self.commit_call = CommitCall(self.client, max(0.1, left_s))
+        self.commit_call = CallThread(
+            partial(self.client.commit_transaction, max(0.1, left_s)), "commit"
+        )
         self.state = next_state
         if has_resent:
             self.finish_commit()
@@ -174,13 +202,10 @@ class TransactionalProducer:
         if self.state != "committing":
             return
         assert self.commit_call is not None
-        while not self.commit_call.is_over.wait(STEP_S):
-            self.liveness.report_waiting("destination")
-        self.liveness.beat()
-        if isinstance(failed := self.commit_call.failure, KafkaException):
-            raise self.handle_failure(failed, "committing the transaction")
-        if failed:
-            raise failed
+        try:
+            self._wait_for(self.commit_call)
+        except KafkaException as failed:
+            raise self.handle_failure(failed, "committing the transaction") from None
         self.state = get_next_state(self.state, "committed")
         TRANSACTIONS.labels("committed").inc()
         self._discard_if_connection_lost()
@@ -196,19 +221,6 @@ class TransactionalProducer:
                 f" {TIMEOUT_SHARE * self.timeout_s:.0f} s, {TIMEOUT_SHARE:.0%} of"
                 f" deduplicator.transaction_timeout_ms ({1000 * self.timeout_s:.0f})"
             )
-
-    def _call(
-        self, event: Event, operation: str, call: Callable[[Producer, float], None]
-    ) -> Producer:
-        client = self.client
-        assert client is not None
-        next_state = get_next_state(self.state, event)
-        try:
-            self._call_in_steps(call, min(self.deadline, self.clock() + self.timeout_s))
-        except KafkaException as failed:
-            raise self.handle_failure(failed, operation) from None
-        self.state = next_state
-        return client
 
     def _call_in_steps(self, call: Callable[[Producer, float], None], deadline: float) -> None:
         """Call again while the only error is that the call is not done yet; KafkaException for

@@ -49,6 +49,19 @@ class Client:
         """Callbacks of the application that wait for its next poll."""
         self.backoff_s = 0.1
         self.defect: Exception | None = None
+        self.coordinator_since: int | None = None
+        """How often the cluster had come back when this client last asked a group's coordinator."""
+        self.is_coordinator_lost = False
+        """Whether it waits for a group's coordinator to which it does not connect any more."""
+
+    def has_lost_coordinator(self) -> bool:
+        """Asked before each request to a group's coordinator. After an outage, half of the clients
+        that had a coordinator before have lost it for good (librdkafka 2.16, issue 5511).
+        """
+        if self.coordinator_since not in (None, self.cluster.outages):
+            self.is_coordinator_lost |= self.schedule.random.random() < 0.5
+        self.coordinator_since = self.cluster.outages
+        return self.is_coordinator_lost
 
     def _create_unreachable_cluster(self, address: str) -> Cluster:
         """A cluster that is always down, for an address where no broker listens."""

@@ -36,21 +36,10 @@ GROUP_OPERATIONS = (
 class GroupAdmin(AdminRequests):
     """The part of an AdminClient that manages consumer groups."""
 
-    known_since: int | None = None
-    """How often the cluster had come back when this client last asked a coordinator."""
-    is_coordinator_lost = False
-    """Whether it waits for a coordinator to which it does not connect any more."""
-
     def _ask_coordinator(
         self, api: str, calls: Mapping[Any, Callable[[], Any]], options: Mapping[str, Any]
     ) -> dict[Any, Future]:
-        """After an outage, half of the clients that had a coordinator before have lost it for good
-        (librdkafka 2.16, issue 5511).
-        """
-        if self.known_since not in (None, self.cluster.outages) and not self.is_coordinator_lost:
-            self.is_coordinator_lost = self.schedule.random.random() < 0.5
-        self.known_since = self.cluster.outages
-        return self.request_for_each(api, calls, options, is_sent=not self.is_coordinator_lost)
+        return self.request_for_each(api, calls, options, is_sent=not self.has_lost_coordinator())
 
     def describe_consumer_groups(
         self, group_ids: Sequence[str], **options: Any

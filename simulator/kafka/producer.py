@@ -202,6 +202,8 @@ class Producer(TransactionEnd):
                 CONCURRENT_RETRY_S,
             )
             self.is_registered = True
+            if self.has_lost_coordinator():
+                self.schedule.sleep(FOREVER_S)
             self._request_until_done(
                 "TxnOffsetCommit",
                 lambda: self.cluster.commit_in_transaction(

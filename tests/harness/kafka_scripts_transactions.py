@@ -163,7 +163,7 @@ def values(context: ScriptContext) -> list[object]:
 
 
 def start_commit(context: ScriptContext, producer: Any) -> Callable[[], None]:
-    """As `deduplicator.transactions.commit_thread`; returns the function that waits for the answer
+    """As `deduplicator.transactions.call_thread`; returns the function that waits for the answer
     and raises what the call has raised.
     """
     answers: list[Exception | None] = []

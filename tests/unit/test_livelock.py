@@ -134,13 +134,43 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
     with pytest.raises(TransactionFailed):
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
-    assert max(client.asked) <= transactional_producer.STEP_S
+    assert client.asked == [client.now]
     producer, _ = open_transaction(client)
     producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
     with pytest.raises(TransactionFailed, match="not over"):
         producer.check_deadline("writing")
     assert (client.aborted, producer.state) == (1, "ready")
+
+
+def test_offsets_without_an_answer_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that has lost a connection may never return: the producer is discarded, long before
+    the transaction's time is over. One that has lost none is waited for.
+    """
+    monkeypatch.setattr(transactional_producer, "STEP_S", 0.01)
+    losses, answered, steps = [0], threading.Event(), 0
+
+    def send_offsets(*_: object) -> None:
+        assert answered.wait(60)
+
+    def lose_connection() -> None:
+        nonlocal steps
+        steps += 1
+        losses[0] += steps == 3
+
+    client = Slow()
+    monkeypatch.setattr(client, "send_offsets_to_transaction", send_offsets)
+    liveness = Beats(time.monotonic)
+    producer = TransactionalProducer(
+        lambda: cast(Any, client), 600.0, liveness, lambda _: losses[0]
+    )
+    producer.begin()
+    liveness.on_beat = lose_connection
+    with pytest.raises(TransactionFailed, match="no answer"):
+        producer.send_offsets([], None)
+    answered.set()
+    assert steps >= 4
+    assert (producer.state, producer.client) == ("new", None)
 
 
 class Endless:
