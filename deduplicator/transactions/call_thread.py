@@ -1,14 +1,15 @@
 """A call of a transactional producer in a thread of its own, because librdkafka (2.16) has no other
 way to go on meanwhile, or to give it up.
 
-`commit_transaction`: the next transaction is filled meanwhile. A call that times out at once and is
-repeated for the answer does not do: librdkafka does not keep the results of two such calls apart.
-When the first one ends before librdkafka's own thread has begun with it, the second one can take
-its result for the answer, reports `_STATE`, and the late answer to EndTxn ends the process
-(`rd_kafka_txn_set_state`, an assertion; seen with librdkafka 2.16.0).
+A commit (`Producer.commit_transaction`): the next transaction is filled meanwhile. A call that
+times out at once and is repeated for the answer does not do: librdkafka does not keep the results
+of two such calls apart. When the first one ends before librdkafka's own thread has begun with it,
+the second one can take its result for the answer, reports `_STATE`, and the late answer to EndTxn
+ends the process (`rd_kafka_txn_set_state`, an assertion; seen with librdkafka 2.16.0).
 
-`send_offsets_to_transaction`: it does not return at its timeout, but never, when the client has
-forgotten the group's coordinator (issue 5511; `common.kafka.coordinator_client`).
+Offsets (`Producer.send_offsets_to_transaction`): the call does not return at its timeout, but
+never, when the client has forgotten the group's coordinator (issue 5511;
+`common.kafka.coordinator_client`).
 """
 
 from __future__ import annotations
