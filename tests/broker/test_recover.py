@@ -17,7 +17,6 @@ from common import run_epochs
 from common import settings as reo_settings
 from common.errors import ServiceRuns
 from common.frontier import decode
-from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
 from common.routes import TopicPartition
 from tests.conftest import Start
@@ -229,8 +228,6 @@ def test_it_refuses_while_the_service_runs(
     assert "stop the service first" in refused.stderr
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
-        Group(loaded, create_admin_client(loaded.destination_cluster, loaded)).commit(
-            {TopicPartition(f"{topic}-proxy", 0): Commit(0, "stolen")}
-        )
+        Group(loaded).commit({TopicPartition(f"{topic}-proxy", 0): Commit(0, "stolen")})
     assert read_commits(clusters.destination, topic) == before
     service.stop()
