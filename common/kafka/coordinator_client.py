@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient
 
+from common import runtime
 from common.errors import ClusterUnreachable, ReoError
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
@@ -24,13 +25,18 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
+IDLE_S = 5.0
+"""A client that was not asked for so long may have lost its connection meanwhile."""
+
+
 class CoordinatorClient:
-    """An admin client that is replaced when it gets no answer."""
+    """An admin client that is replaced when it has been idle, or gets no answer."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.cluster = cluster
         self._create = partial(create_admin_client, cluster, settings)
         self.client = self._create()
+        self.asked_at = runtime.monotonic()
 
     def ask(
         self,
@@ -39,6 +45,9 @@ class CoordinatorClient:
         later: tuple[type[ReoError], ...] = (ClusterUnreachable,),
     ) -> Result:
         """See `ask_with_retries`; `ask` gets the client to ask with."""
+        if runtime.monotonic() > self.asked_at + IDLE_S:
+            self.client = self._create()
+        self.asked_at = runtime.monotonic()
         try:
             return ask_with_retries(doing, REQUEST_TIMEOUT_S, lambda: ask(self.client), later)
         except ClusterUnreachable as silent:

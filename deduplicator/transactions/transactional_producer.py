@@ -90,6 +90,7 @@ class TransactionalProducer:
             try:
                 self.client.init_transactions(REQUEST_TIMEOUT_S)
                 self.state = get_next_state(self.state, "initialised")
+                self.lost_at_begin = self.count_lost(self.client)
             except KafkaException as failed:
                 error = failed.args[0]
                 if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
@@ -98,10 +99,13 @@ class TransactionalProducer:
                 self.liveness.report_waiting("destination")
 
     def begin(self) -> Producer:
-        """Open a transaction and return the client to produce with."""
+        """Open a transaction and return the client to produce with: a new one, if the last one has
+        lost a connection, and perhaps the group's coordinator, since.
+        """
+        if self.client and self.count_lost(self.client) != self.lost_at_begin:
+            self._forget_client()
         self.initialise()
         assert self.client is not None
-        self.lost_at_begin = self.count_lost(self.client)
         self.deadline = self.clock() + TIMEOUT_SHARE * self.timeout_s
         next_state = get_next_state(self.state, "begun")
         try:
@@ -172,11 +176,6 @@ class TransactionalProducer:
             if failed is None:
                 raise
             raise self.handle_failure(failed, "writing the records") from None
-
-    def commit(self) -> None:
-        """Commit, and wait until it is known to be done."""
-        self.start_commit()
-        self.finish_commit()
 
     def start_commit(self) -> None:
         """Send EndTxn; `finish_commit` waits for the answer.
@@ -290,9 +289,12 @@ class TransactionalProducer:
             self.discard()
 
     def discard(self) -> None:
-        """Forget the client; the next `begin` creates a new one, which fences this one."""
-        self.state = get_next_state(self.state, "in doubt")
+        """Give the transaction up; the next `begin` creates a new client, which fences this one."""
         TRANSACTIONS.labels("unknown").inc()
+        self._forget_client()
+
+    def _forget_client(self) -> None:
+        self.state = get_next_state(self.state, "in doubt")
         if self.client is not None:
             self.client.purge()
             self.client = None

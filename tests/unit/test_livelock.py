@@ -119,7 +119,8 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     producer, liveness = open_transaction(client)
     liveness.on_beat = client.answer_third_beat
     producer.send_offsets([], None)
-    producer.commit()
+    producer.start_commit()
+    producer.finish_commit()
     assert client.beats > 3
     assert (producer.state, liveness.reason) == ("ready", "destination")
 

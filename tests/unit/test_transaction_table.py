@@ -109,6 +109,12 @@ def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
     )  # type: ignore[func-returns-value, arg-type, return-value]
 
 
+def commit(one: TransactionalProducer) -> None:
+    """Commit, and wait until it is known to be done."""
+    one.start_commit()
+    one.finish_commit()
+
+
 def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:
     """A commit without offsets is a defect of ours: the state stays, and the client has not heard
     of it.
@@ -116,7 +122,7 @@ def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:
     one, made = producer()
     one.begin()
     with pytest.raises(RuntimeError):
-        one.commit()
+        commit(one)
     assert (one.state, made[0].calls) == ("open", ["init_transactions", "begin_transaction"])
 
 
@@ -128,7 +134,7 @@ def test_a_commit_that_times_out_throws_the_producer_away() -> None:
     one.begin()
     one.send_offsets([], None)
     with pytest.raises(TransactionFailed):
-        one.commit()
+        commit(one)
     assert (one.state, one.client) == ("new", None)
     assert "abort_transaction" not in made[0].calls
     one.begin()
@@ -195,6 +201,21 @@ def test_offsets_that_were_sent_again_let_no_others_pass(lost: int, is_waited_fo
     assert one.state == ("new" if lost else "ready"), "with a lost connection it is replaced"
 
 
+def test_a_client_that_lost_a_connection_while_idle_is_replaced() -> None:
+    """Before it opens a transaction: it may have lost the group's coordinator with it. What it lost
+    while it was created does not count.
+    """
+    losses = [1]
+    one, made = producer()
+    one.count_lost = lambda _: losses[0]
+    for lost, clients in ((1, 1), (1, 1), (2, 2), (2, 2)):
+        losses[0] = lost
+        one.begin()
+        one.send_offsets([], None)
+        commit(one)
+        assert (one.state, len(made)) == ("ready", clients)
+
+
 def test_an_abort_that_is_answered_keeps_the_producer() -> None:
     """Nothing became visible and that is certain: the producer goes on."""
     one, made = producer(send_offsets_to_transaction=ABORTABLE)
@@ -248,7 +269,7 @@ def test_a_fatal_error_ends_the_process() -> None:
     one.begin()
     one.send_offsets([], None)
     with pytest.raises(Exception, match="newer instance") as raised:
-        one.commit()
+        commit(one)
     assert not isinstance(raised.value, TransactionFailed)
     assert one.state == "new"
 
@@ -265,7 +286,7 @@ def test_the_two_producers_take_turns() -> None:
         turns.begin()
         used.append(turns.current)
         turns.current.send_offsets([], None)
-        turns.current.commit()
+        commit(turns.current)
     assert used == [second, first, second, first]
 
 
