@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 from common.errors import Fenced, StageFailed
 from common.liveness import Liveness
 from deduplicator.transactions import producer_states
-from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 from replicator import run
@@ -272,44 +271,3 @@ def test_a_fatal_error_ends_the_process() -> None:
         commit(one)
     assert not isinstance(raised.value, TransactionFailed)
     assert one.state == "new"
-
-
-def test_the_two_producers_take_turns() -> None:
-    """Each transaction is the other producer's; one is begun only when the one before it is known
-    to have ended.
-    """
-    first, second = producer()[0], producer()[0]
-    turns = ProducerPair(first, second)
-    turns.initialise()
-    used = []
-    for _ in range(4):
-        turns.begin()
-        used.append(turns.current)
-        turns.current.send_offsets([], None)
-        commit(turns.current)
-    assert used == [second, first, second, first]
-
-
-@pytest.mark.parametrize("prepared", [False, True])
-def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> None:
-    """Whether the first is committed is not known yet: commits would lose their order. Nothing
-    changes.
-    """
-    first, second = producer()[0], producer()[0]
-    turns = ProducerPair(first, second)
-    turns.begin()
-    if prepared:
-        turns.current.send_offsets([], None)
-    with pytest.raises(RuntimeError):
-        turns.begin()
-    assert turns.current is second
-    assert first.state == "new"
-
-
-def test_closing_leaves_no_transaction_open() -> None:
-    """SIGTERM in the middle of a transaction: aborted, not left to the timeout."""
-    first, second = producer()[0], producer()[0]
-    turns = ProducerPair(first, second)
-    turns.begin()
-    turns.close()
-    assert turns.current.state == "ready"
