@@ -18,7 +18,13 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from common import runtime
-from common.errors import ClusterUnreachable, ReoError, Stop
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    ReoError,
+    TopicMissing,
+    TopicsUnfit,
+)
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
@@ -32,6 +38,10 @@ from common.settings import Settings
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
 SourceTopics = dict[Route, Topic]
+LACKS = (AccessRefused, ClusterUnreachable, TopicMissing, TopicsUnfit)
+"""What one candidate can lack, and another one have. (A candidate that is the destination itself,
+say, is an error of the settings.)
+"""
 
 
 class SourceSnapshot(NamedTuple):
@@ -105,9 +115,9 @@ def find_furthest(settings: Settings) -> tuple[Settings, list[ReoError]]:
 def try_candidates(
     settings: Settings, prepare: Callable[..., SourceTopics], *more: object
 ) -> SourceTopics:
-    """The topics that `prepare` returns with the furthest candidate with which it does not fail;
-    it gets that candidate's settings, and `more`. When it fails with all that answer, the error is
-    chosen as by `select_answering`.
+    """The topics that `prepare` returns with the furthest candidate that lacks nothing; it gets
+    that candidate's settings, and `more`. When all that answer lack something, the error is chosen
+    as by `select_answering`.
     """
     if len(settings.sources) == 1:
         return prepare(settings, *more)
@@ -115,7 +125,7 @@ def try_candidates(
     for candidate in answering:
         try:
             return prepare(candidate, *more)
-        except Stop as reason:
+        except LACKS as reason:
             is_silent = isinstance(reason, ClusterUnreachable)
             if is_silent and isinstance(take_snapshot(candidate), SourceSnapshot):
                 raise  # it is the destination

@@ -10,6 +10,7 @@ from common import runtime, source_candidates
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
+    Cycle,
     ReoError,
     TopicMissing,
     TopicsUnfit,
@@ -57,6 +58,7 @@ def test_a_silent_candidate_may_have_what_another_one_lacks(
             "ba",
             id="none is fit",
         ),
+        pytest.param("ab", {"b": Cycle("b")}, "", Cycle, "b", id="it is the destination itself"),
         pytest.param(
             "b",
             {"b": TopicsUnfit("b")},
