@@ -109,7 +109,9 @@ class SourceRecreated(Stop):
 
 
 class FrontierLost(Stop):
-    """There is no frontier for a destination partition that is not empty."""
+    """There is no frontier for a destination partition that is not empty, or, for `reo lag` with a
+    limit, for any partition.
+    """
 
     exit_code = 22
     default_to_do = (
@@ -244,7 +246,7 @@ class NothingCompared(Stop):
 
 class MoveRefused(Stop):
     """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not
-    hold any more.
+    hold any more; or the group of `reo offsets translate` has no offset on the copied topics.
     """
 
     exit_code = 38

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from common.kafka.cluster_metadata import read_cluster_id
 from common.kafka.consumer_group import find_offsets_partition
+from common.kafka.coordinator_client import IDLE_S
 from demo.broker import Broker
 from demo.fair_share import Limit
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
@@ -84,6 +85,7 @@ class Cluster:
 
     broker: Broker
     _admin: AdminClient | None = None
+    _asked_at: float = 0.0
 
     @property
     def address(self) -> str:
@@ -92,10 +94,13 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        """One admin client for all requests of one thread."""
-        self._admin = self._admin or AdminClient(
-            {"bootstrap.servers": self.address, "log_level": 0}
-        )
+        """One admin client for all requests of one thread; a new one when it was idle. It may have
+        lost its connection, and a group's coordinator (`common.kafka.coordinator_client`).
+        """
+        now = time.monotonic()
+        if self._admin is None or now > self._asked_at + IDLE_S:
+            self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        self._asked_at = now
         return self._admin
 
     def for_another_thread(self) -> Self:
