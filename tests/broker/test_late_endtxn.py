@@ -29,6 +29,7 @@ from deduplicator.transactions.transactional_producer import TransactionalProduc
 from faults.proxy import Proxy
 from faults.proxy_rule import ProxyRule
 from tests.harness.kafka import Cluster, until
+from tests.unit.test_transaction_table import commit
 
 ANSWER_S = 20
 SILENT_S = 5
@@ -192,7 +193,7 @@ def round_of(
     """The rest of a transaction that is open."""
     assert story.write(client, first, following) == []
     pair.current.send_offsets(*story.offsets(following))
-    pair.current.commit()
+    commit(pair.current)
 
 
 def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
@@ -209,7 +210,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
     pair.current.send_offsets(*story.offsets(NUMBERS))
     pair.current.timeout_s = SILENT_S
     with pytest.raises(TransactionFailed):
-        pair.current.commit()
+        commit(pair.current)
     thrown_away = pair.current
     assert thrown_away.state == "new"
     thrown_away.timeout_s = ANSWER_S
