@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from common import failpoints, partition_mapping, runtime
-from common.errors import RecordRefused
+from common.errors import DestinationTruncated, RecordRefused
 from common.liveness import Liveness
 from common.metrics import REREADS
 from common.records import Consumed
@@ -228,6 +228,11 @@ class Loop:
                 else RecordRefused(f"{refused} {describe_largest_record(self.work)}")
             ) from None
         except TransactionFailed:
+            raise
+        except DestinationTruncated:
+            self.destination.abort()
+            # the records before these are counted as written, and their commit may have failed
+            self.finish_commit()
             raise
         except Exception:
             self.destination.abort()

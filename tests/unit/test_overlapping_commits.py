@@ -1,0 +1,36 @@
+"""What is found while the commit of the round before is not answered, and depends on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.errors import DestinationTruncated, ReoError
+from common.frontier import RuleState
+from deduplicator.round_decisions import RoundDecisions
+from deduplicator.transactions.transaction_failures import TransactionFailed
+from tests.unit.test_cost_of_a_record import HERE
+from tests.unit.test_torn_records import RECORDS, run_torn_round
+
+
+@pytest.mark.parametrize(
+    ("fails", "raised"), [(False, DestinationTruncated), (True, TransactionFailed)]
+)
+def test_a_destination_lacks_what_was_never_written(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, raised: type[Exception]
+) -> None:
+    """The last record of a round gets an offset that is too low. That is a loss only if the round
+    before was written: when its commit fails, because a record was refused, say, the frontier is
+    read again, and the record is named.
+    """
+    loop = run_torn_round(fails)
+    loop.work = {HERE: RoundDecisions(RuleState(RECORDS - 1, 1, None), RECORDS, None)}
+
+    def find_loss(*_: object) -> None:
+        raise DestinationTruncated("t-0 lost records while it was copied to")
+
+    monkeypatch.setattr(loop.round_output, "send_offsets", find_loss)
+    monkeypatch.setattr(loop.destination, "abort", lambda: None)
+    with pytest.raises(raised):
+        loop.run_transaction()
+    assert loop.started_commit is None
+    assert not issubclass(TransactionFailed, ReoError), "the loop goes on after it"
