@@ -43,7 +43,7 @@ demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, 
 	@$(PY) -m demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
 # As many at a time as tests/conftest.py says: six on two processors, because most of the time tests
-# wait. A file's tests in one process, because they share brokers; the files that take longest first.
+# wait. A file's tests in one process, because they share brokers; the longest files first.
 # The order of a set of strings depends on the hash seed, and a simulated schedule on that: with 0
 # the schedules are those of `make simulate`.
 PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
