@@ -100,9 +100,10 @@ def check_destination(
     record; ClusterUnreachable when none comes for a while.
     """
     _check_ends(frontiers, ends)
-    is_trimmed = {tp: beginnings[tp] > row.destination_known + 1 for tp, row in frontiers.items()}
     may_lack_records = {
-        tp for tp in frontiers if tp.topic in compacted_topics or is_trimmed[tp]
+        tp
+        for tp, frontier in frontiers.items()
+        if tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1
     } - undecided
     at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
     kept = _list_kept(frontiers, beginnings, may_lack_records)

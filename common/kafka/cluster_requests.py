@@ -48,8 +48,7 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
         cluster.handshake_error,
     )
     # a proxy before brokers that are away accepts connections, and closes them
-    is_outage = "Disconnected" in handshake_error and cluster.bootstrap_servers in _known_addresses
-    if is_outage:
+    if "Disconnected" in handshake_error and cluster.bootstrap_servers in _known_addresses:
         return ClusterUnreachable(
             f"{which} cannot be reached any more: {handshake_error}",
             "Check that the brokers run and can be reached from here",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -178,14 +179,12 @@ def create_or_extend(
         current.partitions,
         new.num_partitions,
     )
-    partitions = NewPartitions(new.topic, new.num_partitions)
-    options = _build_options(timeout_s, validate_only)
-
-    def ask() -> None:
-        client.create_partitions([partitions], **options)[new.topic].result()
-
-    # INVALID_PARTITIONS: another process was first
-    _ask(ask, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
+    create_partitions = partial(
+        client.create_partitions,
+        [NewPartitions(new.topic, new.num_partitions)],
+        validate_only=validate_only,
+    )
+    _ask(create_partitions, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
 
 
 def create(
@@ -200,26 +199,27 @@ def create(
     """
     level = _get_log_level(validate_only)
     log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
-    options = _build_options(timeout_s, validate_only)
-
-    def ask() -> None:
-        client.create_topics([new], **options)[new.topic].result()
-
-    if _ask(ask, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
+    create_topics = partial(client.create_topics, [new], validate_only=validate_only)
+    if _ask(create_topics, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
         return None
     return topics.look_up(cluster, client, [new.topic], timeout_s).get(new.topic)
 
 
 def _ask(
-    ask: Callable[[], None], is_done: int, timeout_s: float, cluster: Cluster, new: NewTopic
+    ask: Callable[..., dict[str, Any]],
+    is_done: int,
+    timeout_s: float,
+    cluster: Cluster,
+    new: NewTopic,
 ) -> bool:
     """Ask until there is an answer, at most about `timeout_s`. False when the answer is the error
     code `is_done`: another process was first, or an attempt whose answer was lost.
     """
+    request_timeout_s = min(timeout_s, REQUEST_TIMEOUT_S)
 
     def ask_once() -> bool:
         try:
-            ask()
+            ask(request_timeout=request_timeout_s)[new.topic].result()
         except KafkaException as failed:
             if failed.args[0].code() == is_done:
                 return False
@@ -230,10 +230,6 @@ def _ask(
         return True
 
     return ask_with_retries(_describe(cluster, new), timeout_s, ask_once)
-
-
-def _build_options(timeout_s: float, validate_only: bool) -> dict[str, Any]:
-    return {"request_timeout": min(timeout_s, REQUEST_TIMEOUT_S), "validate_only": validate_only}
 
 
 def _get_log_level(validate_only: bool) -> int:

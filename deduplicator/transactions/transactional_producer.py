@@ -221,15 +221,15 @@ class TransactionalProducer:
                 f" deduplicator.transaction_timeout_ms ({1000 * self.timeout_s:.0f})"
             )
 
-    def _call_in_steps(self, call: Callable[[Producer, float], None], deadline: float) -> None:
-        """Call again while the only error is that the call is not done yet; KafkaException for
+    def _abort_in_steps(self, deadline: float) -> None:
+        """Call again while the only error is that the abort is not done yet; KafkaException for
         other errors, or when the time is over.
         """
         assert self.client is not None
         while True:
             left_s = deadline - self.clock()
             try:
-                call(self.client, max(0.1, min(STEP_S, left_s)))
+                self.client.abort_transaction(max(0.1, min(STEP_S, left_s)))
             except KafkaException as failed:
                 if not is_unfinished(failed.args[0]) or left_s <= STEP_S:
                     raise
@@ -264,12 +264,8 @@ class TransactionalProducer:
         """
         if self.state not in ("open", "offsets sent", "committing"):
             return True
-        assert self.client is not None
         try:
-            self._call_in_steps(
-                lambda client, seconds: client.abort_transaction(seconds),
-                self.clock() + self.timeout_s,
-            )
+            self._abort_in_steps(self.clock() + self.timeout_s)
         except KafkaException as failed:
             log.warning("the abort is in doubt: %s", failed.args[0].str())
             return False

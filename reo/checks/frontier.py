@@ -64,7 +64,7 @@ def check_frontier(
     members = group.describe_members()
     for route, source in state.sources.items():
         if route not in ready:
-            yield from _check_first_offsets(state, route, source)
+            yield from _check_first_offsets(state, group, route, source)
     try:
         if members.partitions:
             yield report_ok(
@@ -92,15 +92,17 @@ def check_frontier(
     yield from _check_source(settings, ready, frontiers)
 
 
-def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Iterator[Finding]:
+def _check_first_offsets(
+    state: RouteTopics, group: Group, route: Route, source: Topic
+) -> Iterator[Finding]:
     """A route without topics: nothing was copied."""
     about = f"{ABOUT} of {route.source_topic}"
     topic_partitions = list(map(route.get_source, range(source.partitions)))
     try:
         check_start_offsets(state.settings, state.source_admin, {route: source}, ())
-        _check_no_copy(state, route)
+        _check_no_copy(state, group, route)
         # of other topics: this one came later
-        added = bool(Group(state.settings).list_frontiers())
+        added = bool(group.list_frontiers())
         begins = {
             tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
             for tp in topic_partitions
@@ -112,7 +114,7 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
         yield report_failure(about, error)
 
 
-def _check_no_copy(state: RouteTopics, route: Route) -> None:
+def _check_no_copy(state: RouteTopics, group: Group, route: Route) -> None:
     """FrontierLost when the destination topic has records already, as a start would say once it has
     created the intermediate topic.
     """
@@ -120,7 +122,7 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     if destination is None or state.tables is not None or not route.is_one_to_one:
         return
     topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
-    if Group(state.settings).list_commits(topic_partitions):
+    if group.list_commits(topic_partitions):
         return  # somebody has deleted the intermediate topic, and the copy goes on
     consumer_group = ConsumerGroup(state.settings, Liveness("check"))
     first_frontiers = FirstFrontiers(

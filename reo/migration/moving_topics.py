@@ -60,10 +60,8 @@ class MovingTopics:
         self.pattern = re.compile(groups)
         self.snapshot_reader = SnapshotReader(settings)
         self.source_admin = self.snapshot_reader.clients.source_admin
-        self.source_coordinator, self.destination_coordinator = (
-            CoordinatorClient(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.source_coordinator = CoordinatorClient(settings.source_cluster, settings)
+        self.destination_coordinator = self.snapshot_reader.group.coordinator
         self.write_denial = WriteDenial(settings.source_cluster, self.source_admin)
         self._found: set[str] = set()
 

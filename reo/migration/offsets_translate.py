@@ -52,10 +52,7 @@ class Translator:
             for cluster in (settings.source_cluster, settings.destination_cluster)
         )
         self.group = Group(settings)
-        self.source_coordinator, self.destination_coordinator = (
-            CoordinatorClient(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.source_coordinator = CoordinatorClient(settings.source_cluster, settings)
         self.partition_translator = PartitionTranslator(
             settings, self.destination_admin, self._load_frontiers, on_progress
         )
@@ -84,7 +81,7 @@ class Translator:
 
     def open_destination_group(self, name: str) -> UserGroup:
         """The group at the destination."""
-        return UserGroup(self.destination_coordinator, name)
+        return UserGroup(self.group.coordinator, name)
 
     def explain_no_groups(self, pattern: str) -> str:
         """Why there is nothing to translate, with the name that a mistyped one may mean."""

@@ -45,7 +45,7 @@ class FakeAcls:
         ]
 
     def read_broker_config(self, _: str) -> str:
-        """A topic without ACLs is nobody's."""
+        """Nobody may use a topic without ACLs."""
         return "false"
 
 

@@ -96,7 +96,12 @@ def test_a_group_that_has_committed_nothing_is_not_forgotten(
     clusters.at_source.committed = {}
     names = [GROUP]
     for name, answer in (
-        ("SnapshotReader", lambda _: SimpleNamespace(clients=SimpleNamespace(source_admin=None))),
+        (
+            "SnapshotReader",
+            lambda _: SimpleNamespace(
+                clients=SimpleNamespace(source_admin=None), group=SimpleNamespace(coordinator=None)
+            ),
+        ),
         ("WriteDenial", lambda *_: None),
         ("list_groups", lambda *_: names),
         ("UserGroup", NoGroup),
