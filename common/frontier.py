@@ -102,6 +102,10 @@ class Frontier:
     """Of the intermediate partition: up to this one, nothing is missing before the position
     (`deduplicator.leader_change`). None where it is not known.
     """
+    is_known_written: bool = False
+    """Whether `destination_known` is the offset of a record of this copy, which has to be visible.
+    That of a first frontier is where the partition ended, perhaps with a transaction marker.
+    """
 
     @property
     def last_written_min(self) -> int:
@@ -133,6 +137,7 @@ class Frontier:
                 "r": list(self.last_record) if self.last_record else None,
                 "w": self.last_written,
                 "p": self.leader_epoch,
+                "k": self.is_known_written or None,
             }
         ).decode()
 
@@ -161,7 +166,9 @@ def decode(metadata: str | None) -> Frontier:
         part is None or (isinstance(part, list) and len(part) == length)
         for part, length in ((link, 3), (hole, 2))
     )
-    if not (all(isinstance(text, str) for text in texts) and parts):
+    is_known_written = fields.get("k")
+    has_kinds = all(isinstance(text, str) for text in texts)
+    if not (has_kinds and parts and (is_known_written is None or is_known_written is True)):
         raise ValueError("a field is missing or of the wrong kind")
     if hole and min(hole) < 0:
         raise ValueError("a number of a hole is out of range")
@@ -178,6 +185,7 @@ def decode(metadata: str | None) -> Frontier:
         _parse_last_record(fields.get("r")),
         written,
         leader_epoch,
+        bool(is_known_written),
     )
 
 

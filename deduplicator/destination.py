@@ -36,6 +36,8 @@ class DestinationState:
 
     known_offset: int
     sent: int
+    is_known_written: bool = False
+    """Whether the record at `known_offset` is one of this copy."""
 
     @property
     def last_offset(self) -> int:
@@ -126,9 +128,7 @@ class KafkaDestination:
         self.producers = producers
         self.watcher = watcher
         self.batches_fit = batches_fit
-        """Whether the producers' batches are small enough for the destination topics of some
-        routes.
-        """
+        """Whether the producers' batches fit the destination topics of some routes."""
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
@@ -221,7 +221,7 @@ class KafkaDestination:
         producer.flush()
         for tp, offset in self._delivered.items():
             check_delivered_offset(tp, self.outputs[tp], offset)
-        self.outputs |= {tp: DestinationState(offset, 0) for tp, offset in self._delivered.items()}
+            self.outputs[tp] = DestinationState(offset, 0, is_known_written=True)
 
     def start_commit(self) -> None:
         """Send EndTxn."""

@@ -5,15 +5,17 @@ A transaction is atomic by contract, but a torn one was seen (a broker was kille
 the two kinds of markers: output committed, offsets not). So the frontier says where the output
 ended, and every assignment reads the destination from there. It finds
 
-- exactly `sent` visible records after `known_offset`, and the last of them (or, if `sent` is 0, the
-  one at `known_offset`) is the record that was written: the frontier is right;
+- the record at `known_offset`, exactly `sent` visible records after it, and the last of all these
+  is the record that was written: the frontier is right;
 - more records: they are either the output of a torn transaction, and then they are the very next
   records that the rule accepts, or somebody else wrote them. The loop finds out: it compares each
   accepted record with the next surplus one (`Surplus.skip_matching`);
 - fewer records, or a different last one: the destination lost records, unless retention or
   compaction deleted them. Offsets alone do not show this: where records were lost together with the
   marker of their transaction, the next marker, at the offset of a lost record, aborts the records
-  of that transaction before it.
+  of that transaction before it. And a coordinator that completes a transaction, but loses its
+  markers, leaves its records to the next transaction of their producer: that one aborts them, while
+  records of the other producer, which were committed after them, are there.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def check_destination(
         for tp, frontier in frontiers.items()
     }
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {tp: DestinationState(row.destination_known, 0) for tp, row in frontiers.items()}
+    outputs = {tp: _get_known_state(row) for tp, row in frontiers.items()}
     surplus: dict[TopicPartition, Surplus] = {}
     # beyond an open transaction no consumer gets a record, nor the end of the partition
     decided_ends = {tp: end for tp, end in ends.items() if tp not in undecided}
@@ -122,9 +124,7 @@ def check_destination(
         tp, offset = TopicPartition(message.topic(), message.partition()), message.offset()
         if tp in at_known:
             at_known.remove(tp)
-            if offset != frontiers[tp].destination_known:
-                raise _build_missing_record_error(tp, frontiers[tp])
-            _check_checksum(tp, message, frontiers[tp])
+            _check_known(tp, message, frontiers[tp])
             continue
         if tp in kept and _is_last_written(message, frontiers[tp]):
             kept.remove(tp)
@@ -132,7 +132,7 @@ def check_destination(
             continue
         if counted[tp] < frontiers[tp].sent:
             counted[tp] += 1
-            outputs[tp].known_offset = offset
+            outputs[tp] = DestinationState(offset, 0, is_known_written=True)
             if counted[tp] == frontiers[tp].sent and tp not in may_lack_records:
                 _check_checksum(tp, message, frontiers[tp])
         else:
@@ -159,17 +159,27 @@ def _list_checked_at_known(
     beginnings: Mapping[TopicPartition, int],
     may_lack_records: AbstractSet[TopicPartition],
 ) -> set[TopicPartition]:
-    """The partitions of which nothing was sent after the known record: this record itself is
-    compared.
+    """The partitions whose known record has to be there. It is compared, too, where nothing was
+    sent after it.
     """
     return {
         tp
         for tp, frontier in frontiers.items()
-        if frontier.last_written is not None
-        and frontier.sent == 0
+        if _has_known_record(frontier)
         and tp not in may_lack_records
         and beginnings[tp] <= frontier.destination_known
     }
+
+
+def _has_known_record(frontier: Frontier) -> bool:
+    """Also without a flag, which older versions did not write, where a record was written and none
+    after it.
+    """
+    return frontier.is_known_written or (frontier.last_written is not None and frontier.sent == 0)
+
+
+def _get_known_state(frontier: Frontier) -> DestinationState:
+    return DestinationState(frontier.destination_known, 0, _has_known_record(frontier))
 
 
 def _list_kept(
@@ -216,6 +226,13 @@ def _add(surplus: Surplus, message: Consumed) -> None:
             " the destination topic, stop the other writer, then copy to a new topic. If the"
             " group's offsets were set back, stop the service and run `reo recover`"
         )
+
+
+def _check_known(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
+    if message.offset() != frontier.destination_known:
+        raise _build_missing_record_error(tp, frontier)
+    if frontier.sent == 0:
+        _check_checksum(tp, message, frontier)
 
 
 def _check_checksum(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:

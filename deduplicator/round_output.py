@@ -50,7 +50,10 @@ class RoundOutput:
                 if len(records) > work.torn
                 else []
             )
-            self.destination.outputs[output] = DestinationState(state.surplus.known_offset, 0)
+            if work.torn:
+                self.destination.outputs[output] = DestinationState(
+                    state.surplus.known_offset, 0, is_known_written=True
+                )
             if not state.surplus.records:
                 state.surplus = None
         if state.partitioner:
@@ -105,7 +108,10 @@ class RoundOutput:
                     else UNCOUNTED
                 )
                 state.frontier = replace(
-                    state.frontier, destination_known=output.known_offset, sent=output.sent
+                    state.frontier,
+                    destination_known=output.known_offset,
+                    sent=output.sent,
+                    is_known_written=output.is_known_written,
                 )
                 positions[tp] = (state.next_offset, state.frontier.encode())
             return build_offsets(positions)

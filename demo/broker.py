@@ -42,6 +42,10 @@ ARCHIVE = "broker.jsa"
 with half the processor time. The class path is relative, so that the archive fits wherever the
 folder is; where it does not fit, HotSpot does without.
 """
+MARKER_WRITER = "kafka.coordinator.transaction.TransactionMarkerChannelManager"
+"""It logs, as information, that it does not write a marker to a partition without a leader
+(KAFKA-20734, in Kafka 4.3).
+"""
 
 PROPERTIES = """
 process.roles=broker,controller
@@ -221,6 +225,7 @@ class Broker:
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info",
+            f"-Dorg.slf4j.simpleLogger.log.{MARKER_WRITER}=info",
             "-cp",
             "./*",
             main_class,

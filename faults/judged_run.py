@@ -11,8 +11,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from demo.broker import Broker
 from faults.load import Load
 from faults.run import HEAL_S, TRANSACTION_RECORDS, Run, Story
+from faults.testbed import ThreeBrokers
 from faults.timeline import Timeline
 from tests.conftest import make_topic_name
 from tests.harness.judge import Partitions, compare_counters, compare_partitions, read_topic
@@ -85,9 +87,18 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
         for service in run.services + run.ended_services:
             service.kill_all()
         result.timeline = timeline.stop() if story.timeline else []
+    if not result.is_good and _has_lost_markers(clusters.destination.broker):
+        result.verdict += " (its broker lost the markers of a transaction: KAFKA-20734)"
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
     result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
+
+
+def _has_lost_markers(broker: Broker | ThreeBrokers) -> bool:
+    """Whether the log of one of these brokers says so (`demo.broker.MARKER_WRITER`)."""
+    brokers = broker.brokers if isinstance(broker, ThreeBrokers) else [broker]
+    logs = [one.folder / "broker.log" for one in brokers]
+    return any("Couldn't find leader endpoint" in log.read_text(errors="replace") for log in logs)
 
 
 def _judge(run: Run, result: Result) -> str:

@@ -86,8 +86,8 @@ class IdenticalCluster(Cluster):
 
 
 @contextmanager
-def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
-    """Start both clusters; kill them at the end."""
+def start_clusters(folder: Path, kind: Brokers, jars: Path = JARS) -> Iterator[Clusters]:
+    """Start both clusters, of these jars if they are plain ones; kill them at the end."""
     with ExitStack() as stack:
         if kind == "proxied":
             pairs = [make_proxied_broker(folder / side, JARS) for side in ("source", "destination")]
@@ -110,7 +110,7 @@ def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
         else:
             main_clusters = [
                 Cluster(
-                    Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})
+                    Broker(folder / side, jars, HEAP_MB, AUTHORIZER if kind == "guarded" else {})
                 )
                 for side in ("source", "destination")
             ]

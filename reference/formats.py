@@ -70,6 +70,7 @@ FRONTIER = {
         "leader epoch of the intermediate partition up to which no unread record can have been"
         " lost; or null"
     ),
+    "k": "true: `d` is the offset of a record of this copy; or null",
 }
 EXAMPLE = frontier.Frontier(
     frontier.RuleState(
@@ -83,6 +84,7 @@ EXAMPLE = frontier.Frontier(
     frontier.LastRecord(41, "5f1d7a84db00d2fc"),
     "5f1d7a84db00d2fc",
     3,
+    is_known_written=True,
 )
 
 

@@ -104,6 +104,7 @@ class Recovery:
                         known,
                         0,
                         self.data.read_last_record(row.partition, last_copied),
+                        is_known_written=last_copied is not None,
                     )
             except (CopyDiffers, FrontierLost) as refusal:
                 why = (

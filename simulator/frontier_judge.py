@@ -1,7 +1,7 @@
 """What must be true of each committed frontier, whenever no transaction is open on its partitions:
 
-- the destination partition has exactly `sent` visible records after `destination_known`. The next
-  start believes that;
+- the destination partition has exactly `sent` visible records after `destination_known`, and one
+  at this offset if the frontier says so. The next start believes that;
 - no hole is open when every record was written to the intermediate topic and is still there. Stage
   one ends its run when a hole stays open.
 
@@ -88,10 +88,16 @@ class FrontierJudge:
             return
         if intermediate in self.system.faults.torn_partitions:
             return  # the records of the torn transaction are visible too
-        read_result = log_reader.read_committed(cluster, tp, frontier.destination_known + 1)
+        known = frontier.destination_known
+        read_result = log_reader.read_committed(cluster, tp, known + 1)
         visible = len(read_result[0]) if read_result else -1
-        if visible != frontier.sent:
+        at_known = log_reader.read_committed(cluster, tp, known, end=known + 1)
+        if frontier.is_known_written and at_known and not at_known[0]:
+            self.violation = (
+                f"the frontier of {intermediate} is wrong: {tp} has no record at offset {known}"
+            )
+        elif visible != frontier.sent:
             self.violation = (
                 f"the frontier of {intermediate} is wrong: {frontier.sent} records were sent to"
-                f" {tp} after offset {frontier.destination_known}, and {visible} are visible"
+                f" {tp} after offset {known}, and {visible} are visible"
             )

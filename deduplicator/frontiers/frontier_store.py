@@ -182,7 +182,11 @@ def reset_uncounted(
                 tp,
             )
             counted[tp] = replace(
-                frontier, destination_known=ends[tp] - 1, sent=0, last_written=None
+                frontier,
+                destination_known=ends[tp] - 1,
+                sent=0,
+                last_written=None,
+                is_known_written=False,
             )
     return counted
 

@@ -42,4 +42,7 @@ def test_records_that_are_not_visible_yet_are_not_missing(
         store.check_outputs({tp: frontier})
     producer.commit_transaction(ANSWER_S)
     until(lambda: cluster.has_no_open_transaction(topic), "its marker is written", ANSWER_S)
-    assert store.check_outputs({tp: frontier}) == ({tp: DestinationState(1, 0)}, {})
+    assert store.check_outputs({tp: frontier}) == (
+        {tp: DestinationState(1, 0, is_known_written=True)},
+        {},
+    )

@@ -105,10 +105,19 @@ class Written:
         last_written: str | None,
         compacted: frozenset[str] = frozenset(),
         begin: int = 0,
+        is_known_written: bool = False,
     ) -> int:
         """The known offset after the check."""
         frontier = Frontier(
-            RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written
+            RuleState(2, 1, None),
+            "1d" * 8,
+            1,
+            "id",
+            known,
+            sent,
+            None,
+            last_written,
+            is_known_written=is_known_written,
         )
         outputs, surplus = check_destination(
             self.reader, {self.tp: frontier}, {self.tp: begin}, {self.tp: self.end}, compacted
@@ -160,6 +169,26 @@ def test_compaction_keeps_the_last_record_unless_it_is_a_tombstone(there: Writte
         with pytest.raises(DestinationTruncated, match="which compaction keeps"):
             there.check_frontier(known, sent, last_written + KEPT, compacted)
     there.check_frontier(3, 0, last + KEPT, compacted, begin=5)  # retention may have taken it
+
+
+def test_the_known_record_has_to_be_there_also_before_others(
+    clusters: Clusters, there: Written
+) -> None:
+    """A coordinator that loses the markers of a committed transaction leaves its records to the
+    next transaction of their producer, which aborts them; records that another one has committed
+    after them are there.
+    """
+    later = make_record(3)
+    clusters.destination.write(there.tp.topic, [(0, later)])
+    there.end = 6
+    written = compute_checksum(later.key, later.value, list(later.headers), later.timestamp_ms)
+    assert there.check_frontier(2, 1, written, is_known_written=True) == 5
+    assert there.check_frontier(3, 1, written) == 5, "a first frontier may be at a marker"
+    with pytest.raises(DestinationTruncated, match="a record at offset 3, where no record is now"):
+        there.check_frontier(3, 1, written, is_known_written=True)
+    compacted = frozenset({there.tp.topic})
+    assert there.check_frontier(3, 1, written, compacted, is_known_written=True) == 5
+    assert there.check_frontier(3, 1, written, begin=4, is_known_written=True) == 5
 
 
 @pytest.mark.long  # the simulator tells this story in every run

@@ -64,6 +64,7 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(
             frontier.sent,
         ) == (newest[partition], 49, None, 0)
         assert known - 2 <= frontier.destination_known < known
+        assert frontier.is_known_written
         assert frontier.destination_topic_id == clusters.destination.topic_id(topic)[1]
     again = run_recover(clusters, topic, "--apply")
     assert (again.returncode, read_commits(clusters.destination, topic)) == (0, found)

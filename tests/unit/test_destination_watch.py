@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Uuid
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from common.errors import DestinationTruncated
 from common.routes import TopicPartition
 from deduplicator import destination_watch
-from deduplicator.destination import DestinationState, check_delivered_offset
+from deduplicator.destination import DestinationState, KafkaDestination, check_delivered_offset
 from deduplicator.destination_watch import DestinationWatch
 
 PLACE = TopicPartition("copy", 0)
@@ -53,6 +54,41 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
             check_delivered_offset(
                 PLACE, DestinationState(output.known_offset, after), end + after - 1
             )
+
+
+class Delivering(Mock):
+    """A producer that delivers each record at offset 7, at the latest when its offsets are sent."""
+
+    def produce(self, *arguments: Any) -> None:
+        """With a delivery report, if one is asked for."""
+        topic, _, _, partition, on_delivery, *_ = arguments
+        if on_delivery:
+            on_delivery(
+                None,
+                Mock(
+                    **{
+                        f"{name}.return_value": value
+                        for name, value in (
+                            ("topic", topic),
+                            ("partition", partition),
+                            ("offset", 7),
+                        )
+                    }
+                ),
+            )
+
+
+def test_the_last_delivered_record_has_to_be_there_from_then_on() -> None:
+    """The frontier of the next transaction says so; this one's was encoded before."""
+    pair = Mock()
+    pair.begin.return_value = Delivering()
+    destination = KafkaDestination(pair, Mock())
+    destination.outputs = {PLACE: DestinationState(4, 0)}
+    destination.begin()
+    destination.write(PLACE, [(None, b"value", None, 1)], [0])
+    assert destination.outputs == {PLACE: DestinationState(4, 1)}
+    destination.send_offsets(list, None)
+    assert destination.outputs == {PLACE: DestinationState(7, 0, is_known_written=True)}
 
 
 class Asked:
