@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from common.settings.setting_index import BY_NAME
+from tests.harness.for_each import for_each, format_path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "replicator", "deduplicator", "reo")
@@ -67,17 +69,12 @@ REFERENCE = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
 FILE = re.compile(r"(?<![\w/.*-])((?:[a-z_]+/)*[a-z_]+\.(?:py|c))\b")
 
 
-def format_path(path: Path) -> str:
-    """The path as a test's name."""
-    return str(path.relative_to(ROOT))
-
-
 def is_property(function: ast.FunctionDef) -> bool:
     """Whether it is read like an attribute."""
     return any("property" in ast.unparse(each) for each in function.decorator_list)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=format_path)
+@for_each(MODULES)
 def test_functions_are_verbs(path: Path) -> None:
     """The first word of each function's name is a verb."""
     assert [
@@ -122,7 +119,7 @@ def exists(dotted_name: str, module: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", MODULES, ids=format_path)
+@for_each(MODULES)
 def test_what_a_docstring_names_exists(path: Path) -> None:
     """Files by their name, and modules, classes and functions by their dotted name."""
     module = format_path(path)[:-3].replace("/", ".").removesuffix(".__init__")
@@ -154,8 +151,8 @@ def list_words_of_code(path: Path) -> set[str]:
     return set(re.findall(r"\w+", ast.unparse(tree)))
 
 
-@pytest.fixture(scope="module")
-def defined() -> set[str]:
+@functools.cache
+def list_defined_names() -> set[str]:
     """The names of all modules, classes, functions and constants."""
     names = set(dir(builtins)) | {part for path in MODULES for part in (path.stem, *path.parts)}
     for path in MODULES:
@@ -168,10 +165,10 @@ def defined() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", MODULES, ids=format_path)
-def test_a_name_in_a_docstring_exists(path: Path, defined: set[str]) -> None:
+@for_each(MODULES)
+def test_a_name_in_a_docstring_exists(path: Path) -> None:
     """A single name in backticks is a word of this module's code, or is defined in another one."""
-    known = list_words_of_code(path) | defined | FOREIGN_NAMES
+    known = list_words_of_code(path) | list_defined_names() | FOREIGN_NAMES
     assert [
         name
         for text in docstrings(path)
