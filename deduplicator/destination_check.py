@@ -115,7 +115,7 @@ def check_destination(
         for tp, frontier in frontiers.items()
     }
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {tp: _get_known_state(row) for tp, row in frontiers.items()}
+    outputs = {tp: _get_known_state(row, tp in at_known) for tp, row in frontiers.items()}
     surplus: dict[TopicPartition, Surplus] = {}
     # beyond an open transaction no consumer gets a record, nor the end of the partition
     decided_ends = {tp: end for tp, end in ends.items() if tp not in undecided}
@@ -178,8 +178,8 @@ def _has_known_record(frontier: Frontier) -> bool:
     return frontier.is_known_written or (frontier.last_written is not None and frontier.sent == 0)
 
 
-def _get_known_state(frontier: Frontier) -> DestinationState:
-    return DestinationState(frontier.destination_known, 0, _has_known_record(frontier))
+def _get_known_state(frontier: Frontier, is_checked: bool) -> DestinationState:
+    return DestinationState(frontier.destination_known, 0, is_checked or frontier.is_known_written)
 
 
 def _list_kept(

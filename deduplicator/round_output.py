@@ -112,6 +112,7 @@ class RoundOutput:
                     destination_known=output.known_offset,
                     sent=output.sent,
                     is_known_written=output.is_known_written,
+                    last_written=state.frontier.last_written if output != UNCOUNTED else None,
                 )
                 positions[tp] = (state.next_offset, state.frontier.encode())
             return build_offsets(positions)

@@ -70,7 +70,7 @@ FRONTIER = {
         "leader epoch of the intermediate partition up to which no unread record can have been"
         " lost; or null"
     ),
-    "k": "true: `d` is the offset of a record of this copy; or null",
+    "k": "`d` is the offset of a record of this copy; or null",
 }
 EXAMPLE = frontier.Frontier(
     frontier.RuleState(
@@ -145,4 +145,6 @@ def _range(annotated: object) -> str:
 def _kind(value: object) -> str:
     if isinstance(value, list):
         return f"list of {', '.join(map(_kind, value))}"
+    if value is True:
+        return "true"
     return {int: "number", str: "text", bool: "true or false"}[type(value)]
