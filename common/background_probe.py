@@ -1,5 +1,5 @@
-"""Ask a server repeatedly whether it answers, in a thread of its own, so that the working thread
-does not wait for it.
+"""Asks a server, PostgreSQL or a cluster, repeatedly whether it answers, in a thread of its own, so
+that the working thread does not wait for it.
 
 A consumer that gets no record cannot tell whether there is none, and an idle session does not
 notice that its server is away. (The admin client's futures are not used: when an answer came after

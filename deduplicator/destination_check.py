@@ -1,5 +1,5 @@
-"""Compares the frontier with the destination: does it have exactly the records that the frontier
-says were written?
+"""At each assignment, compares the frontier with the destination: does it have exactly the records
+that the frontier says were written?
 
 A transaction is atomic by contract, but a torn one was seen (a broker was killed between writing
 the two kinds of markers: output committed, offsets not). So the frontier says where the output

@@ -1,5 +1,5 @@
-"""Checks the destination topics regularly while a worker runs: were they deleted and recreated, are
-their end offsets high enough?
+"""While a worker runs, checks regularly that the destination topics were not recreated, and that
+their end offsets are high enough.
 
 The destination (`destination.py`) detects a loss with the next records. This detects it also while
 no records arrive, and before anything is written to a recreated topic, so that the next start finds

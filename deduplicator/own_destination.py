@@ -1,5 +1,5 @@
-"""A user's own destination (`destination.class`): a class that stores records and positions
-together, atomically.
+"""A destination that a user has written (`destination.class`): a class that stores records and
+positions together, atomically.
 
 `Store` is the interface of such a class. For exactly once it must do two things: it commits the
 records of a round and the positions after them in one step, and it refuses that step to a worker

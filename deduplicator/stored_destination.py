@@ -1,5 +1,6 @@
-"""What the destinations outside of Kafka share: records and offsets of a round are kept until one
-commit stores both; then the group's offsets are committed, which repeat what is stored.
+"""What the destinations outside of Kafka share (PostgreSQL, a user's own): records and offsets of a
+round are kept until one commit stores both; then the group's offsets are committed, which repeat
+what is stored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""A timeout for each call of a user's function, which may be slow as long as it returns.
+"""Interrupts a call of a user's function that does not return.
 
-Each call counts as a heartbeat. After CALL_TIMEOUT_S a signal interrupts a call that has not
-returned: TimeoutError is raised inside the function, as if the function had raised it, so that the
-record is named. (The watchdog would kill the process, which would begin again with the same record,
-for ever.) This does not stop a function that catches every exception, nor one that never returns
-from C.
+Each call counts as a heartbeat. After CALL_TIMEOUT_S a signal interrupts it: TimeoutError is raised
+inside the function, as if the function had raised it, so that the record is named. (The watchdog
+would kill the process, which would begin again with the same record, for ever.) This does not stop
+a function that catches every exception, nor one that never returns from C.
 """
 
 from __future__ import annotations

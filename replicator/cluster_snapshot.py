@@ -1,5 +1,5 @@
-"""A snapshot of a run: what both clusters answered at one moment about its source topics, its
-intermediate topics and the group's frontiers.
+"""A snapshot of a run: what both clusters answered, in one series of requests before it begins,
+about its source topics, its intermediate topics and the group's frontiers.
 """
 
 from __future__ import annotations

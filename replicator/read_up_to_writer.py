@@ -1,5 +1,5 @@
-"""Record on the intermediate topic how far the source has nothing to copy
-(`common.read_up_to_record`), so that a deletion there is no loss.
+"""Writes read-up-to records to the intermediate topic (`common.read_up_to_record`): how far the
+source has nothing to copy, so that a deletion there is no loss.
 
 A read-up-to record may be written for a partition only when
 

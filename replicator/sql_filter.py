@@ -1,4 +1,5 @@
-"""The condition of `filter.sql` (`common.filters`), applied between reading and wrapping.
+"""Checks the condition of `filter.sql` (`common.filters`), and applies it between reading and
+wrapping.
 
 The sequence number counts written records, so the filter must run before it in Spark's plan. It
 does: Spark moves filters towards the source, and never past a column that is not deterministic;

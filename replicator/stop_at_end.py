@@ -1,4 +1,5 @@
-"""`--stop-at-end`: whether all that the source had at the start is copied, and the end of the run.
+"""`--stop-at-end` in stage one: whether all that the source had at the start is copied, and the end
+of the run.
 
 What the source has after the frontier need not be a record to copy: transaction markers, aborted
 records, and what the filter leaves out. Stage two commits how far that goes, so that a later start

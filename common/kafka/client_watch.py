@@ -1,5 +1,5 @@
-"""Ends a stage's process in which a client has lost its cluster for good; the supervisor starts it
-again.
+"""Ends a stage's process in which a client has forgotten every broker of its cluster; the
+supervisor starts it again.
 
 When an answer names no broker, librdkafka (2.16) forgets every broker that it knows, and does not
 go back to `bootstrap.servers`: it sends nothing more, for ever, and reports nothing. A cluster in

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a consumer group.
+"""An admin client for a group's coordinator, replaced when it was idle or gets no answer.
 
 librdkafka (2.16, issue 5511) remembers which broker coordinates a group. An answer that does not
 name this broker, as right after its restart, makes it forget the broker, but not that it is the

@@ -1,5 +1,5 @@
-"""Whether the destination topics still have what the frontiers say, as far as their ids and ends
-show it, for those who have to say that everything is copied.
+"""`--stop-at-end`: whether the destination topics still have what the frontiers say, as far as
+their ids and end offsets show it.
 
 The deduplicator compares more when it starts (`deduplicator.destination_check`), and knows what to
 do about a difference. Until it has done so, a frontier says what was copied to a topic that may be

@@ -1,4 +1,4 @@
-"""A consumer group that is not reo's own, on one cluster: reads its committed offsets, and commits
+"""A consumer group of a user, on one cluster: reads its committed offsets, and commits
 on its behalf while it has no members.
 """
 

@@ -1,4 +1,4 @@
-"""`--stop-at-end`: when the service may end with 0.
+"""`--stop-at-end` of the whole service: when it may end with 0.
 
 Stage one compares the frontiers with the source, and says that everything is copied. But a frontier
 says what was copied to a destination that may be gone since; stage two finds that out when it
