@@ -33,10 +33,10 @@ from common.routes import Route
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
-from reo.migration.foreign_group import UserGroup
 from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics
 from reo.migration.offsets_translate import Translator
 from reo.migration.translation_report import TranslatedPartition
+from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 

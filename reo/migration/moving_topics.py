@@ -15,7 +15,7 @@ from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
-from reo.migration.foreign_group import UserGroup, list_groups
+from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import Snapshot, SnapshotReader
 

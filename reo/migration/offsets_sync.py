@@ -35,9 +35,9 @@ from common.metrics import HEARTBEAT
 from common.settings import Settings, destination_kind
 from common.stage_process import Stopping
 from reo.migration import sync_report
-from reo.migration.foreign_group import list_groups
 from reo.migration.offsets_translate import ProvedOffsets, Translator
 from reo.migration.sync_report import SyncedGroup
+from reo.migration.user_group import list_groups
 
 log = logging.getLogger(__name__)
 STAGE = "offsets"

@@ -30,9 +30,9 @@ from common.settings import Settings, destination_kind
 from common.suggestions import suggest
 from reo.compare.comparable_routes import select_comparable
 from reo.migration import translation_report
-from reo.migration.foreign_group import UserGroup, list_groups
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
+from reo.migration.user_group import UserGroup, list_groups
 
 ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to

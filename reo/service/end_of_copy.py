@@ -16,7 +16,7 @@ from typing import Literal
 
 from common import runtime
 from common.stage_process import COMPLETE_FILE
-from reo.service.deduplicator_end import StopAtEnd
+from reo.service.deduplicator_stop_at_end import StopAtEnd
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 0.2

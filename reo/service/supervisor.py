@@ -35,7 +35,7 @@ from common.stage_process import Stopping
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
 from reo.service.child import BACKOFF_FIRST_S, Child
-from reo.service.deduplicator_end import StopAtEnd
+from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
 from replicator.spark import connector_jars
 

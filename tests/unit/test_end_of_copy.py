@@ -13,8 +13,8 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import EndOffset
 from common.routes import TopicPartition
 from common.stage_process import COMPLETE_FILE
-from reo.service import deduplicator_end
-from reo.service.deduplicator_end import StopAtEnd
+from reo.service import deduplicator_stop_at_end
+from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
 from replicator.run_watch import Watch
@@ -135,8 +135,8 @@ def test_what_is_read_is_not_always_copied(
 ) -> None:
     """Stage two alone: the intermediate partition ended at 10 when it started."""
     answers = [{HERE: before} if before else {}, {HERE: now}]
-    monkeypatch.setattr(deduplicator_end, "create_commit_reader", lambda *_: None)
-    monkeypatch.setattr(deduplicator_end, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(deduplicator_stop_at_end, "create_commit_reader", lambda *_: None)
+    monkeypatch.setattr(deduplicator_stop_at_end, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
