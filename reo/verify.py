@@ -34,7 +34,7 @@ from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.progress import lag
+from reo.progress.wait_until_copied import wait_until_copied
 
 SAVE_INTERVAL_S = 5.0
 
@@ -205,7 +205,7 @@ def run_command(
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         if wait_s:
-            ends = lag.wait_until_copied(settings, wait_s)
+            ends = wait_until_copied(settings, wait_s)
         verification = Verification(settings, resume_file, ends)
         results = _compare_with_bar(verification)
     except KeyboardInterrupt:
