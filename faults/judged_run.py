@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from demo.broker import Broker
+from demo.fair_share import Limit
 from faults.load import Load
 from faults.run import HEAL_S, TRANSACTION_RECORDS, Run, Story
 from faults.testbed import ThreeBrokers
@@ -139,7 +140,7 @@ def _compare_counters(run: Run, copy: Partitions) -> list[str]:
     """Compare the service's counters with the copy; it may count a transaction after a consumer has
     read it.
     """
-    deadline = time.monotonic() + COUNTED_S
+    limit = Limit(COUNTED_S)
     while True:
         uncertain_records = TRANSACTION_RECORDS * (
             run.stage_two_deaths
@@ -149,14 +150,14 @@ def _compare_counters(run: Run, copy: Partitions) -> list[str]:
             run.services, "reo_records_out_total", stage="deduplicator"
         ) + _sum_metric(run.services, "reo_torn_records_total")
         differences = compare_counters(copy, reported_records, uncertain_records)
-        if not differences or time.monotonic() > deadline:
+        if not differences or limit.is_over():
             return differences
         time.sleep(PAUSE_S)
 
 
 def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
     """Compare until the copy is exact; the failure when it does not become exact."""
-    deadline = time.monotonic() + HEAL_S
+    limit = Limit(HEAL_S)
     expected_records = sum(map(len, source.values()))
     while True:
         failed_services = [
@@ -173,7 +174,7 @@ def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
             source, run.clusters.destination.read(run.topic)
         ):
             return []
-        if time.monotonic() > deadline:
+        if limit.is_over():
             return [f"not exact after {HEAL_S} s"]
         time.sleep(JUDGE_EVERY_S)
 

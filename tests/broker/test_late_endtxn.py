@@ -31,7 +31,7 @@ from faults.proxy_rule import ProxyRule
 from tests.harness.kafka import Cluster, until
 from tests.unit.test_transaction_table import commit
 
-ANSWER_S = 20
+ANSWER_S = 60
 SILENT_S = 5
 NUMBERS = 4
 REFUSED = {KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}

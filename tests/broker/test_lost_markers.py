@@ -47,8 +47,9 @@ def three(tmp_path: Path) -> Iterator[ThreeBrokers]:
             broker.kill()
 
 
-def find_leader(admin: AdminClient) -> int:
-    """The broker that leads the partition; -1 for none."""
+def find_leader(broker: Broker) -> int:
+    """Which broker leads the partition, as this one knows; -1 for none."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
     return admin.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC].partitions[0].leader
 
 
@@ -64,21 +65,25 @@ def restart_without_its_markers(three: ThreeBrokers, producer: Producer) -> Brok
     again.
     """
     admin = AdminClient({"bootstrap.servers": three.address})
-    broker = three.brokers[-1]
+    *others, broker = three.brokers
     number = len(three.brokers)
     admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[number]])])[TOPIC].result(
         REQUEST_S
     )
-    until(lambda: find_leader(admin) == number, "the partition has its leader", START_S)
+    until(lambda: find_leader(broker) == number, "the partition has its leader", START_S)
     commit(producer, b"first")
     producer.begin_transaction()
     producer.produce(TOPIC, b"lost", partition=0)
     assert producer.flush(REQUEST_S) == 0
     broker.kill()
-    until(lambda: find_leader(admin) == -1, "the partition has no leader", START_S)
+    until(
+        lambda: {find_leader(other) for other in others} == {-1},
+        "the others know that the partition has no leader",
+        START_S,
+    )
     producer.commit_transaction(REQUEST_S)
     broker.start().wait()
-    until(lambda: find_leader(admin) == number, "the partition has its leader again", START_S)
+    until(lambda: find_leader(broker) == number, "the partition has its leader again", START_S)
     return broker
 
 

@@ -69,7 +69,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
         0,
     )
     watch = Watch(on, stage.clients, plan)
-    producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=120_000)
+    producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=900_000)
     producer.init_transactions(30)
     producer.begin_transaction()
     for number in range(RECORDS):

@@ -18,7 +18,7 @@ from faults.proxy_rule import EVERY
 from faults.requests import API_NAMES, HEADER, parse_request
 from tests.harness.kafka import Cluster, until
 
-HIT_S = 20
+HIT_S = 60
 PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
 """For a client that nothing is kept from: it sends nothing twice because its broker is slow."""
 

@@ -18,6 +18,7 @@ from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.destination_check import check_destination
 from tests.conftest import Start
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.kafka import Clusters, make_record, make_records, until
@@ -90,6 +91,7 @@ class Written:
         producer.produce(topic, b"never committed", partition=0)
         producer.flush(30)
         producer.abort_transaction(30)
+        wait_for_markers(clusters.destination, topic)
         self.tp, self.end = TopicPartition(topic, 0), 5
         loaded = load(build_environment(clusters, topic, {}))
         self.reader = create_reader(loaded.destination_cluster, loaded)

@@ -36,22 +36,20 @@ from tests.harness.recovery import (
 
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long
-BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
-"""A member that has stopped is waited for; the broker allows it (`older`)."""
+BRIEF_SESSION = {"deduplicator_session_timeout_ms": "6000"}
+"""A member that has stopped is waited for; no broker allows less of itself."""
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A single node of 3.9 as it comes; tests wait for a member that has stopped, so its session
-    may be short.
-    """
+    """A single node of 3.9 as it comes."""
     assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
         "there is no broker of Kafka 3.9: run `make older`"
     )
     broker = Broker(
         tmp_path_factory.mktemp("older") / "broker",
         OLDER_JARS,
-        settings=EAGER_RETENTION | UNFENCED | {"group.min.session.timeout.ms": "1000"},
+        settings=EAGER_RETENTION | UNFENCED,
     )
     try:
         yield Cluster(broker.start().wait())

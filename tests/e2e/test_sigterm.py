@@ -97,20 +97,19 @@ def stop_in_time(begin_to_wait: Callable[[], Service]) -> Service:
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_while_it_connects(begin: Begin, side: str) -> None:
     """A cluster takes the connection and says nothing; the start would wait a minute for it."""
-    connections: list[socket.socket] = []
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with contextlib.ExitStack() as sockets:
 
         def connect() -> Service:
+            # of its own: another service may still be about to connect to the one before
+            silent = sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
             service = begin(
                 **{f"{side}_bootstrap_servers": f"127.0.0.1:{silent.getsockname()[1]}"},
                 connect_timeout_s="60",
             )
-            connections.append(silent.accept()[0])
+            sockets.enter_context(silent.accept()[0])
             return service
 
         stop_in_time(connect)
-    for connection in connections:
-        connection.close()
 
 
 def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from demo.broker import Broker
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import ROOT, Cluster, make_record, make_records
 from tests.harness.producing import produce_records
 from tests.harness.service import Service
@@ -79,6 +80,7 @@ def create_identical_topics(candidates: Candidates, topic: str, records: int = 1
             produce_records(producer, topic, make_records(range(10**6, 10**6 + 10), PARTITIONS))
             assert producer.flush(30) == 0
             (producer.commit_transaction if commit else producer.abort_transaction)(30)
+            wait_for_markers(candidate, topic)
     write_to_all(candidates, topic, range(records))
 
 
