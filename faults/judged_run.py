@@ -94,7 +94,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
         and story.brokers != "shared"
         and _has_lost_markers(clusters.destination.broker)
     ):
-        result.verdict = f"FAILED (a broker lost markers, KAFKA-20734): {result.verdict}"
+        result.verdict = f"FAILED (perhaps KAFKA-20734, a broker skipped markers): {result.verdict}"
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
     result.seconds = round(time.monotonic() - run.started_s, 1)
     return result

@@ -1,5 +1,5 @@
-"""A snapshot of a run: what both clusters answered, in one series of requests before it begins,
-about its source topics, its intermediate topics and the group's frontiers.
+"""A snapshot of a run: what both clusters answered, in one series of requests, about its source
+topics, its intermediate topics and the group's frontiers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from replicator.run import Plan
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """What both clusters answered at one moment. The `source_…` fields are by source partition, the
-    others by intermediate partition.
+    """What both clusters answered to one series of requests. The `source_…` fields are by source
+    partition, the others by intermediate partition.
     """
 
     sources: dict[Route, topics.Topic]

@@ -182,11 +182,7 @@ def reset_uncounted(
                 tp,
             )
             counted[tp] = replace(
-                frontier,
-                destination_known=ends[tp] - 1,
-                sent=0,
-                last_written=None,
-                is_known_written=False,
+                frontier, destination_known=ends[tp] - 1, sent=0, last_written=None
             )
     return counted
 

@@ -22,8 +22,8 @@ from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.destination_check import check_destination
 from demo.broker import Broker
-from faults.testbed import ThreeBrokers, make_three_brokers
-from tests.harness.kafka import START_S, Cluster, Clusters, until
+from faults.testbed import ThreeBrokers, start_clusters
+from tests.harness.kafka import START_S, Clusters, until
 from tests.harness.service import build_environment
 
 pytestmark = pytest.mark.long
@@ -33,18 +33,10 @@ REQUEST_S = 30.0
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Iterator[ThreeBrokers]:
-    """One cluster of three brokers."""
-    brokers = make_three_brokers(tmp_path)
-    try:
-        for broker in brokers.brokers:
-            broker.start()
-        for broker in brokers.brokers:
-            broker.wait()
-        yield brokers
-    finally:
-        for broker in brokers.brokers:
-            broker.kill()
+def clusters(tmp_path: Path) -> Iterator[Clusters]:
+    """With a destination of three brokers."""
+    with start_clusters(tmp_path, "three") as started:
+        yield started
 
 
 def find_leader(broker: Broker) -> int:
@@ -53,25 +45,24 @@ def find_leader(broker: Broker) -> int:
     return admin.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC].partitions[0].leader
 
 
-def commit(producer: Producer, value: bytes) -> None:
+def commit_record(producer: Producer, value: bytes) -> None:
     """A transaction of one record."""
     producer.begin_transaction()
     producer.produce(TOPIC, value, partition=0)
     producer.commit_transaction(REQUEST_S)
 
 
-def restart_without_its_markers(three: ThreeBrokers, producer: Producer) -> Broker:
+def restart_without_its_markers(brokers: list[Broker], producer: Producer) -> None:
     """The only broker that has the partition is down while a transaction commits, and starts
     again.
     """
-    admin = AdminClient({"bootstrap.servers": three.address})
-    *others, broker = three.brokers
-    number = len(three.brokers)
+    *others, broker = brokers
+    number, admin = len(brokers), AdminClient({"bootstrap.servers": broker.address})
     admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[number]])])[TOPIC].result(
         REQUEST_S
     )
     until(lambda: find_leader(broker) == number, "the partition has its leader", START_S)
-    commit(producer, b"first")
+    commit_record(producer, b"first")
     producer.begin_transaction()
     producer.produce(TOPIC, b"lost", partition=0)
     assert producer.flush(REQUEST_S) == 0
@@ -84,27 +75,25 @@ def restart_without_its_markers(three: ThreeBrokers, producer: Producer) -> Brok
     producer.commit_transaction(REQUEST_S)
     broker.start().wait()
     until(lambda: find_leader(broker) == number, "the partition has its leader again", START_S)
-    return broker
 
 
-def test_a_committed_record_is_lost_and_found_missing(
-    clusters: Clusters, three: ThreeBrokers, topic: str
-) -> None:
+def test_a_committed_record_is_lost_and_found_missing(clusters: Clusters, topic: str) -> None:
     """The record is committed, and then aborted by the next transaction of its producer. The check
     at the start names it, although a record that came after it is there.
     """
+    three = clusters.destination.broker
+    assert isinstance(three, ThreeBrokers)
     address = {"bootstrap.servers": three.address}
     producers = [Producer(address | {"transactional.id": name}) for name in ("one", "two")]
     for producer in producers:
         producer.init_transactions(REQUEST_S)
-    restart_without_its_markers(three, producers[0])
-    commit(producers[1], b"after it")
+    restart_without_its_markers(three.brokers, producers[0])
+    commit_record(producers[1], b"after it")
     producers[0].begin_transaction()
     producers[0].produce(TOPIC, b"aborted", partition=0)
     assert producers[0].flush(REQUEST_S) == 0
     producers[0].abort_transaction(REQUEST_S)
-    cluster = Cluster(three)  # type: ignore[arg-type]
-    settings = load(build_environment(Clusters(clusters.source, cluster), topic, {}))
+    settings = load(build_environment(clusters, topic, {}))
     reader = create_reader(settings.destination_cluster, settings)
     try:
         values = [

@@ -142,7 +142,6 @@ def test_answers_are_those_of_a_real_broker(answers: Answers, script: Script) ->
 @pytest.mark.parametrize("script", SCRIPTS_FOR_3_9, ids=lambda script: script.__name__)
 def test_answers_are_those_of_an_older_broker(older_answers: Answers, script: Script) -> None:
     """Kafka 3.9 as well."""
-    real = until(older_answers[script.__name__].done, "the broker has answered", 120) and (
-        older_answers[script.__name__].result()
-    )
-    assert run_on_simulated(script, 0, is_older=True) == real
+    answer = older_answers[script.__name__]
+    until(answer.done, "the broker has answered", 120)
+    assert run_on_simulated(script, 0, is_older=True) == answer.result()

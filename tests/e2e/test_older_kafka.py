@@ -37,12 +37,12 @@ from tests.harness.recovery import (
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long
 BRIEF_SESSION = {"deduplicator_session_timeout_ms": "6000"}
-"""A member that has stopped is waited for; no broker allows less of itself."""
+"""A member that has stopped is waited for; brokers allow no less by default."""
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A single node of 3.9 as it comes."""
+    """A single node of 3.9."""
     assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
         "there is no broker of Kafka 3.9: run `make older`"
     )

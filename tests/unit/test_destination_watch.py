@@ -4,6 +4,7 @@ answers; on real brokers: `tests/e2e/test_lost_destination.py`.
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import Future
 from typing import Any
 from unittest.mock import Mock
@@ -15,10 +16,13 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
-from common.routes import TopicPartition
+from common.frontier import Frontier, RuleState, decode
+from common.routes import Route, TopicPartition
 from deduplicator import destination_watch
 from deduplicator.destination import DestinationState, KafkaDestination, check_delivered_offset
 from deduplicator.destination_watch import DestinationWatch
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.round_output import RoundOutput
 
 PLACE = TopicPartition("copy", 0)
 
@@ -56,39 +60,40 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
             )
 
 
-class Delivering(Mock):
-    """A producer that delivers each record at offset 7, at the latest when its offsets are sent."""
+class Delivering:
+    """A producer that delivers each record at once, at the offsets 7, 9, 11, …"""
+
+    def __init__(self) -> None:
+        self.offsets = itertools.count(7, 2)
 
     def produce(self, *arguments: Any) -> None:
         """With a delivery report, if one is asked for."""
         topic, _, _, partition, on_delivery, *_ = arguments
+        message = Mock()
+        message.topic.return_value, message.partition.return_value = topic, partition
+        message.offset.return_value = next(self.offsets)
         if on_delivery:
-            on_delivery(
-                None,
-                Mock(
-                    **{
-                        f"{name}.return_value": value
-                        for name, value in (
-                            ("topic", topic),
-                            ("partition", partition),
-                            ("offset", 7),
-                        )
-                    }
-                ),
-            )
+            on_delivery(None, message)
 
 
-def test_the_last_delivered_record_has_to_be_there_from_then_on() -> None:
-    """The frontier of the next transaction says so; this one's was encoded before."""
-    pair = Mock()
+def test_the_frontier_says_that_the_last_delivered_record_has_to_be_there() -> None:
+    """That of the next transaction; this one's was sent before the delivery was known."""
+    here, pair, partitions = TopicPartition("copy-proxy", 0), Mock(), Partitions()
     pair.begin.return_value = Delivering()
     destination = KafkaDestination(pair, Mock())
     destination.outputs = {PLACE: DestinationState(4, 0)}
-    destination.begin()
-    destination.write(PLACE, [(None, b"value", None, 1)], [0])
-    assert destination.outputs == {PLACE: DestinationState(4, 1)}
-    destination.send_offsets(list, None)
-    assert destination.outputs == {PLACE: DestinationState(7, 0, is_known_written=True)}
+    output = RoundOutput({"copy-proxy": Route("t", "copy", "copy-proxy")}, partitions, destination)
+    state = AssignedPartition(0, Frontier(RuleState(-1, 1, None), "1d" * 8, 1, "id", 4, 0))
+    found = []
+    for _ in range(2):
+        destination.begin()
+        destination.write(PLACE, [(None, b"value", None, 1)], [0])
+        output.send_offsets({here: state}, None)
+        ((sent,), _) = pair.current.send_offsets.call_args.args
+        frontier = decode(sent.metadata)
+        found.append((frontier.destination_known, frontier.sent, frontier.is_known_written))
+    assert found == [(4, 1, False), (7, 1, True)]
+    assert destination.outputs == {PLACE: DestinationState(9, 0, is_known_written=True)}
 
 
 class Asked:

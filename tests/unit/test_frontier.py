@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.frontier import BYTES_MAX, Frontier, Hole, LastRecord, Link, RuleState, decode
+from common.frontier import BYTES_MAX, KEPT, Frontier, Hole, LastRecord, Link, RuleState, decode
 from tests.harness.properties import property_test
 
 NUMBERS = st.integers(-1, 2**63 - 1)
@@ -30,6 +30,9 @@ FRONTIERS = st.builds(
     NUMBERS,
     NUMBERS,
     LAST_RECORDS,
+    st.none() | st.text(max_size=17),
+    st.none() | NUMBERS,
+    st.booleans(),
 )
 GOOD = Frontier(
     RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4), Hole(19, 30)),
@@ -70,6 +73,9 @@ def test_it_is_far_below_the_brokers_limit() -> None:
         most,
         most,
         LastRecord(most, "f" * 16),
+        "f" * 16 + KEPT,
+        most,
+        is_known_written=True,
     )
     assert len(longest.encode().encode()) < BYTES_MAX / 10
 
@@ -165,6 +171,13 @@ def test_a_wrong_last_record_is_refused(last: object) -> None:
     """An offset, a checksum and true or false, or null: nothing else."""
     with pytest.raises(ValueError, match="last record"):
         decode(change_metadata(r=last))
+
+
+@pytest.mark.parametrize("value", [False, 1, "true"])
+def test_a_wrong_flag_is_refused(value: object) -> None:
+    """Whether the known record is one of this copy is true, or not said."""
+    with pytest.raises(ValueError, match="kind"):
+        decode(change_metadata(k=value))
 
 
 @pytest.mark.parametrize("name", ["i", "t"])

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness.for_each import for_each, format_path
+from tests.harness.module_checks import check_each, format_path
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -107,7 +107,7 @@ def list_imports(path: Path) -> Iterator[str]:
             yield str(node.module).split(".")[0]
 
 
-@for_each([*MODULES, *TESTS])
+@check_each([*MODULES, *TESTS])
 def test_modules_are_short(path: Path) -> None:
     """No module over 300 lines, no function over 60: each fits into a reader's head."""
     assert len(path.read_text().splitlines()) <= LINES_MAX
@@ -119,14 +119,14 @@ def test_modules_are_short(path: Path) -> None:
     assert long == []
 
 
-@for_each(TESTS)
+@check_each(TESTS)
 def test_tests_of_one_kind_need_no_other_kind(path: Path) -> None:
     """They import from the harness, and from kinds that need no more than they do."""
     kind = path.relative_to(ROOT / "tests").parts[0]
     assert set(list_test_imports(path)) <= {"harness", "conftest", *NEEDED_BY.get(kind, ())}
 
 
-@for_each(MODULES)
+@check_each(MODULES)
 def test_imports_go_one_way(path: Path) -> None:
     """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/
     only; reo sees all, nobody sees reo.
@@ -170,7 +170,7 @@ def test_a_process_asks_the_machine_in_one_place() -> None:
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
 
 
-@for_each(SERVICE)
+@check_each(SERVICE)
 def test_clients_are_made_in_one_place(path: Path) -> None:
     """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can
     give others to: nobody else calls one of its classes, but for the client watch, from which it

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from common.settings.setting_index import BY_NAME
-from tests.harness.for_each import for_each, format_path
+from tests.harness.module_checks import check_each, format_path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "replicator", "deduplicator", "reo")
@@ -74,7 +74,7 @@ def is_property(function: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(each) for each in function.decorator_list)
 
 
-@for_each(MODULES)
+@check_each(MODULES)
 def test_functions_are_verbs(path: Path) -> None:
     """The first word of each function's name is a verb."""
     assert [
@@ -119,7 +119,7 @@ def exists(dotted_name: str, module: str) -> bool:
     return True
 
 
-@for_each(MODULES)
+@check_each(MODULES)
 def test_what_a_docstring_names_exists(path: Path) -> None:
     """Files by their name, and modules, classes and functions by their dotted name."""
     module = format_path(path)[:-3].replace("/", ".").removesuffix(".__init__")
@@ -165,7 +165,7 @@ def list_defined_names() -> set[str]:
     return names
 
 
-@for_each(MODULES)
+@check_each(MODULES)
 def test_a_name_in_a_docstring_exists(path: Path) -> None:
     """A single name in backticks is a word of this module's code, or is defined in another one."""
     known = list_words_of_code(path) | list_defined_names() | FOREIGN_NAMES

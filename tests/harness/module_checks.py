@@ -15,7 +15,7 @@ def format_path(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def for_each(paths: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+def check_each(paths: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
     """Decorates a check of one module; the test runs it for all, and reports each that fails."""
 
     def make_test(check: Callable[[Path], None]) -> Callable[[], None]:
