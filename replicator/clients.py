@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -24,6 +25,7 @@ class Clients:
     """
 
     def __init__(self, settings: Settings, beat: Callable[[], None] = lambda: None) -> None:
+        self.settings = settings
         self.beat = beat
         """Called while a read lasts long."""
         self.destination_admin: AdminClient = create_admin_client(
@@ -37,6 +39,11 @@ class Clients:
         self.source_reader: Consumer
         self.source = ""
         self.use_source(settings)
+
+    @cached_property
+    def destination_reader(self) -> Consumer:
+        """Only a service that ends needs it."""
+        return create_reader(self.settings.destination_cluster, self.settings)
 
     def use_source(self, settings: Settings) -> None:
         """Query this source from now on."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from common import runtime
 from common.errors import ClusterUnreachable
-from common.kafka import destination_ends, partition_offsets, topics, visible_records
+from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
@@ -94,8 +94,13 @@ class Completion:
         return all(
             tp in commits and commits[tp].frontier.rule.frontier + 1 >= start
             for tp, start in plan.start_offsets.items()
-        ) and destination_ends.has_copied_records(
-            self.clients.destination_admin, plan.settings, plan.sources, commits
+        ) and destination_contents.has_copied_records(
+            self.clients.destination_admin,
+            self.clients.destination_reader,
+            plan.settings,
+            plan.sources,
+            commits,
+            self.clients.beat,
         )
 
     def _is_same_source(self, plan: Plan) -> bool:

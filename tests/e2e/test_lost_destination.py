@@ -13,6 +13,7 @@ import pytest
 from common.errors import DestinationTruncated
 from common.frontier import KEPT, Frontier, RuleState
 from common.kafka.clients import create_reader
+from common.kafka.destination_contents import find_missing_records
 from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
@@ -76,6 +77,23 @@ def test_a_recreated_topic_is_seen_while_nothing_comes(
     service.stop()
 
 
+def make_frontier(
+    known: int, sent: int, last_written: str | None, is_known_written: bool
+) -> Frontier:
+    """The frontier of a copy that has written so much."""
+    return Frontier(
+        RuleState(2, 1, None),
+        "1d" * 8,
+        1,
+        "id",
+        known,
+        sent,
+        None,
+        last_written,
+        is_known_written=is_known_written,
+    )
+
+
 class Written:
     """Three records at the offsets 0 to 2 of a destination, and behind them an aborted one with its
     marker.
@@ -110,22 +128,23 @@ class Written:
         is_known_written: bool = False,
     ) -> int:
         """The known offset after the check."""
-        frontier = Frontier(
-            RuleState(2, 1, None),
-            "1d" * 8,
-            1,
-            "id",
-            known,
-            sent,
-            None,
-            last_written,
-            is_known_written=is_known_written,
-        )
+        frontier = make_frontier(known, sent, last_written, is_known_written)
         outputs, surplus = check_destination(
             self.reader, {self.tp: frontier}, {self.tp: begin}, {self.tp: self.end}, compacted
         )
         assert not surplus
         return outputs[self.tp].known_offset
+
+    def lacks_records(
+        self, known: int, sent: int, last_written: str | None, is_known_written: bool, begin: int
+    ) -> bool:
+        """Whether the end of the copy is not believed."""
+        frontier = make_frontier(known, sent, last_written, is_known_written)
+        missing = find_missing_records(
+            self.reader, {self.tp: frontier}, {self.tp: begin}, {self.tp: self.end}, lambda: None
+        )
+        assert missing <= {self.tp}
+        return bool(missing)
 
 
 @pytest.fixture
@@ -191,6 +210,31 @@ def test_the_known_record_has_to_be_there_also_before_others(
     compacted = frozenset({there.tp.topic})
     assert there.check_frontier(3, 1, written, compacted, is_known_written=True) == 5
     assert there.check_frontier(3, 1, written, begin=4, is_known_written=True) == 5
+
+
+def test_a_copy_is_complete_only_if_the_last_records_are_there(there: Written) -> None:
+    """The same is looked at before a service ends as complete. Offsets can fit: a marker and an
+    aborted record are at the end of the partition.
+    """
+    lacks_records, (_, second, last) = there.lacks_records, there.checksums
+    for known, sent, written, is_known_written in (
+        (2, 0, last, True),
+        (1, 1, last, True),
+        (-1, 3, last, False),
+        (1, 1, None, False),
+        (3, 0, None, False),
+    ):
+        assert not lacks_records(known, sent, written, is_known_written, begin=0)
+    for known, sent, written, is_known_written in (
+        (2, 0, second, True),
+        (1, 1, second, True),
+        (1, 2, last, True),
+        (3, 0, last, True),
+        (4, 0, None, True),
+        (-1, 4, last, False),
+    ):
+        assert lacks_records(known, sent, written, is_known_written, begin=0)
+    assert not lacks_records(0, 2, second, True, begin=1), "retention has deleted records"
 
 
 @pytest.mark.long  # the simulator tells this story in every run

@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import ClusterUnreachable
 from common.frontier import Hole, Link, RuleState
-from common.kafka import destination_ends, partition_offsets, topics, visible_records
+from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.routes import TopicPartition
 from reo.service.deduplicator_stop_at_end import has_copied_what_was_read
 from replicator.read_up_to_writer import EmptyRange
@@ -51,7 +51,11 @@ NO_FAILOVER = SimpleNamespace(failover=False)
 def make_clients() -> Any:
     """Those that nothing is asked of."""
     return SimpleNamespace(
-        source_admin=None, source_reader=None, destination_admin=None, beat=lambda: None
+        source_admin=None,
+        source_reader=None,
+        destination_admin=None,
+        destination_reader=None,
+        beat=lambda: None,
     )
 
 
@@ -125,7 +129,7 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {SOURCE: 37})
     monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 0)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
-    monkeypatch.setattr(destination_ends, "has_copied_records", lambda *_: True)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
     rule = SimpleNamespace(frontier=start - 1)
     commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
     completion = Completion(
@@ -168,7 +172,7 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
 ) -> None:
     """30 is the first offset that is not copied, says the plan, and the source ends there."""
     unused = cast("Any", None)
-    monkeypatch.setattr(destination_ends, "has_copied_records", lambda *_: is_at_destination)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
     commits = (
         {}
@@ -209,7 +213,7 @@ def test_nothing_is_complete_that_cannot_be_told(
             raise ClusterUnreachable("no record for 10 s")
 
     monkeypatch.setattr(visible_records, "find_first_visible", find)
-    monkeypatch.setattr(destination_ends, "has_copied_records", lambda *_: True)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
     found = {"the topic": "new" if what == "the source was recreated" else "old"}
     monkeypatch.setattr(topics, "describe_sources", lambda *_: found)
     rule = SimpleNamespace(frontier=29)
