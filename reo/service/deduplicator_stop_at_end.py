@@ -11,16 +11,16 @@ records again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
-from common.kafka import partition_offsets
-from common.kafka.clients import create_admin_client
+from common.kafka import destination_contents, partition_offsets, topics
+from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.consumer_group import create_commit_reader
 from common.kafka.partition_offsets import GroupCommit
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,16 @@ class StopAtEnd:
     whether it has reached the ends.
     """
 
-    def __init__(self, settings: Settings, topic_partitions: Iterable[TopicPartition]) -> None:
+    def __init__(self, settings: Settings, copied: Mapping[Route, topics.Topic]) -> None:
+        self.settings = settings
+        self.copied = copied
         self.reader = create_commit_reader(settings.destination_cluster, settings)
-        client = create_admin_client(settings.destination_cluster, settings)
-        self.ends = partition_offsets.list_end_offsets(client, topic_partitions)
-        begins = partition_offsets.list_beginning_offsets(client, self.ends)
+        self.record_reader = create_reader(settings.destination_cluster, settings)
+        self.client = create_admin_client(settings.destination_cluster, settings)
+        self.ends = partition_offsets.list_end_offsets(
+            self.client, topics.list_intermediate_partitions(copied)
+        )
+        begins = partition_offsets.list_beginning_offsets(self.client, self.ends)
         self.empty = {tp for tp, end in self.ends.items() if begins[tp] == end}
         """The partitions without a record at the start."""
         self.commits: dict[TopicPartition, GroupCommit] = {}
@@ -51,7 +56,9 @@ class StopAtEnd:
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:
-        """Whether everything is committed; asks the cluster at most once per INTERVAL_S."""
+        """Whether everything is committed, and the destination has it; asks the cluster at most
+        once per INTERVAL_S.
+        """
         if runtime.monotonic() < self.next_check_s:
             return False
         self.next_check_s = runtime.monotonic() + INTERVAL_S
@@ -77,7 +84,9 @@ class StopAtEnd:
                 " missing",
                 ", ".join(map(str, missing)),
             )
-        return not missing
+        return not missing and destination_contents.has_copied_records(
+            self.client, self.record_reader, self.settings, self.copied, commits, lambda: None
+        )
 
 
 def has_copied_what_was_read(

@@ -20,7 +20,7 @@ from common import source_candidates
 from common.errors import StageFailed
 from common.kafka import needed_acls, permissions, topic_creation, topics
 from common.parent_death_signal import set_parent_death_signal
-from common.routes import TopicPartition
+from common.routes import Route
 from common.settings import Settings, destination_kind, sync_checks
 from common.stage_process import Stopping
 from reo.migration import config_drift
@@ -32,9 +32,9 @@ TICK_S = 0.05
 
 def prepare_clusters(
     settings: Settings, stages: Sequence[str], stopping: Stopping
-) -> list[TopicPartition] | None:
-    """Prepare both clusters for these stages and return the intermediate partitions; None when told
-    to stop before. Raises the child's error.
+) -> dict[Route, topics.Topic] | None:
+    """Prepare both clusters for these stages and return the routes, with their source topics; None
+    when told to stop before. Raises the child's error.
     """
     fork = multiprocessing.get_context("fork")
     for _ in range(TRIES):
@@ -61,8 +61,8 @@ def prepare_clusters(
             receiver.close()
         if isinstance(answer, BaseException):
             raise answer
-        topic_partitions: list[TopicPartition] = answer
-        return topic_partitions
+        copied: dict[Route, topics.Topic] = answer
+        return copied
     raise StageFailed(
         f"the process that prepares the clusters before the start has died {TRIES} times: read its"
         " output above"
@@ -77,7 +77,7 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
         answers.send(error)
 
 
-def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
+def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.Topic]:
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *needed_acls.list_commands(settings, stages))
     if "deduplicator" in stages and destination_kind.is_postgresql(settings):
@@ -87,4 +87,4 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> list[TopicPartition]:
     copied = topic_creation.prepare_topics(settings)
     if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
         config_drift.sync_configs(settings)
-    return topics.list_intermediate_partitions(copied)
+    return copied

@@ -90,8 +90,8 @@ class Supervisor:
                 connector_jars.list_jars()  # before anything is created on the clusters
             if "deduplicator" in self.stages:
                 user_code.check_user_code(self.settings)
-            partitions = startup.prepare_clusters(self.settings, self.stages, self.stopping)
-            if partitions is None:
+            copied = startup.prepare_clusters(self.settings, self.stages, self.stopping)
+            if copied is None:
                 return self._end_by_signal()
             (self.folder / "metrics").mkdir()
             # none of them is ready
@@ -116,8 +116,8 @@ class Supervisor:
             registry = health.build_registry(str(self.folder / "metrics"))
             is_alone = self.settings.stop_at_end and "replicator" not in self.stages
             self.end_of_copy = EndOfCopy(
-                lambda: not partitions or self._is_stage_two_ready(registry),
-                StopAtEnd(self.settings, partitions) if is_alone else None,
+                lambda: not copied or self._is_stage_two_ready(registry),
+                StopAtEnd(self.settings, copied) if is_alone else None,
             )
             self._run_until_end(registry)
         finally:

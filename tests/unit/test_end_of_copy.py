@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from common.kafka import partition_offsets
+from common.kafka import destination_contents, partition_offsets
 from common.kafka.partition_offsets import EndOffset
-from common.routes import TopicPartition
+from common.kafka.topics import Topic
+from common.routes import Route, TopicPartition
 from common.stage_process import COMPLETE_FILE
 from reo.service import deduplicator_stop_at_end
 from reo.service.deduplicator_stop_at_end import StopAtEnd
@@ -117,21 +118,34 @@ def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "is_complete"),
+    ("before", "now", "is_at_destination", "is_complete"),
     [
-        pytest.param(make_commit(4, 5), make_commit(9, 10), True, id="all is copied"),
-        pytest.param(None, make_commit(9, 10), True, id="a first start"),
+        pytest.param(make_commit(4, 5), make_commit(9, 10), True, True, id="all is copied"),
+        pytest.param(make_commit(4, 5), make_commit(9, 10), False, False, id="lost since"),
+        pytest.param(None, make_commit(9, 10), True, True, id="a first start"),
         pytest.param(
-            None, make_commit(-1, 10, link=None), False, id="a first start behind unread records"
+            None,
+            make_commit(-1, 10, link=None),
+            True,
+            False,
+            id="a first start behind unread records",
         ),
-        pytest.param(make_commit(4, 5), make_commit(8, 9), False, id="not read"),
-        pytest.param(make_commit(4, 5), make_commit(4, 10, hole=6), False, id="behind a hole"),
-        pytest.param(make_commit(4, 10), make_commit(-1, 10), False, id="moved back"),
-        pytest.param(make_commit(-1, 10, topic="old"), make_commit(-1, 10), False, id="recreated"),
+        pytest.param(make_commit(4, 5), make_commit(8, 9), True, False, id="not read"),
+        pytest.param(
+            make_commit(4, 5), make_commit(4, 10, hole=6), True, False, id="behind a hole"
+        ),
+        pytest.param(make_commit(4, 10), make_commit(-1, 10), True, False, id="moved back"),
+        pytest.param(
+            make_commit(-1, 10, topic="old"), make_commit(-1, 10), True, False, id="recreated"
+        ),
     ],
 )
 def test_what_is_read_is_not_always_copied(
-    monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, is_complete: bool
+    monkeypatch: pytest.MonkeyPatch,
+    before: Any,
+    now: Any,
+    is_at_destination: bool,
+    is_complete: bool,
 ) -> None:
     """Stage two alone: the intermediate partition ended at 10 when it started."""
     answers = [{HERE: before} if before else {}, {HERE: now}]
@@ -140,8 +154,11 @@ def test_what_is_read_is_not_always_copied(
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
+    monkeypatch.setattr(deduplicator_stop_at_end, "create_reader", lambda *_: None)
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
-    assert StopAtEnd(settings, [HERE]).is_complete() == is_complete
+    copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
+    assert StopAtEnd(settings, copied).is_complete() == is_complete
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
         seen.append(list(asked[3]()))
         raise InterruptedError
 
-    monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])
+    monkeypatch.setattr(startup, "prepare_clusters", lambda *_: {})
     monkeypatch.setattr(health, "start_server", serve)
     with pytest.raises(InterruptedError):
         Supervisor(

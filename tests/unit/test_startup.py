@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from common.errors import AccessRefused, StageFailed
+from common.kafka.topics import Topic
 from common.parent_death_signal import list_children
-from common.routes import TopicPartition
+from common.routes import Route
 from common.settings import Settings, load
 from reo.service import startup
 
@@ -26,7 +27,7 @@ SETTINGS = load(
         "REO_SOURCE_TOPIC": "t",
     }
 )
-PLACES = [TopicPartition("copy-proxy", 0)]
+COPIED = {Route("t", "copy", "copy-proxy"): Topic("t", "id", 1, "source")}
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +45,15 @@ def test_an_abort_is_asked_again_and_the_answer_counts(
 ) -> None:
     """The first two processes die as librdkafka's assertion lets them; the third one answers."""
 
-    def topic_partitions(_: Settings, __: Sequence[str]) -> list[TopicPartition]:
+    def prepare(_: Settings, __: Sequence[str]) -> dict[Route, Topic]:
         died = len(list(tmp_path.iterdir()))
         if died < 2:
             (tmp_path / str(died)).touch()
             os.kill(os.getpid(), signal.SIGABRT)
-        return PLACES
+        return COPIED
 
-    monkeypatch.setattr(startup, "_prepare", topic_partitions)
-    assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False) == PLACES
+    monkeypatch.setattr(startup, "_prepare", prepare)
+    assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False) == COPIED
     assert len(list(tmp_path.iterdir())) == 2
 
 
