@@ -51,13 +51,13 @@ def has_copied_records(
             and topic.topic_id == commit.frontier.destination_topic_id
             for tp, commit in commits.items()
         )
+        if not is_same:
+            return False
         frontiers = {
             by_topic[tp.topic].get_destination(tp.partition): commit.frontier
             for tp, commit in commits.items()
             if by_topic[tp.topic].is_one_to_one
         }
-        if not is_same:
-            return False
         begins, ends = partition_offsets.list_bounds(client, frontiers, committed_only=True)
         if any(frontier.last_written_min >= ends[tp] for tp, frontier in frontiers.items()):
             return False

@@ -1,5 +1,5 @@
-"""A consumer group of a user, on one cluster: reads its committed offsets, and commits
-on its behalf while it has no members.
+"""A consumer group of a user, on one cluster: reads its committed offsets, and commits on its
+behalf while it has no members.
 """
 
 from __future__ import annotations
