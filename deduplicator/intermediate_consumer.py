@@ -31,6 +31,7 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.compiled_queue import Queue
+from deduplicator.consumer_close import close_consumer
 from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error
@@ -229,10 +230,10 @@ class Intermediate:
         return max(0, end - next_offset) if end >= 0 else None
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group, unless this is a static member with an assignment (KIP-345)."""
         if self.queue is not None:
             self.queue.close()
-        self.consumer.close()
+        close_consumer(self.consumer, lambda: self.incremental or not self._is_assigned)
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         """A static member that comes back gets its old assignment (KIP-345), also of topics that

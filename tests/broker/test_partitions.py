@@ -95,3 +95,38 @@ def test_members_share_partitions_before_and_after_they_begin(
     assert one.partitions.assigned.keys() == topic_partitions
     one.intermediate.close()
     assert not one.partitions.assigned
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_assignment_that_waits_is_handled_before_the_client_closes(
+    clusters: Clusters, topic: str, protocol: str
+) -> None:
+    """A worker that stops right after the group has assigned partitions: the callbacks run while
+    the client still answers them.
+    """
+    clusters.destination.create(topic, 2)
+    member = Member(clusters, topic, protocol, 1)
+    admin, group = clusters.destination.admin, f"reo-{topic}"
+
+    def has_partitions() -> bool:
+        members = admin.describe_consumer_groups([group])[group].result().members
+        return any(found.assignment.topic_partitions for found in members)
+
+    until(has_partitions, "the group has assigned them")
+    assert member.intermediate.assignments == 0, "no callback has run"
+    member.intermediate.close()
+    assert member.intermediate.assignments == 1
+    assert not member.partitions.waiting, "they were revoked afterwards"
+
+
+def test_a_worker_that_stops_while_it_joins_leaves(clusters: Clusters, topic: str) -> None:
+    """No assignment can come while its client closes, and nobody waits for a member that is not
+    there.
+    """
+    clusters.destination.create(topic, 2)
+    member = Member(clusters, topic, "classic", 1)
+    until(lambda: member.intermediate.is_member, "it joins")
+    member.intermediate.close()
+    admin, group = clusters.destination.admin, f"reo-{topic}"
+    members = admin.describe_consumer_groups([group])[group].result().members
+    assert bool(members) == bool(member.intermediate.assignments)
