@@ -11,7 +11,7 @@ import pytest
 
 from bench.contenders import RESTARTED
 from tests.harness.kafka import ROOT
-from tests.harness.service import Service
+from tests.harness.service import LIBRDKAFKA_ABORT, Service
 
 SAID = '"%s ended (%s); it restarts in %.1f s"'
 
@@ -26,3 +26,14 @@ def test_a_crash_is_told_from_a_kill(tmp_path: Path, ended_by: str, is_crash: bo
     (tmp_path / "log").write_text(f"2026-01-01T00:00:00.000+00:00 WARNING reo: {line}\n")
     assert bool(Service(tmp_path, {}, ()).crashes) == is_crash
     assert RESTARTED in line
+
+
+def test_an_abort_of_librdkafka_is_told_from_others(tmp_path: Path) -> None:
+    """By what it says; a later crash counts all the same."""
+    line = SAID.strip('"') % ("deduplicator-0", "SIGABRT", 0.2)
+    abort = f"python: rdkafka_queue.h:1086: {LIBRDKAFKA_ABORT}.\nFatal Python error: Aborted\n"
+    log = tmp_path / "log"
+    log.write_text(f"{abort}{line}\n")
+    assert Service(tmp_path, {}, ()).crashes == []
+    log.write_text(f"{abort}{line}\n" + "and so on\n" * 100 + f"{line}\n")
+    assert len(Service(tmp_path, {}, ()).crashes) == 1
