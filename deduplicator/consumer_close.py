@@ -3,7 +3,7 @@ client's own `close`.
 
 That runs the callback of an assignment that was not polled, while the client's part for the group
 ends. A request in the callback then fails, or never returns (librdkafka 2.16, #4884), and
-confluent-kafka makes one even for a callback that makes none.
+confluent-kafka makes one even for a callback that makes none. So the callbacks run before.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaException
 
 
-def close_consumer(consumer: Consumer, can_be_assigned: Callable[[], bool]) -> None:
-    """Close the consumer. It leaves the group, unless this is a static member of the classic
-    protocol that no assignment can reach (`can_be_assigned`).
+def close_static_member(consumer: Consumer, has_assignment: Callable[[], bool]) -> None:
+    """Close the consumer of a static member of the classic protocol. It stays in the group with the
+    assignment that it has (KIP-345). One without leaves, or it could be given one meanwhile.
     """
+    consumer.unassign()  # or the polls would read on
     _poll_callbacks(consumer)
-    if can_be_assigned():
-        with suppress(KafkaException):  # a member that was fenced has no partitions
-            consumer.unsubscribe()
-        _poll_callbacks(consumer)
+    if has_assignment():
+        consumer.close()
+    else:
+        close_dynamic_member(consumer)
+
+
+def close_dynamic_member(consumer: Consumer) -> None:
+    """Close the consumer; the member leaves the group, whatever it is assigned."""
+    with suppress(KafkaException):  # a member that was fenced has no partitions
+        consumer.unsubscribe()
+    _poll_callbacks(consumer)
     consumer.close()
 
 

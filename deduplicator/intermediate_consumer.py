@@ -31,7 +31,7 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.compiled_queue import Queue
-from deduplicator.consumer_close import close_consumer
+from deduplicator.consumer_close import close_dynamic_member, close_static_member
 from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error
@@ -230,10 +230,13 @@ class Intermediate:
         return max(0, end - next_offset) if end >= 0 else None
 
     def close(self) -> None:
-        """Leave the group, unless this is a static member with an assignment (KIP-345)."""
+        """Leave the group, or stay in it as a static member that has an assignment."""
         if self.queue is not None:
             self.queue.close()
-        close_consumer(self.consumer, lambda: self.incremental or not self._is_assigned)
+        if self.incremental:
+            close_dynamic_member(self.consumer)
+        else:
+            close_static_member(self.consumer, lambda: self._is_assigned)
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         """A static member that comes back gets its old assignment (KIP-345), also of topics that
