@@ -4,8 +4,7 @@ In the order in which a record passes:
 
     intermediate_consumer.py
                             batches; partitions.py: the partitions that the group has assigned;
-                            group_metadata.py: what a member commits with; consumer_close.py: ends
-                            its client;
+                            group_metadata.py: what a member commits with;
                             position_errors.py: records that are gone; leader_change.py: whether a
                             new leader can have lost some; purge.py: deletes the committed ones
     rule.py                 which records are new (pure)

@@ -31,7 +31,6 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.compiled_batch import FetchedMessages
 from deduplicator.compiled_queue import Queue
-from deduplicator.consumer_close import close_dynamic_member, close_static_member
 from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_group_metadata
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone, translate_error
@@ -230,13 +229,15 @@ class Intermediate:
         return max(0, end - next_offset) if end >= 0 else None
 
     def close(self) -> None:
-        """Leave the group, or stay in it as a static member that has an assignment."""
+        """Leave the group. With the classic protocol this is a static member, which stays
+        (KIP-345), and the end of the process ends its client: `close` would send nothing. It would
+        run a callback that waits while the client's part for the group ends, where a call fails or
+        never returns (librdkafka 2.16, #4884).
+        """
         if self.queue is not None:
             self.queue.close()
         if self.incremental:
-            close_dynamic_member(self.consumer)
-        else:
-            close_static_member(self.consumer, lambda: self._is_assigned)
+            self.consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         """A static member that comes back gets its old assignment (KIP-345), also of topics that

@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
 from simulator.kafka.classic_membership import ClassicMembership
 from simulator.kafka.consumer_commits import ConsumerOffsets
 from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
-from simulator.kafka.errors import create_exception, create_topic_partition
+from simulator.kafka.errors import create_topic_partition
 from simulator.kafka.group_metadata import serialize_metadata
-from simulator.kafka.membership import Membership
 from simulator.kafka.network import FOREVER_S, Network
 
 Callback = Callable[["Consumer", list[TopicPartition]], object]
@@ -33,7 +32,6 @@ class Consumer(ConsumerOffsets):
         self.polled_at = self.schedule.now
         self.callbacks: dict[str, Callback | None] = {}
         self.has_assigned = False
-        self.is_closing = False
 
     # ---- reading
 
@@ -116,19 +114,9 @@ class Consumer(ConsumerOffsets):
             self.membership.subscribe(list(topics))
 
     def unsubscribe(self) -> None:
-        """Leave the group, also as a static member; the next polls run the callbacks."""
-        self.check_open()
-        if self.membership is None:
-            return
-        if self.membership.is_fatal:
-            raise create_exception(KafkaError._FATAL)
-        self.membership.is_static = False
-        self._give_up_partitions(self.membership)
-
-    def _give_up_partitions(self, membership: Membership) -> None:
-        membership.stop()
-        if membership.owned:
-            membership.notify_application("revoke", set(membership.owned))
+        """Leave the group."""
+        self._leave()
+        self.remove_partitions(self.partition_states)
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions and no others."""
@@ -185,28 +173,30 @@ class Consumer(ConsumerOffsets):
         return self.member()[1]
 
     def consumer_group_metadata(self) -> bytes:
-        """The group metadata, as librdkafka serializes it; RuntimeError while the consumer closes:
-        its part for the group may have ended.
-        """
-        if self.is_closing:
-            raise RuntimeError("Consumer group metadata not available")
+        """The group metadata, as librdkafka serializes it."""
+        self.check_open()
         return serialize_metadata(self.group_id, *self.member())
 
     def close(self) -> None:
-        """Run the callbacks that wait, also an assignment's, then leave the group."""
-        if self.is_closed:
-            return
-        membership = self.membership
-        if membership:
-            self.is_closing = True
-            if self.callbacks and not membership.is_fatal:
-                self._give_up_partitions(membership)
-                while self.events:
-                    event = self.events.popleft()
-                    if isinstance(event, tuple):
-                        self._rebalance(*event)
-            membership.leave()
+        """Run the callbacks that wait, then the revoke callback, and leave the group. With the
+        classic protocol the client's part for the group ends while callbacks wait: calls in them
+        fail (librdkafka #4884; there, some never return).
+        """
+        if not self.is_closed:
+            waiting = [event for event in self.events if isinstance(event, tuple)]
+            self.is_closed = bool(waiting) and isinstance(self.membership, ClassicMembership)
+            for event in waiting:
+                self._rebalance(*event)
+            self._leave()
+            self.remove_partitions(self.partition_states)
+            self.is_closed = True
+
+    def _leave(self) -> None:
+        if self.membership:
+            if self.membership.owned and self.callbacks and not self.membership.is_fatal:
+                self._rebalance(
+                    "revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)]
+                )
+            self.membership.leave()
             self.membership = None
             self.events.clear()
-        self.remove_partitions(self.partition_states)
-        self.is_closed = True

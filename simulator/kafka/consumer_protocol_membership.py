@@ -18,7 +18,7 @@ class ConsumerProtocolMembership(Membership):
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
-        self.instance_id, self.is_static = None, False
+        self.instance_id = None
         self.has_revoked = False
 
     def run(self) -> None:

@@ -36,8 +36,6 @@ class Membership(ABC):
         self.member_id = ""
         instance = consumer.options.get("group.instance.id")
         self.instance_id = None if instance is None else str(instance)
-        self.is_static = self.instance_id is not None
-        """Whether it stays in the group when its client closes (KIP-345)."""
         self.owned: set[PartitionKey] = set()
         """The partitions that are assigned to the application."""
         self.is_over = False
@@ -72,17 +70,13 @@ class Membership(ABC):
         self.is_application_due = False
         self.application_done.notify()
 
-    def stop(self) -> None:
-        """Called by the application: end the task."""
+    def leave(self) -> None:
+        """Called by the application: leave the group and end the task."""
         self.is_over = True
         self.changed.notify()
         self.application_done.notify()
-
-    def leave(self) -> None:
-        """Called by the application: end the task and leave the group."""
-        self.stop()
         member_id = self.member_id
-        if member_id and not self.is_static and not self.is_fatal:
+        if member_id and self.instance_id is None and not self.is_fatal:
             try:
                 self.consumer.request("LeaveGroup", lambda: self._remove_member(member_id), 5.0)
             except (RequestTimedOut, ConnectionLost, BrokerError):

@@ -75,8 +75,6 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
     with pytest.raises(KafkaException, match="generation"):
         commit_as(destination, member.get(), offset)
     until(lambda: one.poll_offsets() or lost in one.partitions.revoked, "a poll tells it")
-    one.intermediate.close()
-    two.intermediate.close()
 
 
 def is_refused(consumer: Consumer, cluster: Cluster, offset: ClientTopicPartition) -> bool:
