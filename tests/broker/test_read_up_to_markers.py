@@ -72,7 +72,7 @@ def test_markers_that_retention_deletes_are_no_loss(
     assert plan is not None
     assert set(plan.start_offsets.values()) == {RECORDS}
     if stop_at_end:
-        assert stage.completion.is_complete(plan)
+        until(lambda: stage.completion.is_complete(plan), "the copied records can be read")
         stage.completion.write_read_up_to(plan)
     else:
         watch = Watch(settings, stage.clients, plan)

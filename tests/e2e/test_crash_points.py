@@ -13,11 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
-from tests.harness.crash_matrix import STAGE_ONE, STAGE_TWO, Deaths
+from tests.harness.crash_matrix import (
+    STAGE_ONE,
+    STAGE_TWO,
+    STAGE_TWO_IDS,
+    Deaths,
+    get_group_protocol,
+)
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service
+from tests.harness.service import KILLED, Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 2
@@ -44,7 +50,9 @@ def die_at(deaths: Deaths, folder: Path) -> str:
 def assert_died(deaths: Deaths, folder: Path, log: str) -> None:
     """Each point was reached, and each process that says so was ended by SIGKILL."""
     for point in deaths:
-        wait_for_failpoint(get_proof_path(folder, point), point)
+        # on a machine that stands still the supervisor can be first at the end
+        if point not in AT_THE_END or KILLED not in log:
+            wait_for_failpoint(get_proof_path(folder, point), point)
     # the supervisor kills too, when a process gives no sign of life
     assert len(re.findall(r"ended \(SIGKILL\)", log)) >= len(set(deaths) - AT_THE_END)
 
@@ -60,7 +68,7 @@ def wait_for_successor(deaths: Deaths, folder: Path, service: Service) -> None:
 
 
 @pytest.mark.parametrize("compiled", ["yes", pytest.param("no", marks=pytest.mark.long)])
-@pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
+@pytest.mark.parametrize("deaths", STAGE_TWO, ids=STAGE_TWO_IDS)
 def test_stage_two_killed_at(
     clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str
 ) -> None:
@@ -74,6 +82,7 @@ def test_stage_two_killed_at(
         topic,
         "deduplicator",
         die_at=die_at(deaths, tmp_path),
+        deduplicator_group_protocol=get_group_protocol(deaths),
         deduplicator_compiled=compiled,
         **SMALL_TRANSACTIONS,
     )

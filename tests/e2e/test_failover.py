@@ -14,7 +14,9 @@ import pytest
 from tests.conftest import Start
 from tests.harness.failover import (
     assert_switches,
+    come_back_recreated,
     copy_from_first,
+    recreate_under_run,
     select_passing,
     start_with_candidates,
     start_with_filters,
@@ -29,7 +31,6 @@ from tests.harness.identical_sources import (
     freeze_broker,
     has_switched,
     kill_broker,
-    recreate_topic,
     restore_brokers,
     start_candidates,
     write_to_all,
@@ -177,8 +178,7 @@ def test_another_topic_of_the_same_name_is_never_copied_from(
         "the other one is refused too",
     )
     before = clusters.destination.read(topic)
-    one.broker.start().wait()
-    recreate_topic(one, topic, range(5000, 9000))
+    come_back_recreated(service, one, topic, range(5000, 9000))
     assert service.wait_for_exit() == 34, service.read_log_tail()
     said = [line for line in service.errors if "SourceRefused: every source candidate" in line]
     assert any(all(candidate.address in line for candidate in candidates) for line in said), (
@@ -199,7 +199,7 @@ def test_a_candidate_that_was_recreated_is_left(
     # a late answer would be the one failover
     limits = {"source_max_failovers": "1", "source_request_timeout_ms": "10000"}
     service = copy_from_first(clusters, candidates, topic, start, **limits)
-    recreate_topic(one, topic, range(10_000, 13_000))
+    recreate_under_run(service, one, topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
     wait_for_exact_copy(two, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 1, 0])

@@ -86,7 +86,7 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
             )
             return service
 
-        service = stop_in_time(copy)
+        service = stop_in_time(copy, may_be_killed=False)
         assert load.is_alive(), "there was nothing to be in the middle of"
     # the JVM may say something behind it
     assert any(line.endswith("the service has stopped") for line in service.log.splitlines())
@@ -115,7 +115,7 @@ def test_sigterm_stops_a_service_that_is_still_starting(
         until(lambda: service.find_pid("jvm"), "the JVM is being started")
         return service
 
-    stop_in_time(begin)
+    stop_in_time(begin, may_be_killed=False)
     until(
         lambda: clusters.destination.has_no_open_transaction(topic), "no transaction is left open"
     )

@@ -170,13 +170,13 @@ def assert_a_kill_is_seen(service: Service, topic: str) -> None:
         lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") > before,
         "the kill is counted",
     )
+    error = json.loads(service.http_get("/status")[1])["last_error"]
     until(lambda: service.http_get("/readyz")[0] == 200, "it is ready again")
     assert (
         service.metric("reo_records_out_total", stage="deduplicator", topic=topic)
         >= counted
         >= RECORDS
     ), "what a dead process had counted is not lost"
-    error = json.loads(service.http_get("/status")[1])["last_error"]
     assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
     assert re.fullmatch(
         r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"]

@@ -20,7 +20,7 @@ from tests.e2e.test_crash_points import (
     die_at,
     wait_for_successor,
 )
-from tests.harness.crash_matrix import STAGE_TWO, Deaths
+from tests.harness.crash_matrix import STAGE_TWO, STAGE_TWO_IDS, Deaths, get_group_protocol
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
@@ -61,7 +61,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 # Kills and stops
 
 
-@pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
+@pytest.mark.parametrize("deaths", STAGE_TWO, ids=STAGE_TWO_IDS)
 def test_stage_two_killed_at(
     clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, deaths: Deaths
 ) -> None:
@@ -75,6 +75,7 @@ def test_stage_two_killed_at(
         start,
         2 * RECORDS,
         die_at=die_at(deaths, tmp_path),
+        deduplicator_group_protocol=get_group_protocol(deaths),
         **SMALL_TRANSACTIONS,
     )
     run(clusters, topic, 0, 2 * RECORDS)

@@ -21,7 +21,7 @@ from faults.proxy import Proxy
 from faults.proxy_rule import EVERY
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service, build_environment
+from tests.harness.service import KILLED, Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 STOP_S = 10
@@ -77,8 +77,9 @@ def begin(
         print(service.read_log_tail())
 
 
-def stop_in_time(begin_to_wait: Callable[[], Service]) -> Service:
-    """SIGTERM ends a service that waits so within STOP_S; returns the service.
+def stop_in_time(begin_to_wait: Callable[[], Service], may_be_killed: bool = True) -> Service:
+    """SIGTERM ends a service that waits so within STOP_S; returns the service. The supervisor kills
+    a process that does not end in time.
 
     A machine that stands still makes it longer, so it is measured up to three times: what waits for
     too long does so each time.
@@ -89,7 +90,8 @@ def stop_in_time(begin_to_wait: Callable[[], Service]) -> Service:
         with contextlib.suppress(subprocess.TimeoutExpired):
             fair_share.wait(service.process, STOP_S)
             service.stop()  # has ended with 0, and nothing is left
-            return service
+            if may_be_killed or KILLED not in service.log:
+                return service
         service.stop()
     raise AssertionError(f"it takes more than {STOP_S} s:\n{service.read_log_tail()}")
 

@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.identical_sources import (
+    PARTITIONS,
     PATIENT,
     QUICK_FAILOVER,
     Candidates,
     create_identical_topics,
     join_addresses,
+    recreate_topic,
+    write_to_all,
 )
 from tests.harness.judge import Partitions
-from tests.harness.kafka import Cluster, Clusters
+from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import Service
 
@@ -51,11 +54,48 @@ def assert_switches(service: Service, candidates: Candidates, expected: list[int
 def copy_from_first(
     clusters: Clusters, candidates: Candidates, topic: str, start: Start, **more: str
 ) -> Service:
-    """Identical topics, and a service that has copied the first candidate's."""
+    """Identical topics, and a service that copies the first candidate's. When that one answers too
+    late, another one is taken: then it is tried again.
+    """
     create_identical_topics(candidates, topic)
-    service = start_with_candidates(start, topic, candidates, **more)
-    wait_for_exact_copy(candidates[0], clusters.destination, topic, 1000)
-    return service
+    for _ in range(3):
+        service = start_with_candidates(start, topic, candidates, **more)
+        wait_for_exact_copy(candidates[0], clusters.destination, topic, 1000)
+        planned = until(lambda: find_planned(service, candidates), "a run is planned")  # noqa: B023
+        if planned == [candidates[0]]:
+            return service
+        service.stop()
+    raise AssertionError(f"the first candidate is not copied from:\n{service.read_log_tail()}")
+
+
+def recreate_under_run(service: Service, candidate: Cluster, topic: str, numbers: range) -> None:
+    """Another topic of the same name, under a run that reads the first one. Its records come when
+    the run has ended: up to a second of a recreated topic can be copied.
+    """
+    ended = service.metric("reo_runs_total")
+    candidate.delete(topic)
+    candidate.create(topic, PARTITIONS)
+    until(lambda: service.metric("reo_runs_total") > ended, "the run ends")
+    write_to_all((candidate,), topic, numbers)
+
+
+def come_back_recreated(service: Service, candidate: Cluster, topic: str, numbers: range) -> None:
+    """A candidate that was killed comes back with another topic of the same name. Stage one stands
+    still meanwhile, or it could plan a run with the first one.
+    """
+    service.signal("replicator", "SIGSTOP")
+    candidate.broker.start().wait()
+    recreate_topic(candidate, topic, numbers)
+    service.signal("replicator", "SIGCONT")
+
+
+def find_planned(service: Service, candidates: Candidates) -> list[Cluster]:
+    """The candidates from which the service has planned a run."""
+    return [
+        candidate
+        for candidate in candidates
+        if service.metric("reo_source_connections_total", candidate=candidate.address)
+    ]
 
 
 def start_with_filters(

@@ -10,8 +10,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from common.kafka.consumer_group import list_group_offsets
-from tests.harness.admin_requests import COORDINATOR_STARTS
+from tests.harness.admin_requests import COORDINATOR_STARTS, list_commits
 from tests.harness.commands import reo
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.transactional_copy import PARTITIONS
@@ -41,7 +40,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
     asked = ConsumerGroupTopicPartitions(
         group, [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     )
-    answers = list_group_offsets(cluster.admin, asked, require_stable=False)
+    answers = list_commits(cluster.admin, asked, require_stable=False)
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 

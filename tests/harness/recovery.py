@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import decode
-from common.kafka.consumer_group import Commit, list_group_offsets
+from common.kafka.consumer_group import Commit
 from tests.conftest import Start
+from tests.harness.admin_requests import list_commits
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
@@ -26,6 +27,10 @@ FIRST_RECORDS = 100
 PARTITIONS = 2
 STOP_S = 60
 CONSUMER_PROTOCOL = {"deduplicator_group_protocol": "consumer"}
+LONG_SESSION = dict.fromkeys(
+    ("deduplicator_session_timeout_ms", "deduplicator_transaction_timeout_ms"), "60000"
+)
+"""A worker that the group gives up begins with first frontiers."""
 SourceRecords = list[tuple[int, Record]]
 
 
@@ -46,7 +51,7 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     )
     return {
         answer.partition: Commit(answer.offset, answer.metadata)
-        for answer in list_group_offsets(cluster.admin, request, require_stable=True)
+        for answer in list_commits(cluster.admin, request, require_stable=True)
         if answer.offset >= 0
     }
 

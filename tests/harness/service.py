@@ -34,11 +34,13 @@ client's request is sent (#4605, open): rarely, and only where a broker or its c
 """
 STOP_S = 60
 """Timeout of an end that a signal or an error asks for."""
+KILLED = "did not stop in"
+"""What the supervisor says before it kills a process that SIGTERM does not end."""
 CERTAIN_COMMITS = {"deduplicator_transaction_timeout_ms": "600000"}
 """Settings with which no commit becomes unknown on a machine that stands still: what an unknown one
 has committed is copied, but not counted.
 """
-RESTARTED = {"StageFailed", "Fenced"}
+RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
