@@ -39,10 +39,13 @@ def clusters(tmp_path: Path) -> Iterator[Clusters]:
         yield started
 
 
-def find_leader(broker: Broker) -> int:
-    """Which broker leads the partition, as this one knows; -1 for none."""
+def find_leader(broker: Broker) -> int | None:
+    """Which broker leads the partition, as this one knows; -1 for none, None when it does not know
+    the partition yet.
+    """
     admin = AdminClient({"bootstrap.servers": broker.address})
-    return admin.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC].partitions[0].leader
+    partitions = admin.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC].partitions
+    return partitions[0].leader if partitions else None
 
 
 def commit_record(producer: Producer, value: bytes) -> None:
