@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,10 @@ from tests.harness.service import Service
 
 JUDGE_EVERY_S = 1.0
 COUNTED_S = 30
+LIBRDKAFKA_ABORT = "rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed"
+"""librdkafka ends its process when the connection to a group's coordinator breaks just as an admin
+client's request is sent (#4605, open); a fault of a broker can bring it.
+"""
 
 
 @dataclass
@@ -80,7 +85,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
             story.inject(run)
         result.verdict = run.expected_stop or _judge(run, result)
         assert run.hits, "no fault happened: the run proves nothing"
-        crashes = [line for one in run.services + run.ended_services for line in one.crashes]
+        crashes = list_crashes(run.services + run.ended_services)
         assert not crashes, f"a process crashed: {crashes}"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
@@ -98,6 +103,13 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
     result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
+
+
+def list_crashes(services: Iterable[Service]) -> list[str]:
+    """The crashes of these services, without that of librdkafka."""
+    return [
+        crash for service in services for crash in service.crashes if LIBRDKAFKA_ABORT not in crash
+    ]
 
 
 def _has_lost_markers(broker: Broker | ThreeBrokers) -> bool:

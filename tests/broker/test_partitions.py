@@ -116,3 +116,4 @@ def test_a_worker_that_stops_while_it_joins_ends(
         time.sleep(pause_s)
         member.intermediate.close()
         assert not member.partitions.waiting
+        assert protocol == "consumer" or member.intermediate.assignments == 0, "it is not closed"

@@ -21,6 +21,7 @@ from replicator.run_watch import Watch
 from replicator.stage import Stage
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
+from tests.harness.compared_sides import wait_for_markers
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.producing import produce_records
@@ -72,7 +73,8 @@ def test_markers_that_retention_deletes_are_no_loss(
     assert plan is not None
     assert set(plan.start_offsets.values()) == {RECORDS}
     if stop_at_end:
-        until(lambda: stage.completion.is_complete(plan), "the copied records can be read")
+        wait_for_markers(clusters.destination, topic)
+        assert stage.completion.is_complete(plan)
         stage.completion.write_read_up_to(plan)
     else:
         watch = Watch(settings, stage.clients, plan)

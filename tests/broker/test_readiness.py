@@ -33,7 +33,7 @@ def freeze_broker(cluster: Cluster) -> Iterator[None]:
 
 def is_ready(service: Service) -> None:
     """Wait until it says so."""
-    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready")
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready", 40)
 
 
 def waits_for(service: Service, what: str) -> None:
@@ -41,8 +41,9 @@ def waits_for(service: Service, what: str) -> None:
     until(
         lambda: service.http_get("/readyz")[0] == 503 and what in service.http_get("/readyz")[1],
         f"the service waits for {what}",
+        30,
     )
-    until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows")
+    until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows", 30)
     assert service.metric("reo_ready", stage="deduplicator") == 0
     assert service.http_get("/livez")[0] == 200
 

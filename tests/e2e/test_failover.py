@@ -16,7 +16,6 @@ from tests.harness.failover import (
     assert_switches,
     come_back_recreated,
     copy_from_first,
-    recreate_under_run,
     select_passing,
     start_with_candidates,
     start_with_filters,
@@ -31,6 +30,7 @@ from tests.harness.identical_sources import (
     freeze_broker,
     has_switched,
     kill_broker,
+    recreate_topic,
     restore_brokers,
     start_candidates,
     write_to_all,
@@ -199,7 +199,7 @@ def test_a_candidate_that_was_recreated_is_left(
     # a late answer would be the one failover
     limits = {"source_max_failovers": "1", "source_request_timeout_ms": "10000"}
     service = copy_from_first(clusters, candidates, topic, start, **limits)
-    recreate_under_run(service, one, topic, range(10_000, 13_000))
+    recreate_topic(one, topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
     wait_for_exact_copy(two, clusters.destination, topic, 2000)
     assert_switches(service, candidates, [0, 1, 0])

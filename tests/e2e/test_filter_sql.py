@@ -11,7 +11,8 @@ from itertools import groupby
 import pytest
 from confluent_kafka import TopicPartition
 
-from common.origin import HEADER, Origin, parse
+from common.origin import Origin, parse
+from common.read_up_to_record import HEADER as READ_UP_TO
 from common.settings import load
 from demo import fair_share
 from tests.broker.test_history import create_planner
@@ -156,7 +157,7 @@ def test_what_is_written_is_numbered_without_gaps(
             partition: [
                 (parse(record.headers[-1][1] or b""), record)
                 for record in records
-                if record.headers[-1][0] == HEADER
+                if record.headers[-1][0] != READ_UP_TO
             ]
             for partition, records in clusters.destination.read(f"{topic}-proxy").items()
         }

@@ -147,7 +147,7 @@ def test_the_new_group_protocol_is_refused(
     """
     older_destination.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
-    assert service.wait_for_exit() == 2, service.read_log_tail()
+    assert service.wait_for_exit(60) == 2, service.read_log_tail()
     assert (
         "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker"
         in service.log

@@ -119,11 +119,14 @@ def test_every_panel_has_data(
         for target in panel.get("targets", ())
     ]
 
-    empty = [one for one in asked if not one[1].startswith(WITHOUT)]
+    empty: list[str] = []
 
     def has_data() -> bool:
-        """Each has had it once: for a late scrape all are empty for a moment."""
-        empty[:] = [one for one in empty if not prometheus.value(one[2])]
+        empty[:] = [
+            f"{title}: {legend}"
+            for title, legend, expression in asked
+            if not legend.startswith(WITHOUT) and not prometheus.value(expression)
+        ]
         return not empty
 
     until(has_data, "every panel has data", seen_last=empty)

@@ -5,7 +5,7 @@ tells errors that pass from those that do not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -98,19 +98,6 @@ def try_to_list_offsets(
                 admin.list_topics(topic, ANSWER_S)
             return None
         raise
-
-
-def list_commits(
-    admin: AdminClient, asked: ConsumerGroupTopicPartitions, require_stable: bool
-) -> Sequence[TopicPartition]:
-    """What a group has committed; the request is repeated when nobody answers it."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return list_group_offsets(admin, asked, require_stable=require_stable)
-        except KafkaException as error:
-            if error.args[0].code() not in RETRIABLE_ERRORS:
-                raise
-    return list_group_offsets(admin, asked, require_stable=require_stable)
 
 
 def try_to_list_group_offsets(

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.identical_sources import (
-    PARTITIONS,
     PATIENT,
     QUICK_FAILOVER,
     Candidates,
     create_identical_topics,
     join_addresses,
     recreate_topic,
-    write_to_all,
 )
 from tests.harness.judge import Partitions
 from tests.harness.kafka import Cluster, Clusters, until
@@ -66,17 +64,6 @@ def copy_from_first(
             return service
         service.stop()
     raise AssertionError(f"the first candidate is not copied from:\n{service.read_log_tail()}")
-
-
-def recreate_under_run(service: Service, candidate: Cluster, topic: str, numbers: range) -> None:
-    """Another topic of the same name, under a run that reads the first one. Its records come when
-    the run has ended: up to a second of a recreated topic can be copied.
-    """
-    ended = service.metric("reo_runs_total")
-    candidate.delete(topic)
-    candidate.create(topic, PARTITIONS)
-    until(lambda: service.metric("reo_runs_total") > ended, "the run ends")
-    write_to_all((candidate,), topic, numbers)
 
 
 def come_back_recreated(service: Service, candidate: Cluster, topic: str, numbers: range) -> None:

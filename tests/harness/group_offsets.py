@@ -10,7 +10,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.harness.admin_requests import COORDINATOR_STARTS, list_commits
+from common.kafka.consumer_group import list_group_offsets
+from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.commands import reo
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.transactional_copy import PARTITIONS
@@ -40,7 +41,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
     asked = ConsumerGroupTopicPartitions(
         group, [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     )
-    answers = list_commits(cluster.admin, asked, require_stable=False)
+    answers = list_group_offsets(cluster.admin, asked, require_stable=False)
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 

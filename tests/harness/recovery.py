@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import decode
-from common.kafka.consumer_group import Commit
+from common.kafka.consumer_group import Commit, list_group_offsets
 from tests.conftest import Start
-from tests.harness.admin_requests import list_commits
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
@@ -51,7 +50,7 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     )
     return {
         answer.partition: Commit(answer.offset, answer.metadata)
-        for answer in list_commits(cluster.admin, request, require_stable=True)
+        for answer in list_group_offsets(cluster.admin, request, require_stable=True)
         if answer.offset >= 0
     }
 

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from common.parent_death_signal import set_parent_death_signal
@@ -28,10 +29,6 @@ from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 from tests.harness.promql import list_known_samples
 
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
-LIBRDKAFKA_ABORT = "rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed"
-"""librdkafka ends its process when the connection to a group's coordinator breaks just as an admin
-client's request is sent (#4605, open): rarely, and only where a broker or its connection ends.
-"""
 STOP_S = 60
 """Timeout of an end that a signal or an error asks for."""
 KILLED = "did not stop in"
@@ -40,7 +37,7 @@ CERTAIN_COMMITS = {"deduplicator_transaction_timeout_ms": "600000"}
 """Settings with which no commit becomes unknown on a machine that stands still: what an unknown one
 has committed is copied, but not counted.
 """
-RESTARTED = {"StageFailed", "Fenced", "ClusterUnreachable"}
+RESTARTED = {"StageFailed", "Fenced"}
 """Errors after which the supervisor starts a stage again: a pause of the machine can bring them."""
 BEFORE_A_CRASH = 60
 """Lines: the failed assertion and the stacks of some threads."""
@@ -118,15 +115,14 @@ class Service:
     def crashes(self) -> list[str]:
         """The lines about processes that ended by a signal of their own doing, such as a failed
         assertion in a library, each behind what was written before it. The service restarts them,
-        so the copy is right nevertheless. The one that is known not to be ours is left out.
+        so the copy is right nevertheless.
         """
         lines = self.log.splitlines()
-        crashes = [
-            "\n".join(lines[max(0, number - BEFORE_A_CRASH) : number + 1])
-            for number, line in enumerate(lines)
-            if CRASH.search(line)
+        ends = [number for number, line in enumerate(lines) if CRASH.search(line)]
+        return [
+            "\n".join(lines[max(before + 1, number - BEFORE_A_CRASH) : number + 1])
+            for before, number in pairwise([-1, *ends])
         ]
-        return [crash for crash in crashes if LIBRDKAFKA_ABORT not in crash]
 
     def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""

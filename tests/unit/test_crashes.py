@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.contenders import RESTARTED
+from faults.judged_run import LIBRDKAFKA_ABORT, list_crashes
 from tests.harness.kafka import ROOT
-from tests.harness.service import LIBRDKAFKA_ABORT, Service
+from tests.harness.service import Service
 
 SAID = '"%s ended (%s); it restarts in %.1f s"'
 
@@ -29,11 +30,14 @@ def test_a_crash_is_told_from_a_kill(tmp_path: Path, ended_by: str, is_crash: bo
 
 
 def test_an_abort_of_librdkafka_is_told_from_others(tmp_path: Path) -> None:
-    """By what it says; a later crash counts all the same."""
+    """By what it says: fault runs leave it out, and count the next crash all the same."""
     line = SAID.strip('"') % ("deduplicator-0", "SIGABRT", 0.2)
     abort = f"python: rdkafka_queue.h:1086: {LIBRDKAFKA_ABORT}.\nFatal Python error: Aborted\n"
     log = tmp_path / "log"
     log.write_text(f"{abort}{line}\n")
-    assert Service(tmp_path, {}, ()).crashes == []
-    log.write_text(f"{abort}{line}\n" + "and so on\n" * 100 + f"{line}\n")
-    assert len(Service(tmp_path, {}, ()).crashes) == 1
+    service = Service(tmp_path, {}, ())
+    assert len(service.crashes) == 1
+    assert list_crashes([service]) == []
+    log.write_text(f"{abort}{line}\nand so on\n{line}\n")
+    assert len(service.crashes) == 2
+    assert len(list_crashes([service])) == 1
