@@ -5,7 +5,8 @@ Three things come from outside and are read by code of ours: the origin header o
 record (anybody who may write to that topic can send one), the commit metadata of the consumer group
 (another application may commit with it), and the settings (people write them). Each has a target in
 `fuzz.targets`: a pure function from bytes to nothing that raises when its invariant does not hold.
-The invariant is the first thing in its docstring.
+The invariant is the first thing in its docstring. The compiled path reads origins too: `make fuzz`
+runs its scan with AddressSanitizer and UndefinedBehaviorSanitizer.
 
 The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks
 for inputs that reach new lines of the code under test, from the seeds in `fuzz.seeds`, which are

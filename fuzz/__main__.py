@@ -9,12 +9,16 @@ so the next run goes on where this one ends.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
-NAMES = ("origin_header", "records", "metadata", "environment", "settings_file")
+SANITIZED = "compiled_scan"
+"""The target that runs C code, which sanitizers end at a byte that is not its own."""
+NAMES = ("origin_header", "records", SANITIZED, "metadata", "environment", "settings_file")
 INPUT_BYTES_MAX = 2_000
 SLOW_S = 10
 UNDER_TEST = ["common", "deduplicator"]
@@ -27,8 +31,11 @@ def run_target(name: str, seconds: int) -> None:
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     with atheris.instrument_imports(include=UNDER_TEST):
+        from deduplicator import compiled_library
         from fuzz import seeds, targets
 
+    if name == SANITIZED:
+        compiled_library.FOLDER = CORPUS / "sanitized"
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds.SEEDS[name]):
@@ -50,6 +57,21 @@ def run_target(name: str, seconds: int) -> None:
         targets.TARGETS[name],
     )
     atheris.Fuzz()
+
+
+def prepare_sanitizers() -> dict[str, str]:
+    """Build the library with sanitizers; returns the variables that its process needs."""
+    # it imports what `run_target` has to instrument
+    from tests.harness import sanitizers
+
+    folder = CORPUS / "sanitized"
+    folder.mkdir(parents=True, exist_ok=True)
+    sanitizers.build_sanitized(folder, sanitizers.SOURCE.read_text())
+    # the one that has libFuzzer as well: with the compiler's, libFuzzer would see no coverage
+    atheris = importlib.util.find_spec("atheris")
+    assert atheris is not None and atheris.origin is not None
+    library = Path(atheris.origin).parent.parent / "asan_with_fuzzer.so"
+    return sanitizers.build_environment([str(library)])
 
 
 def quote_word(word: bytes) -> str:
@@ -82,6 +104,7 @@ def main() -> int:
                 "--seconds",
                 str(options.seconds),
             ],
+            env=os.environ | (prepare_sanitizers() if name == SANITIZED else {}),
             check=False,
         )
         if process.returncode:

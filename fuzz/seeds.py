@@ -116,6 +116,7 @@ FILES = (
 SEEDS: Mapping[str, tuple[bytes, ...]] = {
     "origin_header": ORIGINS,
     "records": BATCHES,
+    "compiled_scan": BATCHES,
     "metadata": tuple(frontier.encode().encode() for frontier in FRONTIERS),
     "environment": ENVIRONMENTS,
     "settings_file": tuple(bytes([number]) + file for number, file in enumerate(FILES)),
@@ -178,13 +179,15 @@ _VALUES = (
     b"<<: ",
     *(choice.encode() for setting in SETTINGS for choice in setting.choices),
 )
+_BATCH_WORDS = (
+    _NUMBERS
+    + ORIGINS
+    + tuple(frame(partition, layout, b"") for partition in range(4) for layout in range(4))
+)
 WORDS: Mapping[str, tuple[bytes, ...]] = {
     "origin_header": _NUMBERS,
-    "records": (
-        _NUMBERS
-        + ORIGINS
-        + tuple(frame(partition, layout, b"") for partition in range(4) for layout in range(4))
-    ),
+    "records": _BATCH_WORDS,
+    "compiled_scan": _BATCH_WORDS,
     "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdn") + _JSON,
     "environment": _NAMES + _VALUES + tuple(value.encode() for value in REQUIRED_SETTINGS.values()),
     "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FILE_SUFFIXES),

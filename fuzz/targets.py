@@ -32,8 +32,9 @@ from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import decide
 from fuzz import naive_reading
 from fuzz.messages import PARTITIONS, Message, parse_messages
+from tests.harness.compiled_scan import assert_as_python
+from tests.harness.task_attempts import IDENTITY
 
-IDENTITY = "0123456789abcdef"
 COMMITTED_FRONTIER = Frontier(
     RuleState(10, 1_795_000_000_000, Link(10, 7, 3)),
     IDENTITY,
@@ -145,6 +146,23 @@ def _assert_matches_rule(work: RoundDecisions, consumed: list[Message]) -> None:
         )
 
 
+def compiled_scan(data: bytes) -> None:
+    """The compiled path decides the records of a partition, in two batches, as Python does, or
+    leaves a batch to it; what it reads and writes is its own (a sanitizer ends the process).
+    """
+    values = [
+        message.all_headers[-1][1] or b""
+        for message in parse_messages(data)
+        if message.of_partition == 0 and message.all_headers
+    ]
+    state = COMMITTED_FRONTIER.rule
+    middle = len(values) // 2
+    for batch in filter(None, (values[:middle], values[middle:])):
+        if not assert_as_python(state, batch):
+            return
+        state = decide(state, [origins.parse(value) for value in batch]).state
+
+
 def metadata(data: bytes) -> None:
     """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError,
     and `partition_offsets.read_commits` makes it a FrontierUnreadable. A frontier that was read is
@@ -209,6 +227,7 @@ def settings_file(data: bytes) -> None:
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "origin_header": origin_header,
     "records": records,
+    "compiled_scan": compiled_scan,
     "metadata": metadata,
     "environment": environment,
     "settings_file": settings_file,

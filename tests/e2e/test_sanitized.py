@@ -12,17 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.harness.kafka import ROOT
-
-FLAGS = (
-    "-std=c11",
-    "-g",
-    "-O1",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-    "-shared",
-    "-fPIC",
+from tests.harness.sanitizers import (
+    SOURCE,
+    build_environment,
+    build_sanitized,
+    find_compiler_sanitizers,
 )
+
 RUN = """import sys
 from pathlib import Path
 import pytest
@@ -39,31 +35,11 @@ def run_scan_tests(
     folder: Path, source: str, tests: str = "alike or hostile or gap"
 ) -> subprocess.CompletedProcess[str]:
     """The tests of the scan, with this C file."""
-    (folder / "compiled_path.c").write_text(source)
-    subprocess.run(
-        [
-            "cc",
-            *FLAGS,
-            str(folder / "compiled_path.c"),
-            "-o",
-            str(folder / "_compiled_path.so"),
-            "-ldl",
-        ],
-        check=True,
-    )
-    runtime = subprocess.run(
-        ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    options = {
-        "LD_PRELOAD": runtime,
-        "PYTHONMALLOC": "malloc",
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-    }
+    build_sanitized(folder, source)
     return subprocess.run(
         [sys.executable, "-c", RUN, str(folder), tests],
         cwd=ROOT,
-        env=os.environ | options,
+        env=os.environ | build_environment(find_compiler_sanitizers()),
         capture_output=True,
         text=True,
         check=False,
@@ -75,7 +51,7 @@ def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
     """Thousands of batches, valid, torn and hostile: no report of a sanitizer, and the same
     decisions as Python's.
     """
-    done = run_scan_tests(tmp_path, (ROOT / "deduplicator" / "compiled_path.c").read_text())
+    done = run_scan_tests(tmp_path, SOURCE.read_text())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "passed" in done.stdout
 
@@ -83,7 +59,7 @@ def test_the_scan_reads_and_writes_nothing_but_its_own(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_planted_overrun_is_reported(tmp_path: Path) -> None:
     """The check can fail."""
-    source = (ROOT / "deduplicator" / "compiled_path.c").read_text()
+    source = SOURCE.read_text()
     assert BUG[0] in source
     done = run_scan_tests(tmp_path, source.replace(*BUG))
     assert done.returncode != 0

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -18,69 +16,15 @@ from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
 from deduplicator import compiled_library, compiled_queue
-from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
+from deduplicator.compiled_batch import CompiledBatch
 from deduplicator.rule import decide
+from tests.harness.compiled_scan import MadeMessages, assert_as_python
 from tests.harness.properties import property_test
 from tests.harness.task_attempts import IDENTITY, StageOne
 from tests.unit.test_rule import ANY_STATE, generate_origins
 from tests.unit.test_settings import GOOD
 
 ROUTE = Route("orders", "orders", "orders-proxy")
-
-
-class Made(FetchedMessages):
-    """A batch that no client has taken: origins at consecutive offsets of one partition."""
-
-    def __init__(self, values: Sequence[bytes], partition: int = 0) -> None:
-        super().__init__(compiled_library.load_library())
-        self.kept = [ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
-        self.raw.count = len(values)
-        for position, value in enumerate(values):
-            self.raw.origins[position] = ctypes.addressof(self.kept[position])
-            self.raw.origin_sizes[position] = len(value)
-            self.raw.offsets[position], self.raw.partitions[position], self.raw.plain[position] = (
-                position,
-                partition,
-                1,
-            )
-
-    def release(self) -> None:
-        """There are no messages."""
-
-
-def assert_as_python(state: RuleState, values: Sequence[bytes]) -> bool:
-    """The scan decides as `rule.decide` does, or leaves all of it to Python, and only for a reason;
-    returns whether it decided.
-    """
-    decided = CompiledBatch(Made(values), 0, len(values)).scan(state, IDENTITY)
-    try:
-        parsed: list[Origin] | None = [origins.parse(value) for value in values]
-    except ValueError:
-        parsed = None
-    if parsed is None or any(
-        found.source_partition != 0 or found.timestamp_ms <= 0 for found in parsed
-    ):
-        assert decided is None, (
-            "what is no origin of this partition, or has no timestamp that can be written as it is,"
-            " is Python's"
-        )
-        return False
-    expected = decide(state, parsed)
-    if any(parsed[position].source_identity != IDENTITY for position in expected.accepted):
-        assert decided is None, "another topic's record would be written"
-        return False
-    assert decided is not None, "nothing is unusual here"
-    found_positions = [decided.records.positions[number] for number in range(len(decided.records))]
-    assert (decided.state, found_positions) == (expected.state, expected.accepted)
-    assert (decided.duplicates, decided.stale, decided.holes) == (
-        expected.duplicates,
-        expected.stale,
-        expected.holes,
-    )
-    assert list(decided.records.source_offsets) == [
-        parsed[position].source_offset for position in expected.accepted
-    ]
-    return True
 
 
 @given(ANY_STATE, st.integers(0, 2**32), st.integers(0, 30))
@@ -168,7 +112,9 @@ def test_the_last_offsets_are_decided_alike(end: int) -> None:
 
 def test_a_gap_is_seen() -> None:
     """A run follows only what it begins behind, and only when it leaves none out."""
-    taken = Made([encode(Origin(0, number, 1, 0, 1, 1, number, IDENTITY)) for number in range(5)])
+    taken = MadeMessages(
+        [encode(Origin(0, number, 1, 0, 1, 1, number, IDENTITY)) for number in range(5)]
+    )
     assert CompiledBatch(taken, 0, 5).is_continuation(0)
     assert not CompiledBatch(taken, 1, 5).is_continuation(0)
     taken.raw.offsets[4] = 7

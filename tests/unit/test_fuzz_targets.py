@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from common import frontier, origin
 from common.origin import parse
 from common.settings import conversion, settings_file
+from deduplicator.compiled_batch import CompiledBatch
 from fuzz.naive_reading import ORIGIN_FIELDS
 from fuzz.seeds import SEEDS, WORDS
 from fuzz.targets import TARGETS
@@ -27,6 +28,7 @@ from fuzz.targets import TARGETS
 EXAMPLES = {
     "origin_header": 600,
     "records": 400,
+    "compiled_scan": 400,
     "metadata": 500,
     "environment": 60,
     "settings_file": 60,
@@ -41,7 +43,7 @@ def replace_numbers(name: str) -> list[bytes]:
     """Every seed with each integer of an origin, or of the first one of a batch, beginning with
     each word.
     """
-    origin_at = {"origin_header": 0, "records": 2}[name]
+    origin_at = {"origin_header": 0, "records": 2, "compiled_scan": 2}[name]
     begins = [origin_at + begin for begin, _ in ORIGIN_FIELDS]
     return [
         seed[:begin] + word + seed[begin + len(word) :]
@@ -81,7 +83,12 @@ def damage_seeds(name: str) -> st.SearchStrategy[bytes]:
     return st.builds(apply, st.sampled_from(SEEDS[name]), changes)
 
 
-CHANGED = {"origin_header": replace_numbers, "records": replace_numbers, "metadata": replace_words}
+CHANGED = {
+    "origin_header": replace_numbers,
+    "records": replace_numbers,
+    "compiled_scan": replace_numbers,
+    "metadata": replace_words,
+}
 
 
 def search(name: str) -> None:
@@ -167,7 +174,12 @@ def decode_without_link(text: str | None) -> Any:
     )
 
 
-REAL_DECODE, REAL_PARSE = frontier.decode, parse
+def scan_without_epoch(batch: CompiledBatch, state: frontier.RuleState, identity: str) -> Any:
+    """A scan that takes each record for one of a newer run."""
+    return REAL_SCAN(batch, state._replace(epoch=0), identity)
+
+
+REAL_DECODE, REAL_PARSE, REAL_SCAN = frontier.decode, parse, CompiledBatch.scan
 PLANTED: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
     "an origin is not looked at": ("origin_header", origin, "parse", parse_by_length),
     "an origin's offset has no sign": ("origin_header", origin, "parse", parse_unsigned),
@@ -183,6 +195,12 @@ PLANTED: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
         origin,
         "parse_all",
         lambda values: [parse_unsigned(value) for value in values],
+    ),
+    "the compiled scan forgets the epoch": (
+        "compiled_scan",
+        CompiledBatch,
+        "scan",
+        scan_without_epoch,
     ),
     "a frontier's version is not looked at": ("metadata", frontier, "decode", decode_any_version),
     "a frontier's link is lost": ("metadata", frontier, "decode", decode_without_link),
