@@ -70,6 +70,7 @@ bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (RO
 	@$(PY) -m bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only '$(ONLY)') --out $(or $(OUT),bench-results.jsonl)
 	@$(PICTURES)
 	@$(PY) -m bench.report $(or $(OUT),bench-results.jsonl)
+	@$(PY) -m bench.targets $(or $(OUT),bench-results.jsonl)
 	@$(PY) -m reference
 
 simulate: setup ## the service's own processes on a virtual clock, against a simulated Kafka (SEED=, RUNS=, SHRINK=1, PLANTED=, OUT=)

@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: rates and latencies side by side.
+"""The picture of docs/performance.md: rates, processor time and latencies side by side.
 
 matplotlib is imported only where the picture is drawn: `make setup` does not install it.
 """
@@ -12,15 +12,16 @@ from bench.results import OURS, THEIRS, Results
 
 
 def draw_picture(results: Results, to: Path) -> str:
-    """Rates and latencies side by side, every round a dot."""
+    """Rates, processor time and latencies side by side, every round a dot."""
     from matplotlib.figure import Figure
 
     kinds, rates = results.sections("throughput"), results.sections("latency")
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    axes = figure.subplots(1, 3)
     for axis, sections, figure_name, label in (
         (axes[0], kinds, "records_per_s", "records/s"),
-        (axes[1], rates, "p99_ms", "p99, ms"),
+        (axes[1], kinds, "cpu_us_all", "processor time per record, µs"),
+        (axes[2], rates, "p99_ms", "p99, ms"),
     ):
         for position, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
             for number, section in enumerate(sections):
@@ -41,4 +42,5 @@ def draw_picture(results: Results, to: Path) -> str:
         axis.set_ylabel(label)
         axis.legend()
     figure.savefig(to, dpi=110)
-    return f"![Rates and latencies]({to.name})\n\n*Bars are medians, dots are rounds.*\n"
+    picture = f"![Rates, processor time per record and latencies]({to.name})"
+    return f"{picture}\n\n*Bars are medians, dots are rounds.*\n"

@@ -60,19 +60,26 @@ class Comparison(NamedTuple):
     convert: Callable[[float], float] = float
 
 
+THROUGHPUTS = {
+    "100 B": "throughput, 100 B",
+    "1 kB": "throughput, 1 kB",
+    "JSON with lz4": "throughput, JSON, lz4",
+}
 SIDE_BY_SIDE = (
-    Comparison("records/s, 100 B", "throughput, 100 B", "records_per_s", "{:,.0f}"),
-    Comparison("records/s, 1 kB", "throughput, 1 kB", "records_per_s", "{:,.0f}"),
-    Comparison("records/s, JSON with lz4", "throughput, JSON, lz4", "records_per_s", "{:,.0f}"),
+    *(
+        Comparison(f"records/s, {name}", section, "records_per_s", "{:,.0f}")
+        for name, section in THROUGHPUTS.items()
+    ),
+    *(
+        Comparison(f"CPU µs/record of its processes, {name}", section, "cpu_us_all", "{:.2f}")
+        for name, section in THROUGHPUTS.items()
+    ),
     Comparison(
         "records/s that one core buys, 100 B",
         "throughput, 100 B",
         "cpu_us_all",
         "{:,.0f}",
         compute_per_core,
-    ),
-    Comparison(
-        "CPU µs/record of its processes, 100 B", "throughput, 100 B", "cpu_us_all", "{:.2f}"
     ),
     Comparison("latency p50 at 450/s, ms", "latency at 450 records/s", "p50_ms", "{:.1f}"),
     Comparison("latency p99 at 450/s, ms", "latency at 450 records/s", "p99_ms", "{:.1f}"),

@@ -69,7 +69,8 @@ def prepare_sanitizers() -> dict[str, str]:
     sanitizers.build_sanitized(folder, sanitizers.SOURCE.read_text())
     # the one that has libFuzzer as well: with the compiler's, libFuzzer would see no coverage
     atheris = importlib.util.find_spec("atheris")
-    assert atheris is not None and atheris.origin is not None
+    assert atheris is not None
+    assert atheris.origin is not None
     library = Path(atheris.origin).parent.parent / "asan_with_fuzzer.so"
     return sanitizers.build_environment([str(library)])
 

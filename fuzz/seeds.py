@@ -16,7 +16,8 @@ from common.origin import Origin, encode
 from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
 from common.settings.setting_index import SETTINGS
 from fuzz.messages import frame
-from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
+from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, REQUIRED_SETTINGS
+from tests.harness.task_attempts import IDENTITY
 
 EPOCH = COMMITTED_FRONTIER.rule.epoch
 

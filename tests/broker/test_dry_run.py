@@ -56,7 +56,11 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
         == 1
     )
     assert "at least Kafka 2.5" in list_findings(said, "ok", "destination brokers")[0]
-    later = as_json(clusters, topic, "check", source_start="0=7")
+    assert list_findings(said, "ok", "stage two") == ["the compiled path is used"]
+    later = as_json(clusters, topic, "check", source_start="0=7", deduplicator_compiled="no")
+    assert list_findings(later, "ok", "stage two") == [
+        "Python does all the work: deduplicator.compiled is no"
+    ]
     assert f"0=7, 1=0; {FIRST_RECORDS - 7} offsets" in list_findings(later, "ok", "frontier")[0]
 
 

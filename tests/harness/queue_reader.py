@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from confluent_kafka import Consumer
@@ -48,6 +49,28 @@ class Reader:
 
         until(has_enough, f"{count} messages are taken")
         return found
+
+    def take_offsets(self, count: int) -> dict[TopicPartition, list[int]]:
+        """The offsets of so many messages or a few more, by partition, in the order of the
+        queue.
+        """
+        offsets: dict[TopicPartition, list[int]] = {}
+        for taken in self.take(count):
+            for tp, run in taken.split_by_partition():
+                offsets.setdefault(tp, []).extend(
+                    range(run.next_offset - len(run), run.next_offset)
+                )
+        return offsets
+
+    def take_during(self, seconds: float) -> list[FetchedMessages]:
+        """All batches of this time."""
+        batches = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert self.consumer.poll(0) is None, "a message came out of the consumer"
+            self.queue.renew_forwarding()
+            batches.append(self.queue.consume(100, 0.1))
+        return batches
 
     def close(self) -> None:
         """Queue first."""

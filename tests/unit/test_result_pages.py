@@ -12,6 +12,7 @@ import pytest
 
 from bench.report import format_details, format_side_by_side
 from bench.results import Results
+from bench.targets import format_targets
 from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
@@ -153,6 +154,28 @@ def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
     assert row in format_side_by_side(Results(rows))
     names = [line.split(" | ")[0] for line in figures.comparison_table().splitlines()]
     assert "| records/s that one core buys, 100 B" in names
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "missed"),
+    [
+        ("records/s, 100 B", 80, "| 0.80 | 1.0 | 1.15 | 20 % |"),
+        ("records/s, 100 B", 110, "| 1.10 | 1.0 | 1.15 | – |"),
+        ("CPU µs/record of its processes, 100 B", 125, "| 1.25 | 1.0 | 0.85 | 25 % |"),
+        ("CPU µs/record of its processes, 100 B", 90, "| 0.90 | 1.0 | 0.85 | – |"),
+    ],
+)
+def test_a_missed_target_is_named(name: str, ours: float, missed: str) -> None:
+    """By how much of what is wanted at least; what was not measured is no success."""
+    measured = ("records_per_s", "cpu_us_all", "first_record_s", "rss_mb_all")
+    rows: list[dict[str, Any]] = [
+        {"section": "throughput, 100 B", "who": who} | dict.fromkeys(measured, 100.0)
+        for who in ("reo", "MirrorMaker 2")
+    ]
+    rows[0]["records_per_s" if name.startswith("records") else "cpu_us_all"] = ours
+    lines = format_targets(Results(rows))
+    assert f"| {name} {missed}" in lines
+    assert any("latency p50 at 450/s" in line and "not measured" in line for line in lines)
 
 
 def test_repeated_rounds_are_one_row() -> None:
