@@ -50,6 +50,8 @@ class Result:
     """From the end of the load to an exact copy."""
     commit: str = ""
     """The commit of the code."""
+    compiled: bool | None = None
+    """Whether stage two used the compiled path; None when it had ended, or was not asked."""
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
     """Seconds, and how many records the source and the destination have, for stories that ask for
     it.
@@ -66,16 +68,17 @@ class Result:
         return asdict(self)
 
 
-def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
-    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so
-    that the campaign continues.
+def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **settings: str) -> Result:
+    """Run one story, with these settings of its services, and judge the copy. A failure of the
+    service is a verdict, not an exception, so that the campaign continues.
     """
     topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
     load = Load(
         clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused
     )
-    run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
+    rng = random.Random(f"{seed} {story.name}")  # noqa: S311
+    run = Run(clusters, folder, rng, topic, load, settings)
     result = Result(story.name, seed, {}, "")
     timeline = Timeline(clusters, topic)
     if story.timeline:
@@ -134,6 +137,7 @@ def _judge(run: Run, result: Result) -> str:
         for reason in ("duplicate", "hole", "stale")
     )
     result.torn = _sum_metric(services, "reo_torn_records_total")
+    result.compiled = _sum_metric(services, "reo_deduplicator_compiled") > 0
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
         differences += _compare_counters(run, copy)

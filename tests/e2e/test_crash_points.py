@@ -95,6 +95,7 @@ def test_stage_two_killed_at(
     assert clusters.differences(topic) == []
 
 
+@pytest.mark.parametrize("compiled", ["yes", pytest.param("no", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "deaths",
     [
@@ -107,14 +108,19 @@ def test_stage_two_killed_at(
     ],
 )
 def test_stage_one_killed_at(
-    clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths
+    clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str
 ) -> None:
     """Killed at each of these points, and started again with nothing kept: the copy is exact, and
-    the service ends as it should.
+    the service ends as it should; whichever path stage two uses.
     """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
-    service = start(topic, "--stop-at-end", die_at=die_at(deaths, tmp_path))
+    service = start(
+        topic,
+        "--stop-at-end",
+        die_at=die_at(deaths, tmp_path),
+        deduplicator_compiled=compiled,
+    )
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []

@@ -40,14 +40,18 @@ of two versions: tests/e2e/test_older_kafka.py.
 
 
 @pytest.mark.long  # `make demo` kills everything too
+@pytest.mark.parametrize("compiled", ["yes", "no"])
 @pytest.mark.parametrize("story", SAMPLE)
-def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
+def test_the_copy_is_exact_after(
+    clusters: Clusters, tmp_path: Path, story: str, compiled: str
+) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no
-    transaction stays open.
+    transaction stays open; by C and by Python.
     """
-    result = run_story(ALL[story], clusters, SEED, tmp_path)
+    result = run_story(ALL[story], clusters, SEED, tmp_path, deduplicator_compiled=compiled)
     assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
+    assert result.compiled is (compiled == "yes")
     assert result.records > result.aborted > 0
 
 
