@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from faults.campaign_tables import Row, wrap_paragraph
 
-STORY = "everything mixed"
-GAP_S = 2.0
+STORY = "one fault after the other"
+GAP_S = 1.0
 """Samples that are further apart are not connected: a broker did not answer."""
 SHADED_S = 1.0
 """The width of a fault whose duration is not known."""
@@ -35,7 +35,7 @@ Samples = list[tuple[float, float, float]]
 
 
 class Fault(NamedTuple):
-    """Faults of nearly the same time: one shaded stretch with one number."""
+    """Faults of nearly the same time: one shaded area with one number."""
 
     start_s: float
     end_s: float
@@ -123,7 +123,7 @@ def draw_picture(rows: list[Row], to: Path) -> str:
     figure.savefig(to, dpi=110)
     legend = wrap_paragraph(
         f"*{row['story']}, seed {row['seed']}: {row['verdict']}. Records are those that a"
-        " `read_committed` consumer has received. Each shaded stretch is a fault; where its"
+        " `read_committed` consumer has received. Each shaded area is a fault; where its"
         f" duration is not recorded it is {SHADED_S:.0f} s wide. A line is broken where a broker"
         " did not answer.*"
     )

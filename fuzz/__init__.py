@@ -17,8 +17,10 @@ a test in `tests/unit/test_fuzz_findings.py`.
 Not looked at here: what librdkafka and the JVM read (the wire, batches, compression);
 `tests/e2e/test_bad_input.py` does some of that on real brokers.
 
-    messages.py   consumed records made of bytes, without a broker
-    targets.py    the invariants
-    seeds.py      where the fuzzer starts from, and the words it may use
-    __main__.py   runs them with atheris
+    messages.py       consumed records made of bytes, without a broker
+    targets.py        the invariants
+    compiled_scan.py  the compiled path's scan beside Python's rule
+    sanitizers.py     how its library is built with sanitizers
+    seeds.py          where the fuzzer starts from, and the words it may use
+    __main__.py       runs them with atheris
 """

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fuzz import sanitizers
+
 CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
 SANITIZED = "compiled_scan"
 """The target that runs C code, which sanitizers end at a byte that is not its own."""
@@ -61,9 +63,6 @@ def run_target(name: str, seconds: int) -> None:
 
 def prepare_sanitizers() -> dict[str, str]:
     """Build the library with sanitizers; returns the variables that its process needs."""
-    # it imports what `run_target` has to instrument
-    from tests.harness import sanitizers
-
     folder = CORPUS / "sanitized"
     folder.mkdir(parents=True, exist_ok=True)
     sanitizers.build_sanitized(folder, sanitizers.SOURCE.read_text())

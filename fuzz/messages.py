@@ -15,6 +15,8 @@ from common.origin import HEADER
 from common.records import Headers
 
 PARTITIONS = 4
+IDENTITY = "0123456789abcdef"
+"""Of the source topic."""
 USER_HEADER = ("user", b"\0\xff")
 """A header of the source's record."""
 

@@ -15,9 +15,8 @@ from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
 from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
 from common.settings.setting_index import SETTINGS
-from fuzz.messages import frame
+from fuzz.messages import IDENTITY, frame
 from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, REQUIRED_SETTINGS
-from tests.harness.task_attempts import IDENTITY
 
 EPOCH = COMMITTED_FRONTIER.rule.epoch
 

@@ -31,9 +31,8 @@ from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import decide
 from fuzz import naive_reading
-from fuzz.messages import PARTITIONS, Message, parse_messages
-from tests.harness.compiled_scan import assert_as_python
-from tests.harness.task_attempts import IDENTITY
+from fuzz.compiled_scan import assert_as_python
+from fuzz.messages import IDENTITY, PARTITIONS, Message, parse_messages
 
 COMMITTED_FRONTIER = Frontier(
     RuleState(10, 1_795_000_000_000, Link(10, 7, 3)),

@@ -1,5 +1,5 @@
-"""Everything at random: processes die or freeze, connections are cut, go silent or lose a request,
-a broker restarts.
+"""Everything: processes die or freeze, connections are cut, go silent or lose a request, a broker
+restarts; at random, or one after the other.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ import os
 import signal
 import time
 
-from faults.run import Run, Story
+from demo.broker import Broker
+from faults.run import HEAL_S, Run, Story
 from faults.stories.kills import all_processes
 from faults.stories.network import REQUESTS, get_proxy
 from tests.harness.kafka import until
 from tests.harness.service import Service, send_signal
 
 TIMES = 7
+FAULT_S = 5
+QUIET_S = 8
 
 
 def kill_processes(run: Run, service: Service) -> None:
@@ -27,10 +30,13 @@ def kill_processes(run: Run, service: Service) -> None:
 
 def freeze_process(run: Run, service: Service) -> None:
     """Stop a process for some seconds."""
-    stage = run.rng.choice(("jvm", "deduplicator"))
+    freeze_stage(run, service, run.rng.choice(("jvm", "deduplicator")), run.rng.uniform(1, 12))
+
+
+def freeze_stage(run: Run, service: Service, stage: str, seconds: float) -> None:
+    """Stop this process for so long."""
     pid = until(lambda: service.find_pid(stage), f"{stage} lives")
     send_signal(pid, signal.SIGSTOP)
-    seconds = run.rng.uniform(1, 12)
     run.record_fault(f"SIGSTOP for {seconds:.0f} s")
     time.sleep(seconds)  # how long it lasts is the harm
     os.kill(pid, signal.SIGCONT)
@@ -46,9 +52,13 @@ def cut_connections(run: Run, _: Service) -> None:
 
 def make_half_open(run: Run, _: Service) -> None:
     """Make the connections to one cluster half-open for some seconds."""
-    proxy = get_proxy(run, run.rng.choice(("source", "destination")))
+    make_cluster_half_open(run, run.rng.choice(("source", "destination")), run.rng.uniform(1, 12))
+
+
+def make_cluster_half_open(run: Run, side: str, seconds: float) -> None:
+    """Make the connections to this cluster half-open for so long."""
+    proxy = get_proxy(run, side)
     proxy.half_open = True
-    seconds = run.rng.uniform(1, 12)
     run.record_fault(f"half-open for {seconds:.0f} s")
     time.sleep(seconds)  # how long it lasts is the harm
     proxy.half_open = False
@@ -69,7 +79,11 @@ def restart_broker(run: Run, _: Service) -> None:
     """Restart a broker cleanly; another story has the effects of a killed single node on
     transactions.
     """
-    broker = run.rng.choice((run.clusters.source, run.clusters.destination)).broker
+    restart_cleanly(run, run.rng.choice((run.clusters.source, run.clusters.destination)).broker)
+
+
+def restart_cleanly(run: Run, broker: Broker) -> None:
+    """Stop it, and start it again."""
     broker.stop(timeout_s=60)
     run.record_fault("broker restarted")
     broker.start().wait()
@@ -105,4 +119,62 @@ def inject_any_fault(run: Run, times: int = TIMES) -> None:
     run.wait_for_progress()
 
 
-STORIES = (Story("everything mixed", inject_any_fault, brokers="proxied", timeline=True),)
+def freeze_worker(run: Run, service: Service) -> None:
+    """Stop the worker for some seconds."""
+    freeze_stage(run, service, "deduplicator", FAULT_S)
+
+
+def make_source_half_open(run: Run, _: Service) -> None:
+    """Make the connections to the source half-open for some seconds."""
+    make_cluster_half_open(run, "source", FAULT_S)
+
+
+def cut_destination(run: Run, _: Service) -> None:
+    """Cut all connections to the destination."""
+    run.record_fault("connections cut", get_proxy(run, "destination").cut_all())
+
+
+def restart_source(run: Run, _: Service) -> None:
+    """Restart the source's broker."""
+    restart_cleanly(run, run.clusters.source.broker)
+
+
+EACH_FAULT = (
+    lambda run, service: run.kill_stage(service, "deduplicator"),
+    freeze_worker,
+    lambda run, service: run.kill_stage(service, "jvm"),
+    cut_destination,
+    make_source_half_open,
+    restart_source,
+)
+
+
+def inject_each_fault(run: Run) -> None:
+    """One fault after the other, each when the copy has caught up after the one before it."""
+    service = run.start()
+    for inject in EACH_FAULT:
+        wait_until_caught_up(run, service)
+        inject(run, service)
+    wait_until_caught_up(run, service)
+
+
+def wait_until_caught_up(run: Run, service: Service) -> None:
+    """Wait until less than a second of the load waits, and some seconds more: the picture shows
+    that this stays so.
+    """
+    run.wait_for_progress()
+    until(
+        lambda: (
+            service.metric("reo_records_out_total", stage="deduplicator") > 0
+            and service.metric("reo_lag_records") < run.load.records_per_s
+        ),
+        "the copy has caught up",
+        HEAL_S,
+    )
+    time.sleep(QUIET_S)
+
+
+STORIES = (
+    Story("everything mixed", inject_any_fault, brokers="proxied"),
+    Story("one fault after the other", inject_each_fault, brokers="proxied", timeline=True),
+)

@@ -155,9 +155,9 @@ def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def standing(clusters: Clusters, start_for_module: Start) -> str:
+def copied_topic(clusters: Clusters, start_for_module: Start) -> str:
     """The topic of a copy whose service has stopped."""
-    topic = make_topic_name("standing")
+    topic = make_topic_name("copied")
     copy_and_stop(
         clusters,
         topic,
@@ -169,21 +169,21 @@ def standing(clusters: Clusters, start_for_module: Start) -> str:
     return topic
 
 
-def test_while_the_service_runs(clusters: Clusters, standing: str, start: Start) -> None:
+def test_while_the_service_runs(clusters: Clusters, copied_topic: str, start: Start) -> None:
     """Its members are named, its frontiers read, and nothing is called wrong; in words, one line
     each, coloured on a terminal only.
     """
-    service = start(standing, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(copied_topic, "deduplicator", **CONSUMER_PROTOCOL)
     wait_for_frontiers(service, PARTITIONS)
-    said = reo(clusters, standing, "check").stdout.splitlines()
+    said = reo(clusters, copied_topic, "check").stdout.splitlines()
     service.stop()
     assert {line.split()[0] for line in said[:-1]} == {"ok"}
     assert said[-1] == "0 errors, 0 warnings: the service can run; nothing was changed"
     assert [line for line in said if "consumer group: " in line and "the service runs" in line]
-    assert ESCAPE in on_a_terminal(build_environment(clusters, standing, {}), "check")
+    assert ESCAPE in on_a_terminal(build_environment(clusters, copied_topic, {}), "check")
 
 
-def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) -> None:
+def test_candidates_are_looked_at_one_by_one(clusters: Clusters, copied_topic: str) -> None:
     """One has the copy's records, one does not answer: a warning, since the copy can go on. When
     none answers it is an error. With limits as short as these, any cluster can answer too late.
     """
@@ -192,7 +192,7 @@ def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) 
     def check(other: str, exit_code: int | None) -> Any:
         return as_json(
             clusters,
-            standing,
+            copied_topic,
             "check",
             exit_code=exit_code,
             source_bootstrap_servers=f"{deaf};{other}",

@@ -17,7 +17,7 @@ PARTITIONS = 2
 SAID = ReadUpTo(1, 40, 9, 77, "1d" * 8)
 
 
-def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic: str) -> None:
+def test_records_of_the_intermediate_topic_are_printed(clusters: Clusters, topic: str) -> None:
     """Each record with its origin, as text and as JSON; a foreign one with the reason; from an
     offset on, of one partition, so many; nothing is changed.
     """

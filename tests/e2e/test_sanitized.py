@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.kafka import ROOT
-from tests.harness.sanitizers import (
+from fuzz.sanitizers import (
     SOURCE,
     build_environment,
     build_sanitized,
     find_compiler_sanitizers,
 )
+from tests.harness.kafka import ROOT
 
 RUN = """import sys
 from pathlib import Path

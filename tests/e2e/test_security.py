@@ -248,7 +248,7 @@ def test_the_wrong_protocol_is_named(
     until(is_named, f"what is said has {words}")
 
 
-def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str) -> None:
+def test_each_candidate_is_connected_to_by_its_own_settings(stand: Stand, topic: str) -> None:
     """One demands SCRAM, the other TLS: `reo check` reaches both, and a wrong password of the
     second is the second's alone.
     """
@@ -284,5 +284,5 @@ def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str)
     # a wrong password costs the whole timeout: in a short one the first can answer too late
     until(
         lambda: read_levels(REO_SOURCE_2_SASL_PASSWORD=WRONG) == ["ok", "warning"],
-        "only the second is not entered",
+        "only the second refuses",
     )

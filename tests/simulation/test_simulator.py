@@ -18,7 +18,8 @@ from simulator.faults import FaultInjector
 from simulator.schedule import Process, Schedule, Signal
 from simulator.system import Child
 
-RUNS, SEEDS_PER_TEST = 400, 20
+RUNS, SEEDS_PER_TEST = 1200, 20
+"""About a minute of one processor."""
 
 
 @pytest.fixture(autouse=True)

@@ -200,7 +200,7 @@ def test_a_foreign_record_is_shown(other: Message) -> None:
             find_last_copied(sides(source, destination, from_beginning=from_beginning))
 
 
-def test_a_foreign_record_before_the_stretch_is_shown() -> None:
+def test_a_foreign_record_before_the_compared_records_is_shown() -> None:
     """The last records stand at the source in one place, but one before them is another: the walk
     over the whole finds it.
     """

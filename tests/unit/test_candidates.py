@@ -217,8 +217,8 @@ def shift_offsets(records: list[TailRecord], by: int) -> list[TailRecord]:
 
 
 def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
-    """Offsets at the destination are others, the stretches may be of different length, and gaps are
-    legal on either side.
+    """Offsets at the destination are others, one side may have more, and gaps are legal on either
+    side.
     """
     assert (
         compare_tail(

@@ -18,7 +18,7 @@ from common.settings import load
 from deduplicator import compiled_library, compiled_queue
 from deduplicator.compiled_batch import CompiledBatch
 from deduplicator.rule import decide
-from tests.harness.compiled_scan import MadeMessages, assert_as_python
+from fuzz.compiled_scan import MadeMessages, assert_as_python
 from tests.harness.properties import property_test
 from tests.harness.task_attempts import IDENTITY, StageOne
 from tests.unit.test_rule import ANY_STATE, generate_origins

@@ -15,7 +15,7 @@ from bench.results import Results
 from bench.targets import format_targets
 from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
-from faults.timeline_picture import break_at_gaps, choose_run, compute_rates, group_faults
+from faults.timeline_picture import STORY, break_at_gaps, choose_run, compute_rates, group_faults
 from reference import figures
 from simulator.planted_defects import DEFECTS, ROOT, Defect
 
@@ -25,12 +25,12 @@ PAGE = report.DOCS / "faults.md"
 def make_run(verdict: str = "exact", **more: Any) -> dict[str, Any]:
     """One run of a campaign, as in its file."""
     names = ("records", "aborted", "duplicates", "holes", "stale", "torn", "seconds", "heal_s")
-    run = dict.fromkeys(names, 0) | {"story": "everything mixed", "seed": 1, "commit": "abc"}
+    run = dict.fromkeys(names, 0) | {"story": STORY, "seed": 1, "commit": "abc"}
     return run | {"verdict": verdict, "hits": {}, "timeline": [[0, 0, 0]], "marks": []} | more
 
 
 def test_a_line_is_broken_at_a_gap() -> None:
-    """No line joins two samples that are more than 2 s apart, and no rate is computed over them."""
+    """No line joins two samples that are more than 1 s apart, and no rate is computed over them."""
     samples = break_at_gaps([(0.0, 0, 0), (1.0, 10, 5), (5.0, 20, 20), (6.0, 25, 25)])
     assert [seconds for seconds, _, _ in samples] == [0, 1, 3, 5, 6]
     assert math.isnan(samples[2][1])
@@ -140,6 +140,15 @@ def test_a_run_ends_as_expected_when_it_is_exact_or_stops_as_it_should() -> None
         " requires, 1 failed."
     )
     assert "| 3 | 2 | 2 × half-open, source |" in "\n".join(format_stories(rows))
+
+
+def test_a_campaign_says_which_path_copied() -> None:
+    """Where a run knows it: older rows, and stops, do not."""
+    rows = [make_run(compiled=True), make_run(compiled=True), make_run(compiled=None), make_run()]
+    summary = format_summary([*rows, make_run(compiled=False)], "make faults")
+    assert "- copies by the compiled path: 2" in summary
+    assert "- copies by Python alone: 1" in summary
+    assert not any("copies by" in line for line in format_summary(rows[2:], "make faults"))
 
 
 def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:

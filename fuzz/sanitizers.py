@@ -7,9 +7,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.harness.kafka import ROOT
-
-SOURCE = ROOT / "deduplicator" / "compiled_path.c"
+SOURCE = Path(__file__).parent.parent / "deduplicator" / "compiled_path.c"
 LIBRARY = "_compiled_path.so"
 FLAGS = (
     "-std=c11",

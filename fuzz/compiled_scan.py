@@ -13,7 +13,7 @@ from common.origin import Origin
 from deduplicator import compiled_library
 from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
-from tests.harness.task_attempts import IDENTITY
+from fuzz.messages import IDENTITY
 
 
 class MadeMessages(FetchedMessages):
