@@ -34,6 +34,13 @@ RIVAL = "MirrorMaker 2, Kafka 4.3.1, exactly-once"
 """As `faults.rivals` calls it."""
 SECTIONS = ("Simulated", "Planted defects", RIVAL, "Soak", "Every run")
 """The titles after the results of the fault runs."""
+NOT_SIMULATED = (
+    "**What it cannot find**: defects of what it replaces (Spark and its JVM, librdkafka, brokers,"
+    " PostgreSQL), of the compiled path (compared with Python's by property tests, on real brokers"
+    " and by the fuzzer), of the supervisor's own loop with its watchdog (the simulator restarts"
+    " processes itself), and of the HTTP server. No fault recreates an intermediate topic, deletes"
+    " a whole group with its members, or takes only the group's coordinator away."
+)
 OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
 OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")
 
@@ -150,7 +157,8 @@ def format_simulation(rows: list[Row]) -> list[str]:
         f" schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`); commit"
         f" {commits}."
     )
-    lines = ["## Simulated", "", wrap_paragraph(how), "", wrap_paragraph(what), ""]
+    lines = ["## Simulated", ""]
+    lines += [line for text in (how, what, NOT_SIMULATED) for line in (wrap_paragraph(text), "")]
     failed = [f"- seed {seed}: {shorten_violation(text)}" for seed, text, _ in violations]
     if failed:
         lines += [*failed, "", "[The notebook](notebook.md) says what each of them was.", ""]
