@@ -84,7 +84,7 @@ def format_summary(rows: list[Row], how: str) -> list[str]:
     }
     for compiled, name in ((True, "the compiled path"), (False, "Python alone")):
         if number := sum(row.get("compiled") is compiled for row in rows):
-            figures[f"copies by {name}"] = number
+            figures[f"copies recorded as made by {name}"] = number
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     replay = (
         f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`."

@@ -146,9 +146,9 @@ def test_a_campaign_says_which_path_copied() -> None:
     """Where a run knows it: older rows, and stops, do not."""
     rows = [make_run(compiled=True), make_run(compiled=True), make_run(compiled=None), make_run()]
     summary = format_summary([*rows, make_run(compiled=False)], "make faults")
-    assert "- copies by the compiled path: 2" in summary
-    assert "- copies by Python alone: 1" in summary
-    assert not any("copies by" in line for line in format_summary(rows[2:], "make faults"))
+    assert "- copies recorded as made by the compiled path: 2" in summary
+    assert "- copies recorded as made by Python alone: 1" in summary
+    assert not any("copies recorded" in line for line in format_summary(rows[2:], "make faults"))
 
 
 def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
