@@ -39,16 +39,14 @@ class Reader:
 
     def take(self, count: int) -> list[FetchedMessages]:
         """Batches with so many messages."""
-        found: list[FetchedMessages] = []
+        batches: list[FetchedMessages] = []
 
         def has_enough() -> bool:
-            assert self.consumer.poll(0) is None, "a message came out of the consumer"
-            self.queue.renew_forwarding()
-            found.append(self.queue.consume(100, 0.1))
-            return sum(map(len, found)) >= count
+            batches.append(self._consume_batch())
+            return sum(map(len, batches)) >= count
 
         until(has_enough, f"{count} messages are taken")
-        return found
+        return batches
 
     def take_offsets(self, count: int) -> dict[TopicPartition, list[int]]:
         """The offsets of so many messages or a few more, by partition, in the order of the
@@ -67,10 +65,13 @@ class Reader:
         batches = []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            assert self.consumer.poll(0) is None, "a message came out of the consumer"
-            self.queue.renew_forwarding()
-            batches.append(self.queue.consume(100, 0.1))
+            batches.append(self._consume_batch())
         return batches
+
+    def _consume_batch(self) -> FetchedMessages:
+        assert self.consumer.poll(0) is None, "a message came out of the consumer"
+        self.queue.renew_forwarding()
+        return self.queue.consume(100, 0.1)
 
     def close(self) -> None:
         """Queue first."""
