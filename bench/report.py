@@ -102,11 +102,11 @@ def format_side_by_side(results: Results) -> list[str]:
     """The table of both, side by side."""
     lines = ["| | reo | MirrorMaker 2 | ratio | rounds |", "|---|---:|---:|---:|---:|"]
     for row in SIDE_BY_SIDE:
-        medians = [results.median(row.section, who, row.figure) for who in (OURS, THEIRS)]
-        if None in medians:
+        medians = results.medians(row.section, row.figure)
+        if medians is None:
             lines.append(f"| {row.name} | – | – | – | 0 |")
             continue
-        ours, theirs = (row.convert(figure) for figure in medians if figure is not None)
+        ours, theirs = map(row.convert, medians)
         rounds = min(len(results.by_section[row.section, who]) for who in (OURS, THEIRS))
         lines.append(
             f"| {row.name} | {row.form.format(ours)} | {row.form.format(theirs)} |"
@@ -244,14 +244,13 @@ def main() -> None:
         nargs="+",
         help="of one run, or of several with --only, one after the other",
     )
-    rows = read_rows(arguments.parse_args().results)
-    results = Results([row for row in rows if row["section"] != "machine"])
+    results = Results(read_rows(arguments.parse_args().results))
     DOCS.mkdir(exist_ok=True)
     lines = [
         HEAD,
         *format_side_by_side(results),
         draw_picture(results, DOCS / "performance.png"),
-        *format_method([row for row in rows if row["section"] == "machine"]),
+        *format_method(results.machines),
         *format_processor_time(results),
         *format_details(results),
         *format_failures(results),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.report import SIDE_BY_SIDE, read_rows
-from bench.results import OURS, THEIRS, Results
+from bench.results import OURS, Results
 
 GROWTH = "CPU µs/record, 4 → 64 partitions"
 
@@ -47,19 +47,13 @@ TARGETS = {
 
 def compute_ratios(results: Results) -> dict[str, float]:
     """The ratio of each target that was measured."""
-    pairs = {
-        row.name: [results.median(row.section, who, row.figure) for who in (OURS, THEIRS)]
-        for row in SIDE_BY_SIDE
-    }
-    pairs[GROWTH] = [
+    pairs = {row.name: results.medians(row.section, row.figure) for row in SIDE_BY_SIDE}
+    ratios = {name: pair[0] / pair[1] for name, pair in pairs.items() if pair and name in TARGETS}
+    many, few = (
         results.median(f"growth: {partitions} partitions", OURS, "cpu_us_all")
         for partitions in (64, 4)
-    ]
-    return {
-        name: ours / theirs
-        for name, (ours, theirs) in pairs.items()
-        if name in TARGETS and ours is not None and theirs is not None
-    }
+    )
+    return ratios if many is None or few is None else ratios | {GROWTH: many / few}
 
 
 def format_targets(results: Results) -> list[str]:
@@ -81,8 +75,7 @@ def format_targets(results: Results) -> list[str]:
 def main() -> None:
     """Print the table."""
     rows = read_rows([Path(name) for name in sys.argv[1:]])
-    results = Results([row for row in rows if row["section"] != "machine"])
-    print("\n".join(format_targets(results)))
+    print("\n".join(format_targets(Results(rows))))
 
 
 if __name__ == "__main__":

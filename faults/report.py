@@ -217,7 +217,8 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
         after, text = format(row["seed"], ","), shorten_violation(row["violation"])
     else:
         others = row["planted_together"] - 1
-        after = f"not in {row['runs']:,}" + (f", with {others} others" if others else "")
+        together = f", with {others} other{'s' if others > 1 else ''}" if others else ""
+        after = f"not in {row['runs']:,}{together}"
         text = ""
     if not text:
         text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,8 +44,8 @@ class Run:
     rng: random.Random
     topic: str
     load: Load
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Of each service, in addition to those of its story."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of each service; they win over those of its story."""
     hits: Counter[str] = field(default_factory=Counter)
     services: list[Service] = field(default_factory=list)
     """Services that must be running."""
@@ -67,11 +67,7 @@ class Run:
         environment = build_environment(
             self.clusters,
             self.topic,
-            DEFAULTS
-            | {"instance": f"test-{number}"}
-            | proxy_addresses
-            | settings
-            | dict(self.settings),
+            DEFAULTS | {"instance": f"test-{number}"} | proxy_addresses | settings | self.settings,
         )
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)

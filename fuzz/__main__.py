@@ -21,6 +21,7 @@ CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
 SANITIZED = "compiled_scan"
 """The target that runs C code, which sanitizers end at a byte that is not its own."""
 NAMES = ("origin_header", "records", SANITIZED, "metadata", "environment", "settings_file")
+SANITIZED_FOLDER = CORPUS / "sanitized"
 INPUT_BYTES_MAX = 2_000
 SLOW_S = 10
 UNDER_TEST = ["common", "deduplicator"]
@@ -37,7 +38,7 @@ def run_target(name: str, seconds: int) -> None:
         from fuzz import seeds, targets
 
     if name == SANITIZED:
-        compiled_library.FOLDER = CORPUS / "sanitized"
+        compiled_library.FOLDER = SANITIZED_FOLDER
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds.SEEDS[name]):
@@ -63,9 +64,8 @@ def run_target(name: str, seconds: int) -> None:
 
 def prepare_sanitizers() -> dict[str, str]:
     """Build the library with sanitizers; returns the variables that its process needs."""
-    folder = CORPUS / "sanitized"
-    folder.mkdir(parents=True, exist_ok=True)
-    sanitizers.build_sanitized(folder, sanitizers.SOURCE.read_text())
+    SANITIZED_FOLDER.mkdir(parents=True, exist_ok=True)
+    sanitizers.build_sanitized(SANITIZED_FOLDER, sanitizers.SOURCE.read_text())
     # the one that has libFuzzer as well: with the compiler's, libFuzzer would see no coverage
     atheris = importlib.util.find_spec("atheris")
     assert atheris is not None

@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
-from demo.broker import Broker
 from faults.run import HEAL_S, Run, Story
+from faults.stories.brokers import restart_broker
 from faults.stories.kills import all_processes
-from faults.stories.network import REQUESTS, get_proxy
+from faults.stories.network import REQUESTS, cut_once, get_proxy, hold_half_open
 from tests.harness.kafka import until
 from tests.harness.service import Service, send_signal
 
@@ -45,23 +46,12 @@ def freeze_stage(run: Run, service: Service, stage: str, seconds: float) -> None
 
 def cut_connections(run: Run, _: Service) -> None:
     """Cut all connections to one cluster."""
-    run.record_fault(
-        "connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all()
-    )
+    cut_once(run, run.rng.choice(("source", "destination")))
 
 
 def make_half_open(run: Run, _: Service) -> None:
     """Make the connections to one cluster half-open for some seconds."""
-    make_cluster_half_open(run, run.rng.choice(("source", "destination")), run.rng.uniform(1, 12))
-
-
-def make_cluster_half_open(run: Run, side: str, seconds: float) -> None:
-    """Make the connections to this cluster half-open for so long."""
-    proxy = get_proxy(run, side)
-    proxy.half_open = True
-    run.record_fault(f"half-open for {seconds:.0f} s")
-    time.sleep(seconds)  # how long it lasts is the harm
-    proxy.half_open = False
+    hold_half_open(run, run.rng.choice(("source", "destination")), run.rng.uniform(1, 12))
 
 
 def lose_request(run: Run, _: Service) -> None:
@@ -75,18 +65,11 @@ def lose_request(run: Run, _: Service) -> None:
         run.record_fault("request lost")
 
 
-def restart_broker(run: Run, _: Service) -> None:
+def restart_any_broker(run: Run, _: Service) -> None:
     """Restart a broker cleanly; another story has the effects of a killed single node on
     transactions.
     """
-    restart_cleanly(run, run.rng.choice((run.clusters.source, run.clusters.destination)).broker)
-
-
-def restart_cleanly(run: Run, broker: Broker) -> None:
-    """Stop it, and start it again."""
-    broker.stop(timeout_s=60)
-    run.record_fault("broker restarted")
-    broker.start().wait()
+    restart_broker(run.rng.choice((run.clusters.source, run.clusters.destination)).broker, run)
 
 
 FAULTS = (
@@ -96,7 +79,7 @@ FAULTS = (
     cut_connections,
     make_half_open,
     lose_request,
-    restart_broker,
+    restart_any_broker,
 )
 
 
@@ -119,33 +102,13 @@ def inject_any_fault(run: Run, times: int = TIMES) -> None:
     run.wait_for_progress()
 
 
-def freeze_worker(run: Run, service: Service) -> None:
-    """Stop the worker for some seconds."""
-    freeze_stage(run, service, "deduplicator", FAULT_S)
-
-
-def make_source_half_open(run: Run, _: Service) -> None:
-    """Make the connections to the source half-open for some seconds."""
-    make_cluster_half_open(run, "source", FAULT_S)
-
-
-def cut_destination(run: Run, _: Service) -> None:
-    """Cut all connections to the destination."""
-    run.record_fault("connections cut", get_proxy(run, "destination").cut_all())
-
-
-def restart_source(run: Run, _: Service) -> None:
-    """Restart the source's broker."""
-    restart_cleanly(run, run.clusters.source.broker)
-
-
-EACH_FAULT = (
+EACH_FAULT: tuple[Callable[[Run, Service], None], ...] = (
     lambda run, service: run.kill_stage(service, "deduplicator"),
-    freeze_worker,
+    lambda run, service: freeze_stage(run, service, "deduplicator", FAULT_S),
     lambda run, service: run.kill_stage(service, "jvm"),
-    cut_destination,
-    make_source_half_open,
-    restart_source,
+    lambda run, _: cut_once(run, "destination"),
+    lambda run, _: hold_half_open(run, "source", FAULT_S),
+    lambda run, _: restart_broker(run.clusters.source.broker, run),
 )
 
 

@@ -42,12 +42,26 @@ def get_proxy(run: Run, side: str) -> Proxy:
     return cluster.proxy
 
 
+def cut_once(run: Run, side: str) -> None:
+    """Cut all connections to this cluster."""
+    run.record_fault(f"connections cut, {side}", get_proxy(run, side).cut_all())
+
+
+def hold_half_open(run: Run, side: str, seconds: float) -> None:
+    """Make the connections to this cluster half-open for so long."""
+    proxy = get_proxy(run, side)
+    proxy.half_open = True
+    run.record_fault(f"half-open for {seconds:.0f} s, {side}")
+    time.sleep(seconds)  # how long it lasts is the harm
+    proxy.half_open = False
+
+
 def cut_connections(run: Run, side: str, times: int = 4) -> None:
     """Cut all connections at once, several times."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):
-        run.record_fault(f"connections cut, {side}", get_proxy(run, side).cut_all())
+        cut_once(run, side)
         run.wait_for_progress(300, 2000)
     run.wait_for_progress()
 
@@ -56,12 +70,7 @@ def make_half_open(run: Run, side: str) -> None:
     """Connections stay open and carry nothing, for up to several session timeouts."""
     run.start()
     run.wait_for_progress()
-    proxy = get_proxy(run, side)
-    proxy.half_open = True
-    seconds = run.rng.uniform(5, 25)
-    run.record_fault(f"half-open for {seconds:.0f} s, {side}")
-    time.sleep(seconds)  # how long it lasts is the harm
-    proxy.half_open = False
+    hold_half_open(run, side, run.rng.uniform(5, 25))
     run.wait_for_progress()
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from common.frontier import RuleState
 from common.origin import Origin
-
-IDENTITY = "0123456789abcdef"
+from fuzz.messages import IDENTITY
 
 
 def make_origin(source_offset: int, epoch: int = 1, attempt: int = 1, sequence: int = 0) -> Origin:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.report import format_details, format_side_by_side
+from bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
 from bench.results import Results
-from bench.targets import format_targets
+from bench.targets import GROWTH, TARGETS, format_targets
 from faults import report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import STORY, break_at_gaps, choose_run, compute_rates, group_faults
@@ -185,6 +185,16 @@ def test_a_missed_target_is_named(name: str, ours: float, missed: str) -> None:
     lines = format_targets(Results(rows))
     assert f"| {name} {missed}" in lines
     assert any("latency p50 at 450/s" in line and "not measured" in line for line in lines)
+
+
+def test_each_target_is_of_a_figure_that_is_measured() -> None:
+    """Else it would be "not measured" for ever; the growth is one by itself."""
+    assert TARGETS.keys() - {row.name for row in SIDE_BY_SIDE} == {GROWTH}
+    rows = [
+        {"section": f"growth: {partitions} partitions", "who": "reo", "cpu_us_all": cpu_us}
+        for partitions, cpu_us in ((4, 4.0), (64, 6.0))
+    ]
+    assert f"| {GROWTH} | 1.50 | 1.2 | 1.1 | 25 % |" in format_targets(Results(rows))
 
 
 def test_repeated_rounds_are_one_row() -> None:
