@@ -66,8 +66,8 @@ def test_metrics_health_and_readiness_on_one_port(
         status: dict[str, Any] = json.loads(service.http_get("/status")[1] or "{}")
         return status if status.get("ready") else None
 
-    status = until(read_status, "the service says that it is ready")
-    says_the_same(status, as_json(clusters, topic, "status"))
+    said = until(read_status, "the service says that it is ready")
+    says_the_same(said, as_json(clusters, topic, "status"))
 
     assert_a_kill_is_seen(service, topic)
     service.stop()

@@ -95,11 +95,12 @@ def test_a_torn_transaction_is_repaired(clusters: Clusters, topic: str, start: S
     a_torn_transaction_is_repaired(clusters, topic, start)
 
 
-def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiled", ["yes", "no"])
+def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path, compiled: str) -> None:
     """Both stages are killed while records and transactions, some of them aborted, flow; see
     `tests.e2e.test_faults`.
     """
-    the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages")
+    the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages", compiled)
 
 
 def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:

@@ -70,7 +70,7 @@ def consume(address: str, topic: str, group: str, file: str, reset: str) -> None
                 assert message.error() is None, message.error()
                 lines.write(f"{message.partition()} {message.value().decode()}\n")
                 lines.flush()
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
     consumer.close()
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.kafka.consumer_group import OFFSETS_TOPIC, Group, find_offsets_partition
+from common.kafka.cluster_metadata import OFFSETS_TOPIC
+from common.kafka.consumer_group import Group, find_offsets_partition
 from common.routes import TopicPartition
 from common.settings import load
 from tests.unit.test_settings import GOOD

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from common import runtime
+from common.kafka import permissions
 from common.settings import load
 from deduplicator import worker
 
@@ -46,6 +47,6 @@ def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     monkeypatch.setattr(worker, "build", lambda *_: cast(Any, parts))
-    monkeypatch.setattr(worker.permissions, "check_permissions", lambda *_: None)
+    monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
     worker.run(settings, 0, lambda: rounds == ROUNDS)
     assert 1 < reports < ROUNDS, "housekeeping is due now and then, not after each round"

@@ -128,7 +128,7 @@ def test_pods_are_restricted(path: Path) -> None:
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
     """What the container has in its environment; what the pod gives is the name of its field."""
-    given = {}
+    given: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         assert source["configMapRef"]["name"] == "reo-settings"
         given |= variables(DEPLOY / "base" / "settings.env")

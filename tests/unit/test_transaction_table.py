@@ -250,12 +250,12 @@ def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None
             # as the interpreter does it
             raise SystemError("a result with an exception set")  # noqa: B904
 
-    made[0].flush = flush  # type: ignore[method-assign]
+    made[0].flush = flush  # type: ignore[attr-defined]
     with pytest.raises(Fenced, match="writing the records"):
         one.flush()
     assert one.client is None
     one.begin()
-    made[1].flush = lambda _: (_ for _ in ()).throw(SystemError("something else"))  # type: ignore[method-assign]
+    made[1].flush = lambda _: (_ for _ in ()).throw(SystemError("something else"))  # type: ignore[attr-defined]
     with pytest.raises(SystemError):
         one.flush()
 
