@@ -13,7 +13,7 @@ It is written by `send_offsets_to_transaction`, so it is atomic with the output,
   the start compares these with the data (`deduplicator.destination_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default
-(`offset.metadata.max.bytes`), and this needs about 270.
+(`offset.metadata.max.bytes`), and this needs about 300.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ class Frontier:
     """Of the intermediate partition: up to this one, nothing is missing before the position
     (`deduplicator.leader_change`). None where it is not known.
     """
+    intermediate_topic_id: str | None = None
+    """Of the topic that the position is in; None in a frontier of an earlier version."""
     is_known_written: bool = False
     """Whether `destination_known` is the offset of a record of this copy, which has to be visible.
     That of a first frontier is where the partition ended, perhaps with a transaction marker.
@@ -137,6 +139,7 @@ class Frontier:
                 "r": list(self.last_record) if self.last_record else None,
                 "w": self.last_written,
                 "p": self.leader_epoch,
+                "m": self.intermediate_topic_id,
                 "k": self.is_known_written or None,
             }
         ).decode()
@@ -157,9 +160,10 @@ def decode(metadata: str | None) -> Frontier:
     numbers = [fields.get(key) for key in "fecdn"] + [
         number for part in (link, hole) if isinstance(part, list) for number in part
     ]
-    written, leader_epoch = fields.get("w"), fields.get("p")
+    written, leader_epoch, intermediate_id = (fields.get(key) for key in "wpm")
     numbers += [] if leader_epoch is None else [leader_epoch]
-    texts = [fields.get("i"), fields.get("t"), *([] if written is None else [written])]
+    texts = [fields.get("i"), fields.get("t")]
+    texts += [text for text in (written, intermediate_id) if text is not None]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
     parts = all(
@@ -185,6 +189,7 @@ def decode(metadata: str | None) -> Frontier:
         _parse_last_record(fields.get("r")),
         written,
         leader_epoch,
+        intermediate_id,
         bool(is_known_written),
     )
 

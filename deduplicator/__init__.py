@@ -6,7 +6,8 @@ In the order in which a record passes:
                             batches; partitions.py: the partitions that the group has assigned;
                             group_metadata.py: what a member commits with;
                             position_errors.py: records that are gone; leader_change.py: whether a
-                            new leader can have lost some; purge.py: deletes the committed ones
+                            new leader can have lost some; intermediate_watch.py: whether the topic
+                            was recreated; purge.py: deletes the committed ones
     rule.py                 which records are new (pure)
     read_up_to_advance.py   moves the frontier over source offsets that have no record (pure)
     unwrap.py               from an intermediate record to the source's record

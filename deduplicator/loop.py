@@ -42,6 +42,7 @@ from deduplicator.destination import Destination
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate_consumer import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
+from deduplicator.intermediate_watch import IntermediateWatch
 from deduplicator.leader_change import check_leader_change
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone, RecordsMissing
@@ -86,6 +87,7 @@ class Loop:
         self.waiting = WaitingPartitions(
             routes, partitions, intermediate, starter, destination, self.round_output, liveness
         )
+        self.intermediate_watch = IntermediateWatch(starter, partitions)
         self.work: dict[TopicPartition, RoundDecisions] = {}
         """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[TopicPartition, int] = {}
@@ -165,6 +167,8 @@ class Loop:
             state = self.partitions.assigned.get(tp)
             if state is None:
                 continue
+            if state.next_offset == 0 and tp not in self.work:
+                self.intermediate_watch.check_first_records(tp)
             work = self.work.setdefault(
                 tp,
                 RoundDecisions(state.frontier.rule, state.next_offset, state.frontier.leader_epoch),

@@ -23,6 +23,7 @@ from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate_consumer import Intermediate
+from deduplicator.intermediate_watch import IntermediateWatch
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
@@ -91,6 +92,7 @@ class Worker:
     topic_discovery: TopicDiscovery
     unassigned: UnassignedPartitions
     join_timeout: JoinTimeout
+    intermediate_watch: IntermediateWatch
     purge: Purge
     ends: Probe[dict[TopicPartition, int]]
     """The end offsets of the intermediate topics."""
@@ -100,10 +102,11 @@ class Worker:
     def run_housekeeping(self) -> None:
         """Once a second, between two rounds, while no commit is unfinished."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
-        # these two checks block until the cluster answers
+        # these checks block until the cluster answers
         if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
+            self.intermediate_watch.check()
         next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
@@ -161,7 +164,7 @@ class Worker:
         self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:
-        """Leave the group, with no open transaction."""
+        """End without an open transaction; a dynamic member leaves the group."""
         self.topic_discovery.close()
         self.ends.close()
         self.liveness.report_waiting("start")
@@ -222,6 +225,7 @@ def build(settings: Settings, number: int) -> Worker:
         TopicDiscovery(settings, routes.values()),
         UnassignedPartitions(starter, intermediate),
         JoinTimeout(consumer_group.group, intermediate),
+        loop.intermediate_watch,
         Purge(consumer_group.admin),
         ends,
     )

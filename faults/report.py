@@ -38,8 +38,7 @@ NOT_SIMULATED = (
     "**What it cannot find**: defects of what it replaces (Spark and its JVM, librdkafka, brokers,"
     " PostgreSQL), of the compiled path (compared with Python's by property tests, on real brokers"
     " and by the fuzzer), of the supervisor's own loop with its watchdog (the simulator restarts"
-    " processes itself), and of the HTTP server. No fault recreates an intermediate topic, deletes"
-    " a whole group with its members, or takes only the group's coordinator away."
+    " processes itself), and of the HTTP server."
 )
 OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
 OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")

@@ -83,7 +83,7 @@ def is_frontier(text: str) -> bool:
         and numbers
         and linked
         and all(isinstance(tree.get(name), str) for name in "it")
-        and isinstance(tree.get("w"), str | None)
+        and all(isinstance(tree.get(name), str | None) for name in "wm")
         and (tree.get("p") is None or _is_int(tree["p"], -1))
         and (tree.get("k") is None or tree["k"] is True)
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from common.frontier import Frontier, Hole, Link, RuleState
+from common.frontier import KEPT, Frontier, Hole, LastRecord, Link, RuleState
 from common.origin import Origin, encode
 from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
 from common.settings.setting_index import SETTINGS
@@ -80,6 +80,11 @@ FRONTIERS = (
         "A" * 22,
         2**63 - 1,
         90_000,
+        LastRecord(2**63 - 1, "0" * 16, left_out=True),
+        "0" * 16 + KEPT,
+        2**31 - 1,
+        "B" * 22,
+        is_known_written=True,
     ),
 )
 ENVIRONMENTS = (
@@ -188,7 +193,7 @@ WORDS: Mapping[str, tuple[bytes, ...]] = {
     "origin_header": _NUMBERS,
     "records": _BATCH_WORDS,
     "compiled_scan": _BATCH_WORDS,
-    "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdn") + _JSON,
+    "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdnrwpmk") + _JSON,
     "environment": _NAMES + _VALUES + tuple(value.encode() for value in REQUIRED_SETTINGS.values()),
     "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FILE_SUFFIXES),
 }

@@ -70,6 +70,7 @@ FRONTIER = {
         "leader epoch of the intermediate partition up to which no unread record can have been"
         " lost; or null"
     ),
+    "m": "topic id of the intermediate topic that the committed offset is in; or null",
     "k": "`d` is the offset of a record of this copy; or null",
 }
 EXAMPLE = frontier.Frontier(
@@ -84,6 +85,7 @@ EXAMPLE = frontier.Frontier(
     frontier.LastRecord(41, "5f1d7a84db00d2fc"),
     "5f1d7a84db00d2fc",
     3,
+    "Zr2c0u4uT3W1pF5y8n7bQg",
     is_known_written=True,
 )
 

@@ -43,8 +43,8 @@ from common.kafka.consumer_group import Commit, Group
 from common.kafka.partition_offsets import list_bounds
 from common.routes import Route
 from common.settings import Settings, destination_kind
+from deduplicator.frontiers.gone_positions import is_recreated, raise_epoch
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
-from deduplicator.frontiers.start import raise_epoch
 from reo import recovery_report
 from reo.compare import alignment
 from reo.compare.comparable_routes import select_comparable
@@ -61,6 +61,9 @@ class Recovery:
         self.source = source
         self.data = RouteData(settings, route, source)
         self.destination, self.group = self.data.destination, self.data.group
+        self.intermediate = topics.look_up(
+            settings.destination_cluster, self.data.destination_admin, [route.intermediate_topic]
+        ).get(route.intermediate_topic)
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.identity = ""
@@ -227,6 +230,7 @@ class Recovery:
             and self._is_of_this_copy(frontier)
             and frontier.rule.frontier == row.source_offset
             and frontier.destination_known < end
+            and not (self.intermediate and is_recreated(frontier, self.intermediate))
         )
 
 

@@ -8,7 +8,8 @@ In the order in which a schedule is made and judged:
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
     virtual_runtime.py the clock, sleep, threads and random numbers that the service asks for
-    system.py          the service's processes and their restarts
+    system.py          the service's processes, restarted and watched as the supervisor would;
+                       child.py: one of them
     clusters.py        two clusters, their topics, the writers at the source
     candidates.py      several identical source clusters
     spark_query.py     stage one's Spark query: its JVM and its micro-batches
@@ -16,10 +17,10 @@ In the order in which a schedule is made and judged:
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into requests and producer batches
-    process_faults.py, source_faults.py, destination_faults.py
+    process_faults.py, source_faults.py, intermediate_faults.py, destination_faults.py
                        inject faults into processes, clusters and topics, and say which exit codes
                        of the service each fault allows or requires
-    fault_helpers.py   what the last two have in common
+    fault_helpers.py   what the last three have in common
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step
@@ -29,8 +30,8 @@ In the order in which a schedule is made and judged:
     planted_defects.py known defects, put into the service to show that the simulator finds them
 
 These are not simulated, so the simulator finds no defect in them: commands other than `reo
-recover`, mappings, PostgreSQL, `source.start` with offsets or a time, the
-supervisor itself (its restarts are simulated), security, quotas. When the destination loses its
+recover`, mappings, PostgreSQL, `source.start` with offsets or a time, the supervisor's process
+(what it decides is), security, quotas. When the destination loses its
 newest records shortly before or after another fault, the service may go on: other records can take
 their offsets before the service checks.
 """

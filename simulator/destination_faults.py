@@ -1,5 +1,5 @@
-"""Injects faults into the destination, its topics and the committed frontiers, and says which exit
-codes of the service each fault allows or requires.
+"""Injects faults into the destination, the topics that are copied to, and the committed frontiers,
+and says which exit codes of the service each fault allows or requires.
 
 Each function returns a description of what it did, or an empty string when there was nothing to do.
 """
@@ -15,20 +15,25 @@ from common.errors import (
     FrontierLost,
     HangingTransaction,
     SourceRefused,
-    TopicsUnfit,
 )
 from common.routes import TopicPartition
 from simulator import log_reader, operator
+from simulator.child import Child
 from simulator.fault_helpers import (
     QUIET_AFTER_S,
     choose_partition,
     has_frontiers,
     is_copy_quiet,
     make_unavailable,
+    run_without_workers,
     truncate_log,
 )
-from simulator.fault_kinds import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
-from simulator.system import Child
+from simulator.fault_kinds import (
+    EXCLUSIVE_FAULTS,
+    FRONTIERS_DELETED,
+    SOURCE_FAULTS,
+    TORN,
+)
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
@@ -50,99 +55,12 @@ def _drop_end_txn(injector: FaultInjector, generator: random.Random, _: Child | 
     return f"for {seconds:.1f} s, {injector.coordinator_outcome}"
 
 
-def _choose_intermediate_partition(
-    injector: FaultInjector, generator: random.Random
-) -> TopicPartition | None:
-    """A partition of an intermediate topic, if it exists."""
-    route, partition = choose_partition(injector, generator)
-    tp = route.get_intermediate(partition)
-    return tp if log_reader.has_partition(injector.system.destination, tp) else None
-
-
-def _delete_intermediate_records(
-    injector: FaultInjector, generator: random.Random, _: Child | None
-) -> str:
-    tp = _choose_intermediate_partition(injector, generator)
-    if tp is None:
-        return ""
-    destination = injector.system.destination
-    if generator.random() < 0.5:
-        frozen_s = generator.uniform(0.0, 20.0)
-        _run_without_workers(
-            injector, frozen_s, lambda: destination.delete_records(*tp, destination.log(*tp).end)
-        )
-        _append_source_records(injector, generator, tp, frozen_s + generator.uniform(0.0, 8.0))
-        return f"{tp}: all, after {frozen_s:.1f} s without a worker"
-    offset = generator.randint(0, destination.log(*tp).end)
-    destination.delete_records(*tp, offset)
-    return f"{tp} begins at {offset}"
-
-
-def _append_source_records(
-    injector: FaultInjector, generator: random.Random, intermediate: TopicPartition, after_s: float
-) -> None:
-    """The source partition of an intermediate partition gets more records, some time later."""
-    system, count = injector.system, generator.randint(1, 6)
-    if system.candidates or system.plan.stop_at_end:
-        return
-    route = next(route for route in system.routes if route.intermediate_topic == intermediate.topic)
-
-    def append() -> None:
-        if not (system.source.is_down or system.is_source_topic_missing):
-            system.append_records(route.get_source(intermediate.partition), count)
-
-    injector.call_later(after_s, append)
-
-
-def _run_without_workers(
-    injector: FaultInjector, seconds: float, action: Callable[[], object]
-) -> None:
-    """Freeze the workers for this time, so that records stay unread, and then call `action` before
-    they go on.
-    """
-    workers = [
-        child.process
-        for child in injector.system.children
-        if child.name.startswith("worker") and child.process and child.process.is_alive
-    ]
-
-    def end() -> None:
-        action()
-        for process in workers:
-            injector.system.schedule.thaw(process)
-
-    for process in workers:
-        injector.system.schedule.freeze(process)
-    injector.schedule_end(seconds, end)
-
-
-def _truncate_intermediate_topic(
-    injector: FaultInjector, generator: random.Random, _: Child | None
-) -> str:
-    tp = _choose_intermediate_partition(injector, generator)
-    if tp is None or not injector.system.destination.log(*tp).end:
-        return ""
-    # under the same leader epoch (a single broker whose whole disk was set back), nobody could see
-    # it
-    lost = truncate_log(injector.system.destination, tp, generator, may_keep_epoch=False)
-    return f"{tp}: {len(lost)}"
-
-
-def _compact_intermediate_topic(
-    injector: FaultInjector, generator: random.Random, _: Child | None
-) -> str:
-    tp = _choose_intermediate_partition(injector, generator)
-    if tp is None:
-        return ""
-    injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
-
-    def compact() -> None:
-        injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
-        injector.system.destination.compact(*tp)
-
-    frozen_s = generator.uniform(0.0, 60.0)
-    _run_without_workers(injector, frozen_s, compact)
-    return f"{tp}, after {frozen_s:.1f} s without a worker"
+def _drop_group_requests(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """The coordinator of the group answers nothing, while all other requests are answered."""
+    seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
+    injector.group_coordinator_away_until_s = injector.system.schedule.now + seconds
+    injector.schedule_end(seconds, lambda: None)
+    return f"for {seconds:.1f} s"
 
 
 def _tear_transaction(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
@@ -269,7 +187,7 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
     frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
     if frozen_s:  # records stay unread, and one of their run's batches can come after the recovery
         injector.producer_faults.append("producer batch late")
-    _run_without_workers(
+    run_without_workers(
         injector, frozen_s, lambda: system.stop_for_operator(operator.delete_frontiers)
     )
     injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
@@ -279,11 +197,9 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
     "destination away": _make_destination_unavailable,
     "EndTxn not answered": _drop_end_txn,
-    "unread intermediate records deleted": _delete_intermediate_records,
-    "newest intermediate records lost": _truncate_intermediate_topic,
+    "group coordinator away": _drop_group_requests,
     "destination recreated": _recreate_destination,
     "newest destination records lost": _truncate_destination,
-    "intermediate topic compacted": _compact_intermediate_topic,
     TORN: _tear_transaction,
     FRONTIERS_DELETED: _delete_frontiers,
 }

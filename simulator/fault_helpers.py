@@ -1,11 +1,12 @@
-"""What the faults of the source and of the destination have in common: a cluster that is away, a
-log that loses its newest records, a partition at random, whether frontiers are committed, and
-whether the copy is quiet.
+"""What the faults of clusters and topics have in common: a cluster that is away, a log that loses
+its newest records, a partition at random, workers that stand still, whether frontiers are
+committed, and whether the copy is quiet.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from common.routes import Route, TopicPartition
@@ -72,3 +73,25 @@ def is_copy_quiet(injector: FaultInjector) -> bool:
         and not judge.is_history_lost
         and judge.is_complete()
     )
+
+
+def run_without_workers(
+    injector: FaultInjector, seconds: float, action: Callable[[], object]
+) -> None:
+    """Freeze the workers for this time, so that records stay unread, and then call `action` before
+    they go on.
+    """
+    workers = [
+        child.process
+        for child in injector.system.children
+        if child.name.startswith("worker") and child.process and child.process.is_alive
+    ]
+
+    def end() -> None:
+        action()
+        for process in workers:
+            injector.system.schedule.thaw(process)
+
+    for process in workers:
+        injector.system.schedule.freeze(process)
+    injector.schedule_end(seconds, end)

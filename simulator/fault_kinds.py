@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TORN = "torn transaction"
 DESTINATION_RECREATED = "destination recreated"
+INTERMEDIATE_RECREATED = "intermediate topic recreated"
 PARTITION_ADDED = "partition added"
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
@@ -17,6 +18,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "source away": 2,
     "destination away": 3,
     "EndTxn not answered": 3,
+    "group coordinator away": 2,
     "producer batch lost": 4,
     "producer batch late": 4,
     "task repeated": 5,
@@ -30,6 +32,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "unread intermediate records deleted": 3,
     "newest intermediate records lost": 2,
     DESTINATION_RECREATED: 1,
+    INTERMEDIATE_RECREATED: 3,
     "unread source records deleted": 1,
     "newest source records lost": 1,
     "source recreated": 1,
@@ -51,6 +54,7 @@ FAULT_FAMILIES = (
         "request lost",
         "request late",
         "EndTxn not answered",
+        "group coordinator away",
         "SIGSTOP",
         "worker added",
     ),
@@ -91,6 +95,7 @@ EXCLUSIVE_FAULTS = frozenset(
         "source recreated",
         "newest destination records lost",
         DESTINATION_RECREATED,
+        INTERMEDIATE_RECREATED,
         "intermediate topic compacted",
         "candidate recreated",
         TORN,

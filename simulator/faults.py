@@ -1,5 +1,6 @@
 """Injects the faults of a plan when their call has come: into requests and producer batches here,
-into processes, clusters and topics in `process_faults`, `source_faults` and `destination_faults`.
+into processes, clusters and topics in `process_faults`, `source_faults`, `intermediate_faults` and
+`destination_faults`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING, Literal
 
 from common.errors import SourceTruncated
 from common.routes import TopicPartition
-from simulator import destination_faults, process_faults, replica_faults, source_faults
+from simulator import (
+    destination_faults,
+    intermediate_faults,
+    process_faults,
+    replica_faults,
+    source_faults,
+)
+from simulator.child import Child
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
-from simulator.system import Child, System
+from simulator.system import System
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
@@ -33,11 +41,25 @@ PRODUCER_FAULTS = {
     "task repeated": "repeat",
 }
 END_TXN = "EndTxn"
+GROUP_APIS = frozenset(
+    {
+        "JoinGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "ConsumerGroupHeartbeat",
+        "OffsetFetch",
+        "OffsetCommit",
+        "TxnOffsetCommit",
+        "DescribeConsumerGroups",
+    }
+)
+"""The requests to the coordinator of the group."""
 INJECTORS = (
     process_faults.INJECTORS
     | source_faults.INJECTORS
     | replica_faults.INJECTORS
     | destination_faults.INJECTORS
+    | intermediate_faults.INJECTORS
 )
 CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
@@ -61,6 +83,7 @@ class FaultInjector:
         """
         self.coordinator_client = ""
         """The task that sends these, when the first one was sent."""
+        self.group_coordinator_away_until_s = 0.0
         self.producer_faults: list[str] = []
         self.injected_kinds: list[str] = []
         """The kinds of the faults that were injected."""
@@ -175,6 +198,8 @@ class FaultInjector:
             self.coordinator_client = self.coordinator_client or client
             if client == self.coordinator_client:
                 return self.coordinator_outcome
+        if api in GROUP_APIS and self.system.schedule.now < self.group_coordinator_away_until_s:
+            return "lost"
         if not self.request_faults or self.system.find_child(process) is None:
             return "ok"
         request_fault = next(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from common.liveness import LATE_S
 from common.metrics import HEARTBEAT, LAG, READY
+from simulator.child import Child
 from simulator.schedule import START_UNIX_S
-from simulator.system import Child
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
@@ -87,6 +87,23 @@ class MetricsJudge:
                 f" {wait_s:.0f} s: {self.judge.describe_missing()}"
             )
         return ""
+
+    def describe_unready(self) -> str:
+        """Which processes are not ready, or that lag is reported; empty when nothing is left."""
+        waiting = [
+            child.name
+            for child in self.system.children
+            if child.is_enabled
+            and not (child.process and child.process.is_alive and self._is_ready(child))
+        ]
+        lag = self.sum_reported_lag()
+        return (
+            f"not ready: {', '.join(waiting)}"
+            if waiting
+            else f"a lag of {lag:.0f} is reported"
+            if lag
+            else ""
+        )
 
     def sum_reported_lag(self) -> float:
         """The lag that both stages report, in records."""

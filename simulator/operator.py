@@ -43,13 +43,17 @@ may refuse for good.
 
 
 def delete_frontiers(system: System) -> None:
-    """Delete all offsets that the group has committed."""
+    """Delete all offsets that the group has committed, or the group."""
     _wait_for_processes(system)
     group = system.destination.groups[system.settings.application]
     while group.members or system.destination.is_down:
         system.schedule.sleep(1.0)
-    system.log_event(f"the operator deletes {len(group.offsets)} commits")
-    system.destination.expire_offsets(group.name)
+    if group.pending or system.schedule.random.random() < 0.5:
+        system.log_event(f"the operator deletes {len(group.offsets)} commits")
+        system.destination.expire_offsets(group.name)
+    else:
+        system.log_event("the operator deletes the group")
+        system.destination.delete_group(group.name)
     system.restart()
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulator.system import Child
+from simulator.child import Child
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector

@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from simulator.child import Child
 from simulator.fault_helpers import choose_partition
 from simulator.kafka.log import Log
-from simulator.system import Child
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector

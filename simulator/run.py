@@ -27,6 +27,8 @@ SETTLE_S = 4.0
 """After the copy is complete, nothing more may be written for this time."""
 MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
+READY_WITHIN_S = 120.0
+"""After the copy is complete, every process has to be ready within this time."""
 HISTORY_LOST_S = 60.0
 """When one side lost records and the service need not end, it is only watched for this time."""
 LAST_REQUEST_S = 10.0
@@ -163,6 +165,9 @@ def _run_schedule(judges: Judges) -> str:
             schedule.now + SETTLE_S,
             lambda: judges.has_violation() or system.service_exit_code is not None,
         )
+        violation = _find_unready(judges)
+        if violation:
+            return violation
     if system.service_exit_code == 0:
         schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, judges.has_violation)
     return (
@@ -170,6 +175,23 @@ def _run_schedule(judges: Judges) -> str:
         or judges.frontier_judge.violation
         or _find_violation(schedule, system, judges.judge, injector)
     )
+
+
+def _find_unready(judges: Judges) -> str:
+    """When everything is copied, every process has to become ready, and no lag to be reported."""
+    schedule, judge = judges.schedule, judges.metrics_judge
+    schedule.run(
+        schedule.now + READY_WITHIN_S,
+        lambda: (
+            judges.has_violation()
+            or judges.system.service_exit_code is not None
+            or not judge.describe_unready()
+        ),
+    )
+    unready = judge.describe_unready()
+    if judges.has_violation() or judges.system.service_exit_code is not None or not unready:
+        return ""
+    return f"everything has been copied for {READY_WITHIN_S:.0f} s, and {unready}"
 
 
 def _find_violation(

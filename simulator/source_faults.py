@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
 from common.routes import TopicPartition
 from simulator import log_reader
+from simulator.child import Child
 from simulator.fault_helpers import (
     QUIET_AFTER_S,
     QUIET_S,
@@ -23,7 +24,6 @@ from simulator.fault_helpers import (
     truncate_log,
 )
 from simulator.fault_kinds import PARTITION_ADDED, TOPIC_ADDED
-from simulator.system import Child
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector

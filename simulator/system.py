@@ -1,30 +1,33 @@
 """One system: the service's processes with their restarts, beside the clusters and their writers.
 
-The processes run the service's own code; `reo.service.supervisor` decides what follows an exit
-code.
+The processes run the service's own code; `reo.service.restarts` decides what follows an exit code,
+how long a restart waits, and which process is killed because it hangs.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import settings as settings_module
 from common.errors import ReoError
-from common.metrics import READY
+from common.metrics import HEARTBEAT, READY
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
-from reo.service.child import BACKOFF_FIRST_S
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
-from reo.service.supervisor import BACKOFF_MAX_S, is_end_of_service
+from reo.service.restarts import (
+    WATCHDOG_INTERVAL_S,
+    is_end_of_service,
+    is_silent,
+)
 from replicator import stage
 from simulator import log_reader, operator, record_filter
+from simulator.child import Child
 from simulator.clusters import LOAD_S, Clusters
 from simulator.plan import Plan
-from simulator.schedule import Process, Schedule
+from simulator.schedule import START_UNIX_S, Process, Schedule
 from simulator.spark_query import Engine, Query
 
 if TYPE_CHECKING:
@@ -33,31 +36,6 @@ if TYPE_CHECKING:
 PATTERN = r"^orders(.*)=copy\1"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
 """The value of each filter setting. The simulated query filters as the function does."""
-
-
-@dataclass(eq=False)
-class Child:
-    """One process of the service, with all its restarts."""
-
-    name: str
-    create_main: Callable[[Child], Callable[[], object]]
-    """Returns the main function of a new process."""
-    host: int
-    process: Process | None = None
-    backoff_s: float = BACKOFF_FIRST_S
-    is_enabled: bool = True
-    engine: Engine | None = None
-    """The JVM of stage one."""
-    is_stop_requested: bool = False
-    complete_at: float | None = None
-    """Of a process of stage one that has ended: what `Stage.run` has returned."""
-
-    @property
-    def metric_labels(self) -> tuple[str, str]:
-        """The labels `stage` and `worker` of its metrics."""
-        if self.name.startswith("stage one"):
-            return "replicator", "0"
-        return "deduplicator", self.name.split()[1]
 
 
 class System(Clusters):
@@ -148,6 +126,7 @@ class System(Clusters):
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
+        self.schedule.call_later(WATCHDOG_INTERVAL_S, self._watch_children)
         if self.plan.stop_at_end:
             self._check_end()
 
@@ -203,6 +182,7 @@ class System(Clusters):
         # the real supervisor removes the gauges of a process that has ended
         READY.labels(*child.metric_labels).set(0)
         child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
+        child.started = START_UNIX_S + self.schedule.now
         child.process.on_end = lambda raised: self._on_process_end(child, raised)
         self.schedule.start(child.process, child.create_main(child))
 
@@ -276,8 +256,27 @@ class System(Clusters):
 
     def _restart_later(self, child: Child) -> None:
         self.faults.on_restart(child)
-        self.schedule.call_later(child.backoff_s, lambda: self.start(child))
-        child.backoff_s = min(BACKOFF_MAX_S, 2 * child.backoff_s)
+        self.schedule.call_later(child.restarts.start_later(), lambda: self.start(child))
+
+    def _watch_children(self) -> None:
+        """As the supervisor. A second stage one has the same metric here: none of the two is
+        watched.
+        """
+        if self.service_exit_code is not None:
+            return
+        has_one_stage_one = sum(child.name.startswith("stage one") for child in self.children) == 1
+        for child in self.children:
+            is_watched = has_one_stage_one or child.metric_labels[0] == "deduplicator"
+            if not is_watched or not (child.process and child.process.is_alive):
+                continue
+            child.restarts.on_running(child.started)
+            heartbeat = (
+                HEARTBEAT.labels(*child.metric_labels)._value.get() - child.process.clock_offset_s
+            )
+            if is_silent(max(child.started, heartbeat), START_UNIX_S + self.schedule.now):
+                self.log_event(f"{child.name} gave no sign of life: the watchdog kills it")
+                self.kill(child)
+        self.schedule.call_later(WATCHDOG_INTERVAL_S, self._watch_children)
 
     def stop(self) -> None:
         """Send SIGTERM to all processes."""

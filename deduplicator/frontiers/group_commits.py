@@ -9,7 +9,8 @@ time after which no transaction of this service can still be open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
@@ -22,6 +23,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 BEYOND_TIMEOUT_S = 20
 """How long offsets may stay undecided after the transaction timeout: the coordinator looks for
 expired transactions every 10 s.
@@ -98,13 +100,23 @@ class ConsumerGroup:
 
     def list_started_topics(self) -> set[str]:
         """The topics of which the group has a frontier for any partition."""
+        return self._wait_for_answer(
+            "which frontiers the group has",
+            lambda: {tp.topic for tp in self.group.list_frontiers()},
+        )
+
+    def describe_intermediates(self, names: Collection[str]) -> dict[str, topics.Topic]:
+        """As `describe_topics`; waits while the cluster does not answer."""
+        return self._wait_for_answer("the intermediate topics", lambda: self.describe_topics(names))
+
+    def _wait_for_answer(self, what: str, request: Callable[[], Answer]) -> Answer:
         while True:
             self.liveness.beat()
             try:
-                return {tp.topic for tp in self.group.list_frontiers()}
+                return request()
             except ClusterUnreachable as unreachable:
                 self.liveness.report_waiting("destination")
-                log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
+                log.warning("%s cannot be read yet: %s", what, unreachable)
                 runtime.sleep(0.2)
 
     def load_commits(

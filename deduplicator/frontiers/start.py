@@ -9,8 +9,9 @@ What is found, and what follows:
 
 - a frontier, its position inside the intermediate topic: it is compared with the destination's
   records (`deduplicator.destination_check`);
-- a frontier, its position outside, or records after it missing (deleted or lost unread): the same;
-  then its position is set to the end, its epoch raised;
+- a frontier, its position outside, records after it missing (deleted or lost unread), or another
+  intermediate topic: the same; then its position is set to the end, its epoch raised
+  (`deduplicator.frontiers.gone_positions`);
 - no frontier, an empty destination partition: the first frontier
   (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
 - a frontier of another destination topic (the topic was recreated): as without a frontier, but
@@ -31,19 +32,21 @@ run could leave out the records that were deleted, or those in between.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, ForeignWriter
-from common.frontier import Frontier, RuleState
-from common.kafka import intermediate_records, partition_offsets, topic_creation
+from common.frontier import Frontier
+from common.kafka import topic_creation
 from common.kafka.partition_offsets import GroupCommit
+from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
-from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore
+from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore, LoadedFrontiers
+from deduplicator.frontiers.gone_positions import move_to_end, raise_epoch
 from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
@@ -94,6 +97,10 @@ class PartitionStarter:
         """Partitions that lack unread records at or after their position: they are started as if
         the position no longer existed.
         """
+        self.known_commits: dict[TopicPartition, GroupCommit] = {}
+        """Those of this worker that the group may have lost: its offsets are deleted with an
+        intermediate topic (`deduplicator.intermediate_watch`).
+        """
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
         self.first_frontiers = FirstFrontiers(settings, routes, consumer_group, frontier_store)
@@ -106,11 +113,14 @@ class PartitionStarter:
         partitions = sorted(topic_partitions)
         if not partitions:
             return StartedPartitions()
-        commits, to_commit_again = self.frontier_store.load_frontiers(partitions)
+        names = {tp.topic for tp in partitions}
+        # before the frontiers: a topic that is recreated from now on has another id than these get
+        intermediates = self.consumer_group.describe_intermediates(names)
+        commits, to_commit_again = self._load_frontiers(partitions)
         destinations = self.frontier_store.describe_destinations(
-            [self.routes[topic] for topic in {tp.topic for tp in partitions}]
+            [self.routes[topic] for topic in names]
         )
-        if destinations is None:
+        if destinations is None or len(intermediates) < len(names):
             source_candidates.try_candidates(
                 self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
@@ -139,19 +149,38 @@ class PartitionStarter:
         )
         result.assigned |= first_assigned
         result.outputs |= first_outputs
-        self._move_to_end(result, [commit.frontier.rule.epoch for commit in commits.values()])
+        moved = move_to_end(
+            self.consumer_group,
+            result.assigned,
+            intermediates,
+            self.partitions_with_gaps,
+            [commit.frontier.rule.epoch for commit in commits.values()],
+            self.clock,
+        )
+        self.partitions_with_gaps -= moved
+        result.to_commit, result.epoch_raised = sorted(moved), sorted(moved)
         result.to_commit += sorted(to_commit_again & usable.keys() - set(result.to_commit))
-        for tp, state in result.assigned.items():
+        self._set_partitioners(result.assigned, destinations)
+        self.consumer_group.undecided_since = None
+        return result
+
+    def _set_partitioners(
+        self,
+        assigned: Mapping[TopicPartition, AssignedPartition],
+        destinations: Mapping[str, Topic],
+    ) -> None:
+        for tp, state in assigned.items():
             if not self._is_one_to_one(tp):
                 limit = CallLimit(self.consumer_group.liveness.beat)
                 state.partitioner = build_partitioner(
-                    self.routes[tp.topic],
-                    tp.partition,
-                    destinations[tp.topic].partitions,
-                    limit,
+                    self.routes[tp.topic], tp.partition, destinations[tp.topic].partitions, limit
                 )
-        self.consumer_group.undecided_since = None
-        return result
+
+    def _load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
+        """With those that the group has lost, and this worker knows."""
+        loaded = self.frontier_store.load_frontiers(partitions)
+        known = {tp: commit for tp, commit in self.known_commits.items() if tp in partitions}
+        return LoadedFrontiers(known | loaded.commits, loaded.to_commit_again)
 
     def _check_outputs(
         self,
@@ -165,7 +194,7 @@ class PartitionStarter:
         try:
             return self.frontier_store.check_outputs(one_to_one)
         except ForeignWriter:
-            again, _ = self.frontier_store.load_frontiers(partitions)
+            again, _ = self._load_frontiers(partitions)
             if all(again.get(tp) == commits.get(tp) for tp in partitions):
                 raise
             raise TransactionUndecided(
@@ -179,6 +208,12 @@ class PartitionStarter:
         """
         self.consumer_group.undecided_since = None
         self.partitions_with_gaps.difference_update(topic_partitions)
+        self.forget_known(topic_partitions)
+
+    def forget_known(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """The group has these frontiers, or another worker has these partitions."""
+        for tp in topic_partitions:
+            self.known_commits.pop(tp, None)
 
     def _is_one_to_one(self, tp: TopicPartition) -> bool:
         return self.routes[tp.topic].is_one_to_one
@@ -200,48 +235,6 @@ class PartitionStarter:
         except ClusterUnreachable as unreachable:
             log.debug("%s", unreachable)
             return None
-
-    def _move_to_end(self, result: StartedPartitions, committed_epochs: Sequence[int]) -> None:
-        """Set every partition whose position does not exist to the end of its intermediate
-        partition, with a raised epoch.
-        """
-        beginnings = partition_offsets.list_beginning_offsets(
-            self.consumer_group.admin, result.assigned
-        )
-        stable_ends = partition_offsets.list_stable_ends(self.consumer_group.admin, result.assigned)
-        ends = {tp: end.offset for tp, end in stable_ends.items()}
-        outside = {
-            tp
-            for tp, state in result.assigned.items()
-            if not beginnings[tp] <= state.next_offset <= ends[tp]
-            or tp in self.partitions_with_gaps
-        }
-        self.partitions_with_gaps -= outside
-        for tp, state in result.assigned.items():
-            if state.frontier.leader_epoch is None:  # of an earlier version of reo
-                state.frontier = replace(state.frontier, leader_epoch=stable_ends[tp].leader_epoch)
-        newest = intermediate_records.read_last_origins(
-            self.consumer_group.reader,
-            {tp: (beginnings[tp], ends[tp]) for tp in outside},
-        )
-        epoch = run_epochs.create_higher_epoch(
-            int(self.clock() * 1000),
-            [*committed_epochs, *(origin.epoch for origin in newest.values())],
-        )
-        for tp in outside:
-            state = result.assigned[tp]
-            if state.next_offset >= 0:
-                log.warning(
-                    "%(tp)s: offset %(offset)d is gone from the intermediate topic; going on at"
-                    " its end with epoch %(epoch)d",
-                    {"tp": tp, "offset": state.next_offset, "epoch": epoch},
-                )
-            state.frontier = replace(
-                raise_epoch(state.frontier, epoch), leader_epoch=stable_ends[tp].leader_epoch
-            )
-            state.next_offset = ends[tp]
-            result.to_commit.append(tp)
-            result.epoch_raised.append(tp)
 
     def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
         """After the commit of `to_commit`: the partitions to commit once more, because a run that
@@ -291,10 +284,3 @@ class PartitionStarter:
                 f"the group's commits on {start.to_commit} are not those that were just written"
             )
         self.consumer_group.undecided_since = None
-
-
-def raise_epoch(frontier: Frontier, epoch: int) -> Frontier:
-    """The same source offset in a raised epoch, without a link: the frontier for a position at the
-    end of the intermediate topic.
-    """
-    return replace(frontier, rule=RuleState(frontier.rule.frontier, epoch, None))

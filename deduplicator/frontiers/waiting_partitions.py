@@ -77,6 +77,7 @@ class WaitingPartitions:
                 return False
             started, self.starting = self.starting.assigned, StartedPartitions()
             self.partitions.start(started)
+            self.starter.forget_known(started)
             # only now: partitions that are lost together with their cluster keep reporting lag
             self.liveness.lag.keep_only(self.partitions.assigned)
             for tp, state in started.items():

@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -19,9 +19,9 @@ from common import runtime
 from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours
 from reo.migration import offsets_sync
+from reo.service.restarts import Restarts
 
 log = logging.getLogger(__name__)
-BACKOFF_FIRST_S = 0.2
 MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
 """What runs a child that is not a package of its own."""
 PACKAGES = Path(__file__).parent.parent.parent
@@ -29,16 +29,14 @@ PACKAGES = Path(__file__).parent.parent.parent
 
 @dataclass(slots=True)
 class Child:
-    """One process of a stage, and the backoff of its next restart."""
+    """One process of a stage, and its restarts."""
 
     stage: str
     worker: int
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     """Unix time; 0 before the first start."""
-    start_at: float = 0.0
-    """When to start it again, in seconds of the monotonic clock."""
-    backoff_s: float = BACKOFF_FIRST_S
+    restarts: Restarts = field(default_factory=Restarts)
     starts: int = 0
 
     @property

@@ -27,8 +27,9 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.liveness import LATE_S, REASONS, SILENT_S, Reason
+from common.liveness import LATE_S, REASONS, Reason
 from deduplicator import compiled_library
+from reo.service.restarts import is_silent
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ def assess_health(
             max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
         )
         age_s = time.time() - heartbeat
-        if age_s > SILENT_S:
+        if is_silent(heartbeat, time.time()):
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
         if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
             reason = REASONS[reasons.get((stage, worker), "start")]

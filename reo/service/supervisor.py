@@ -28,39 +28,26 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import runtime
-from common.errors import ClusterUnreachable, find_exit_code_name, list_stop_codes
+from common.errors import find_exit_code_name
 from common.liveness import SILENT_S
 from common.settings import Settings, user_code
 from common.stage_process import Stopping
 from reo.migration import offsets_sync
 from reo.service import child_output, health, service_status, startup
-from reo.service.child import BACKOFF_FIRST_S, Child
+from reo.service.child import Child
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
+from reo.service.restarts import WATCHDOG_INTERVAL_S, is_end_of_service
 from replicator.spark import connector_jars
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
-BACKOFF_MAX_S = 30.0
-BACKOFF_RESET_S = 60.0
 STOP_S = 8.0
 OUTPUT_TIMEOUT_S = 1.0
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 """With `--stop-at-end`, when SIGTERM or SIGINT comes before the end: what a shell makes of a
 process that the signal has ended. So nobody takes a part for the whole.
 """
-WATCHDOG_INTERVAL_S = 5.0
-OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
-"""A cluster that does not answer at the start of the service means a wrong address; later it means
-an outage, and a restart waits for it.
-"""
-
-
-def is_end_of_service(code: int) -> bool:
-    """Whether the service ends with this exit code of a child; otherwise the child is started
-    again.
-    """
-    return code in list_stop_codes() and code != OUTAGE_EXIT_CODE
 
 
 @dataclass
@@ -155,7 +142,7 @@ class Supervisor:
             self.exit_code = 0
         for child in self.children:
             if verdict == "ask again" and child.stage == "replicator":
-                child.start_at = runtime.monotonic()
+                child.restarts.start_at = runtime.monotonic()
 
     def list_processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
@@ -184,18 +171,14 @@ class Supervisor:
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
-            if runtime.monotonic() >= child.start_at:
+            if runtime.monotonic() >= child.restarts.start_at:
                 output = child.start(self.settings, self.folder)
                 if output:
                     self.output_threads.append(child_output.forward_output(output, child.stage))
             return
         code = child.process.poll()
         if code is None:
-            if (
-                child.backoff_s > BACKOFF_FIRST_S
-                and runtime.time() - child.started > BACKOFF_RESET_S
-            ):
-                child.backoff_s = BACKOFF_FIRST_S
+            child.restarts.on_running(child.started)
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
         child.process = None
@@ -216,12 +199,11 @@ class Supervisor:
             self.exit_code = code
         elif child.stage == "replicator" and self.end_of_copy.has_stage_one_copied(self.folder):
             log.info("%s has copied all records that existed at the start", child.name)
-            child.start_at = math.inf
+            child.restarts.start_at = math.inf
         else:
-            log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
+            waits_s = child.restarts.start_later()
+            log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, waits_s)
             health.RESTARTS.labels(child.stage).inc()
-            child.start_at = runtime.monotonic() + child.backoff_s
-            child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)
 
     def _kill_hanging(self, registry: CollectorRegistry) -> None:
         """Kill each child that hangs: a call of a client can hang, and only a new process repairs

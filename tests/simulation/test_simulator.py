@@ -14,9 +14,9 @@ import pytest
 
 from common.errors import SourceTruncated
 from simulator import plan, planted_defects, run
+from simulator.child import Child
 from simulator.faults import FaultInjector
 from simulator.schedule import Process, Schedule, Signal
-from simulator.system import Child
 
 RUNS, SEEDS_PER_TEST = 1200, 20
 """About a minute of one processor."""

@@ -32,6 +32,7 @@ FRONTIERS = st.builds(
     LAST_RECORDS,
     st.none() | st.text(max_size=17),
     st.none() | NUMBERS,
+    st.none() | st.text(max_size=22),
     st.booleans(),
 )
 GOOD = Frontier(
@@ -63,7 +64,7 @@ def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
 
 
 def test_it_is_far_below_the_brokers_limit() -> None:
-    """The longest numbers and identities need a tenth of offset.metadata.max.bytes."""
+    """The longest numbers and identities need a ninth of offset.metadata.max.bytes."""
     most = 2**63 - 1
     longest = Frontier(
         RuleState(most, most, Link(most, most, most), Hole(most, most)),
@@ -75,9 +76,10 @@ def test_it_is_far_below_the_brokers_limit() -> None:
         LastRecord(most, "f" * 16),
         "f" * 16 + KEPT,
         most,
+        "m" * 22,
         is_known_written=True,
     )
-    assert len(longest.encode().encode()) < BYTES_MAX / 10
+    assert len(longest.encode().encode()) < BYTES_MAX / 9
 
 
 @pytest.mark.parametrize("metadata", [None, ""])
@@ -180,10 +182,13 @@ def test_a_wrong_flag_is_refused(value: object) -> None:
         decode(change_metadata(k=value))
 
 
-@pytest.mark.parametrize("name", ["i", "t"])
-@pytest.mark.parametrize("value", [..., None, 7, ["x"]])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in "it" for value in (..., None, 7, ["x"])]
+    + [(name, value) for name in "wm" for value in (7, ["x"], True)],
+)
 def test_a_wrong_text_is_refused(name: str, value: object) -> None:
-    """Identity and topic id are compared as texts."""
+    """Identity, topic ids and checksum are compared as texts; `w` and `m` may be missing."""
     with pytest.raises(ValueError, match="kind"):
         decode(change_metadata(**{name: value}))
 
@@ -198,7 +203,7 @@ def test_a_wrong_text_is_refused(name: str, value: object) -> None:
         | st.text(max_size=3),
         lambda inner: (
             st.lists(inner, max_size=4)
-            | st.dictionaries(st.sampled_from("vfelhictdnr"), inner, max_size=9)
+            | st.dictionaries(st.sampled_from("vfelhictdnrwpmk"), inner, max_size=12)
         ),
         max_leaves=15,
     ).map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode())

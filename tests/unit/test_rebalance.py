@@ -133,6 +133,9 @@ class Stand:
         """What a start waits for is forgotten."""
         self.given_away |= set(topic_partitions)
 
+    def forget_known(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """No commit is known that the group has lost."""
+
     @property
     def consumer_group(self) -> Stand:
         """As `PartitionStarter.consumer_group`."""

@@ -1,0 +1,87 @@
+"""Detects that an intermediate topic was deleted and created again while a worker reads it.
+
+The group's offsets, with the frontiers, are deleted with the old topic, and records that nobody had
+read are lost. A run of stage one that goes on does not write them again: so the epoch has to be
+raised, as wherever unread records are lost (`deduplicator.frontiers.start`). The worker knows the
+frontiers still, because nobody else moves those of its partitions.
+
+A message does not have its topic's id. Where the new topic has offsets that the worker has not read
+yet, its records look as if they followed. At offset 0, where that is likely, the id is asked before
+the first records are decided; elsewhere once a second, and the start tells whether records of both
+topics can have been read (`deduplicator.frontiers.gone_positions`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from common import runtime
+from common.errors import ClusterUnreachable
+from common.kafka.partition_offsets import GroupCommit
+from common.routes import TopicPartition
+from deduplicator.frontiers.gone_positions import is_recreated
+from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.partitions import Partitions
+from deduplicator.position_errors import PositionGone
+
+log = logging.getLogger(__name__)
+CHECK_INTERVAL_S = 1.0
+
+
+class IntermediateWatch:
+    """Compares the ids of the intermediate topics with those in the frontiers."""
+
+    def __init__(self, starter: PartitionStarter, partitions: Partitions) -> None:
+        self.starter = starter
+        self.partitions = partitions
+        self.due = 0.0
+
+    def check(self) -> None:
+        """Check, if it is time, between two rounds, while no commit is unfinished."""
+        if runtime.monotonic() < self.due or not self.partitions.assigned:
+            return
+        self.due = runtime.monotonic() + CHECK_INTERVAL_S
+        self._start_again(self._find_recreated(self.partitions.assigned) or ())
+
+    def check_first_records(self, tp: TopicPartition) -> None:
+        """Before the first records of an intermediate partition are decided: PositionGone when they
+        can be those of another topic.
+        """
+        recreated = self._find_recreated([tp])
+        if recreated is None:
+            raise PositionGone(f"the id of {tp.topic} cannot be read now")
+        if recreated:
+            self._start_again(recreated)
+            raise PositionGone(f"{tp.topic} was deleted and created again")
+
+    def _find_recreated(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition] | None:
+        """Those whose topic has not the id that their frontier has; None while there is no
+        answer.
+        """
+        frontiers = {
+            tp: self.partitions.assigned[tp].frontier
+            for tp in topic_partitions
+            if self.partitions.assigned[tp].frontier.intermediate_topic_id
+        }
+        if not frontiers:
+            return []
+        try:
+            topics = self.starter.consumer_group.describe_topics({tp.topic for tp in frontiers})
+        except ClusterUnreachable as unreachable:
+            log.debug("the intermediate topics cannot be described now: %s", unreachable)
+            return None
+        return [
+            tp
+            for tp, frontier in frontiers.items()
+            if tp.topic in topics and is_recreated(frontier, topics[tp.topic])
+        ]
+
+    def _start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        for tp in topic_partitions:
+            log.warning("%s was deleted and created again: %s begins again", tp.topic, tp)
+            state = self.partitions.assigned[tp]
+            self.starter.known_commits[tp] = GroupCommit(state.next_offset, state.frontier)
+            self.partitions.on_assigned([tp])

@@ -1,0 +1,55 @@
+"""When a child is started again, and when one that runs is killed. The simulator's processes follow
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common import runtime
+from common.errors import ClusterUnreachable, list_stop_codes
+from common.liveness import SILENT_S
+
+BACKOFF_FIRST_S = 0.2
+BACKOFF_MAX_S = 30.0
+BACKOFF_RESET_S = 60.0
+WATCHDOG_INTERVAL_S = 5.0
+OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
+"""A cluster that does not answer at the start of the service means a wrong address; later it means
+an outage, and a restart waits for it.
+"""
+
+
+def is_end_of_service(code: int) -> bool:
+    """Whether the service ends with this exit code of a child; otherwise the child is started
+    again.
+    """
+    return code in list_stop_codes() and code != OUTAGE_EXIT_CODE
+
+
+def is_silent(heartbeat: float, now: float) -> bool:
+    """Whether the watchdog kills a child with this last heartbeat, or start (Unix time)."""
+    return now - heartbeat > SILENT_S
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The restarts of one child: each backoff is twice the last one, until the child has run for
+    BACKOFF_RESET_S.
+    """
+
+    start_at: float = 0.0
+    """When to start it again, in seconds of the monotonic clock."""
+    backoff_s: float = BACKOFF_FIRST_S
+
+    def start_later(self) -> float:
+        """It has ended; returns the seconds until its start."""
+        waits_s = self.backoff_s
+        self.start_at = runtime.monotonic() + waits_s
+        self.backoff_s = min(BACKOFF_MAX_S, waits_s * 2)
+        return waits_s
+
+    def on_running(self, started: float) -> None:
+        """It runs, since this Unix time."""
+        if runtime.time() - started > BACKOFF_RESET_S:
+            self.backoff_s = BACKOFF_FIRST_S

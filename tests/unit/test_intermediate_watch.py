@@ -1,0 +1,123 @@
+"""Whether an intermediate topic is the one that the frontier names
+(`deduplicator.intermediate_watch`, `deduplicator.frontiers.gone_positions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from common import runtime
+from common.errors import ClusterUnreachable
+from common.frontier import Frontier, RuleState
+from common.kafka.partition_offsets import GroupCommit
+from common.kafka.topics import Topic
+from common.routes import TopicPartition
+from deduplicator.frontiers.gone_positions import is_recreated
+from deduplicator.intermediate_watch import CHECK_INTERVAL_S, IntermediateWatch
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.position_errors import PositionGone
+
+HERE, THERE = TopicPartition("t-proxy", 0), TopicPartition("u-proxy", 0)
+FRONTIER = Frontier(
+    RuleState(6, 1, None), "0123456789abcdef", 2, "id", -1, 0, intermediate_topic_id="old"
+)
+
+
+class Watched:
+    """A worker with one partition of each of two topics, and the ids that the cluster has."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] | None = {"t-proxy": "old", "u-proxy": "old"}
+        """None: the cluster does not answer."""
+        self.requests = 0
+        self.known_commits: dict[TopicPartition, GroupCommit] = {}
+        self.partitions = Partitions()
+        self.partitions.start(
+            {HERE: AssignedPartition(0, FRONTIER), THERE: AssignedPartition(5, FRONTIER)}
+        )
+        self.watch = IntermediateWatch(cast(Any, self), self.partitions)
+
+    @property
+    def consumer_group(self) -> Watched:
+        """As `PartitionStarter.consumer_group`."""
+        return self
+
+    def describe_topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those that exist."""
+        self.requests += 1
+        if self.ids is None:
+            raise ClusterUnreachable("away")
+        return {
+            name: Topic(name, topic_id, 1, "cluster")
+            for name, topic_id in self.ids.items()
+            if name in names
+        }
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "expected"),
+    [
+        ("old", "old", False),
+        ("old", "new", True),
+        (None, "new", False),  # a frontier of an earlier version
+        ("old", "", False),  # a broker before 2.8
+    ],
+)
+def test_only_two_ids_that_are_known_can_differ(
+    known: str | None, now: str, expected: bool
+) -> None:
+    """Otherwise an upgrade of reo or of a broker would look like a recreated topic."""
+    frontier = replace(FRONTIER, intermediate_topic_id=known)
+    assert is_recreated(frontier, Topic("t-proxy", now, 1, "cluster")) is expected
+
+
+def test_a_recreated_topic_is_started_again() -> None:
+    """With the commit that the group may have lost; the other topic's partition goes on."""
+    watched = Watched()
+    watched.ids = {"t-proxy": "old", "u-proxy": "new"}
+    watched.watch.check()
+    assert watched.partitions.waiting == {THERE}
+    assert set(watched.partitions.assigned) == {HERE}
+    assert watched.known_commits == {THERE: GroupCommit(5, FRONTIER)}
+
+
+@pytest.mark.parametrize("ids", [None, {}], ids=["no answer", "no topic"])
+def test_without_an_id_nothing_is_concluded(ids: dict[str, str] | None) -> None:
+    """A cluster that does not answer, and a topic that is deleted and not created again yet."""
+    watched = Watched()
+    watched.ids = ids
+    watched.watch.check()
+    assert not watched.partitions.waiting
+    assert watched.requests == 1
+
+
+def test_it_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in every round."""
+    now_s, watched = 100.0, Watched()
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    for _ in range(3):
+        watched.watch.check()
+    assert watched.requests == 1
+    now_s += CHECK_INTERVAL_S
+    watched.watch.check()
+    assert watched.requests == 2
+
+
+def test_the_first_records_wait_for_the_id() -> None:
+    """They are decided with it; without an answer they are read again."""
+    watched = Watched()
+    watched.watch.check_first_records(HERE)
+    assert not watched.partitions.waiting
+    watched.ids = None
+    with pytest.raises(PositionGone, match="cannot be read"):
+        watched.watch.check_first_records(HERE)
+    assert not watched.partitions.waiting
+    watched.ids = {"t-proxy": "new"}
+    with pytest.raises(PositionGone, match="created again"):
+        watched.watch.check_first_records(HERE)
+    assert watched.partitions.waiting == {HERE}
+    assert watched.known_commits == {HERE: GroupCommit(0, FRONTIER)}

@@ -1,0 +1,45 @@
+"""When the supervisor starts a child again, and when it kills one (`reo.service.restarts`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from common import runtime
+from common.errors import ClusterUnreachable, FrontierLost
+from common.liveness import SILENT_S
+from reo.service.restarts import (
+    BACKOFF_FIRST_S,
+    BACKOFF_MAX_S,
+    BACKOFF_RESET_S,
+    Restarts,
+    is_end_of_service,
+    is_silent,
+)
+
+
+def test_a_backoff_doubles_until_the_child_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to its maximum; a child that has run for a minute begins with the first one again."""
+    monkeypatch.setattr(runtime, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(runtime, "time", lambda: 1000.0)
+    restarts = Restarts()
+    waited = [restarts.start_later() for _ in range(10)]
+    assert waited[:3] == [BACKOFF_FIRST_S, 2 * BACKOFF_FIRST_S, 4 * BACKOFF_FIRST_S]
+    assert waited[-1] == BACKOFF_MAX_S
+    assert restarts.start_at == 100.0 + BACKOFF_MAX_S
+    restarts.on_running(1000.0 - BACKOFF_RESET_S)
+    assert restarts.start_later() == BACKOFF_MAX_S
+    restarts.on_running(1000.0 - BACKOFF_RESET_S - 1)
+    assert restarts.start_later() == BACKOFF_FIRST_S
+
+
+def test_an_outage_is_waited_for_and_a_stop_is_not() -> None:
+    """And what is no code of ours, as that of a signal, is a restart."""
+    assert is_end_of_service(FrontierLost.exit_code)
+    assert not is_end_of_service(ClusterUnreachable.exit_code)
+    assert not any(map(is_end_of_service, (0, 1, -9)))
+
+
+def test_a_child_is_killed_when_its_last_heartbeat_is_too_old() -> None:
+    """Not a moment sooner."""
+    assert not is_silent(1000.0, 1000.0 + SILENT_S)
+    assert is_silent(1000.0, 1000.1 + SILENT_S)
