@@ -18,7 +18,6 @@ from collections.abc import Iterable
 
 from common import runtime
 from common.errors import ClusterUnreachable
-from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 from deduplicator.frontiers.gone_positions import is_recreated
 from deduplicator.frontiers.start import PartitionStarter
@@ -42,7 +41,13 @@ class IntermediateWatch:
         if runtime.monotonic() < self.due or not self.partitions.assigned:
             return
         self.due = runtime.monotonic() + CHECK_INTERVAL_S
-        self._start_again(self._find_recreated(self.partitions.assigned) or ())
+        recreated = self._find_recreated(self.partitions.assigned)
+        if recreated:
+            log.warning(
+                "reading the frontier again: the intermediate topic of %s was deleted and created again",
+                ", ".join(map(str, recreated)),
+            )
+            self.partitions.start_again(recreated, is_committed=True)
 
     def check_first_records(self, tp: TopicPartition) -> None:
         """Before the first records of an intermediate partition are decided: PositionGone when they
@@ -52,7 +57,6 @@ class IntermediateWatch:
         if recreated is None:
             raise PositionGone(f"the id of {tp.topic} cannot be read now")
         if recreated:
-            self._start_again(recreated)
             raise PositionGone(f"{tp.topic} was deleted and created again")
 
     def _find_recreated(
@@ -78,10 +82,3 @@ class IntermediateWatch:
             for tp, frontier in frontiers.items()
             if tp.topic in topics and is_recreated(frontier, topics[tp.topic])
         ]
-
-    def _start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        for tp in topic_partitions:
-            log.warning("%s was deleted and created again: %s begins again", tp.topic, tp)
-            state = self.partitions.assigned[tp]
-            self.starter.known_commits[tp] = GroupCommit(state.next_offset, state.frontier)
-            self.partitions.on_assigned([tp])

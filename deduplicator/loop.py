@@ -145,11 +145,13 @@ class Loop:
         self.destination.abort()
         try:
             self.finish_commit()
+            is_committed = isinstance(failed, PositionGone)
         except TransactionFailed as failed_too:
             log.warning("the commit before has failed too: %s", failed_too)
+            is_committed = False
         self.has_failed = True
         self.destination.resolve_in_doubt()
-        self.partitions.reload()
+        self.partitions.start_again(self.partitions.assigned, is_committed)
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
         """Step 2, for every partition of the batch that is still assigned; RecordsMissing where

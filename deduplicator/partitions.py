@@ -2,7 +2,7 @@
 
     the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked
                                              ▲                  │
-                                             └──────reload──────┘
+                                             └───start_again────┘
 
 A revoked partition is kept until the loop has seen it (`pop_revoked`).
 
@@ -43,6 +43,10 @@ class Partitions:
         """Those whose frontier has to be loaded, or committed for the first time."""
         self.revoked: set[TopicPartition] = set()
         """Those that were revoked, or are started again: their state has to be forgotten."""
+        self.known: dict[TopicPartition, AssignedPartition] = {}
+        """Of those that wait to be started again: the state that this worker has committed. The
+        group can have lost it, because it deletes its offsets together with a topic.
+        """
 
     def on_assigned(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has assigned these to this worker."""
@@ -55,16 +59,23 @@ class Partitions:
         for tp in topic_partitions:
             self.assigned.pop(tp, None)
             self.waiting.discard(tp)
+            self.known.pop(tp, None)
             self.revoked.add(tp)
 
     def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """The frontiers of these are loaded, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
+        self.known = {tp: state for tp, state in self.known.items() if tp in self.waiting}
 
-    def reload(self) -> None:
-        """After a failure, use the committed frontiers, as after an assignment."""
-        self.on_assigned(list(self.assigned))
+    def start_again(self, topic_partitions: Iterable[TopicPartition], is_committed: bool) -> None:
+        """Load these assigned ones again, as after an assignment. `is_committed`: whether their
+        state is certainly what the group has, or had.
+        """
+        known = {tp: self.assigned[tp] for tp in topic_partitions}
+        self.on_assigned(known)
+        if is_committed:
+            self.known |= known
 
     def pop_revoked(self) -> set[TopicPartition]:
         """Those that were revoked since the last call, also if they were assigned again."""

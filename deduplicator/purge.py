@@ -41,6 +41,9 @@ class Purge:
             return
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
+        for tp, offset in committed.items():
+            if offset < self.purged_offsets.get(tp, 0):  # in another topic of this name
+                del self.purged_offsets[tp]
         before_offsets = [
             ClientTopicPartition(*tp, offset)
             for tp, offset in committed.items()

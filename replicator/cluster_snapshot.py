@@ -45,6 +45,13 @@ def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[R
     return sources
 
 
+def read_intermediate_ids(settings: Settings, clients: Clients, plan: Plan) -> dict[str, str]:
+    """The ids of the run's intermediate topics, by name, of those that exist."""
+    names = {tp.topic for tp in plan.start_offsets}
+    described = topics.look_up(settings.destination_cluster, clients.destination_admin, names)
+    return {name: topic.topic_id for name, topic in described.items()}
+
+
 def take_snapshot(
     settings: Settings, clients: Clients, plan: Plan, commits: dict[TopicPartition, GroupCommit]
 ) -> ClusterSnapshot:

@@ -23,6 +23,7 @@ from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.routes import Route, TopicPartition
 from common.settings import Settings
+from replicator import cluster_snapshot
 from replicator.clients import Clients
 from replicator.cluster_snapshot import ClusterSnapshot, describe_sources, take_snapshot
 from replicator.intermediate_holes import OpenHoles
@@ -73,11 +74,12 @@ class Watch:
     """Whether no leader of the intermediate topics has changed. Otherwise what is missing there may
     be lost, not left out, and the run becomes `stalled`.
     """
-    intermediate_leader_epochs: dict[TopicPartition, int | None] = field(init=False)
     written_timestamp_ms: dict[TopicPartition, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as of the last snapshot."""
     lag: LagReporter = field(default_factory=lambda: LagReporter("replicator"))
-    initial_ends: dict[TopicPartition, int] = field(init=False)
+    intermediate_ids: dict[str, str] = field(default_factory=dict)
+    """With a filter: by name, at the start of the run."""
+    initial_ends: dict[TopicPartition, partition_offsets.EndOffset] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
     holes: OpenHoles = field(init=False)
     source_losses: SourceLosses = field(init=False)
@@ -91,13 +93,15 @@ class Watch:
         self.next_offsets = dict(self.plan.start_offsets)
         self.progressed_at = dict.fromkeys(self.plan.start_offsets, runtime.monotonic())
         self.source_partitions = self.plan.map_source_partitions()
-        ends = partition_offsets.list_stable_ends(
+        self.initial_ends = partition_offsets.list_stable_ends(
             self.clients.destination_admin, self.plan.start_offsets
         )
-        self.initial_ends = {tp: end.offset for tp, end in ends.items()}
-        self.intermediate_leader_epochs = {tp: end.leader_epoch for tp, end in ends.items()}
-        self.intermediate_ends = dict(self.initial_ends)
+        self.intermediate_ends = {tp: end.offset for tp, end in self.initial_ends.items()}
         self.has_filter = bool(self.settings.filter.sql)
+        if self.has_filter:
+            self.intermediate_ids = cluster_snapshot.read_intermediate_ids(
+                self.settings, self.clients, self.plan
+            )
         self.stall_s = STALL_S
         # nothing shows the progress inside a batch; `availableNow` reads all in one batch, and
         # fails where it cannot read
@@ -118,16 +122,14 @@ class Watch:
 
     def has_written_nothing(self) -> bool:
         """Whether the intermediate topics end where they ended before the run, and nothing that was
-        written can be lost: they have the same leaders still, also since the last snapshot.
+        written can be lost: they are the same topics with the same leaders still, also since the
+        last snapshot.
         """
+        ids = cluster_snapshot.read_intermediate_ids(self.settings, self.clients, self.plan)
         ends = partition_offsets.list_stable_ends(
             self.clients.destination_admin, self.plan.start_offsets
         )
-        return self.can_trust_spark and all(
-            (end.offset, end.leader_epoch)
-            == (self.initial_ends[tp], self.intermediate_leader_epochs[tp])
-            for tp, end in ends.items()
-        )
+        return self.can_trust_spark and (ids, ends) == (self.intermediate_ids, self.initial_ends)
 
     def check_sources(self) -> None:
         """TopicMissing or SourceRecreated when a source topic was deleted or recreated."""
@@ -192,8 +194,10 @@ class Watch:
         )
 
     def _check_trust(self, snapshot: ClusterSnapshot) -> None:
-        leader_epochs = {tp: end.leader_epoch for tp, end in snapshot.intermediate_ends.items()}
-        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs
+        self.can_trust_spark &= all(
+            end.leader_epoch == self.initial_ends[tp].leader_epoch
+            for tp, end in snapshot.intermediate_ends.items()
+        )
         if not self.can_trust_spark:
             self.spark_read_up_to = {}
 

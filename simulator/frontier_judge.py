@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from common import frontier as frontiers
 from common.routes import TopicPartition
 from simulator import log_reader
+from simulator.fault_kinds import INTERMEDIATE_RECREATED
 from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ FAULTS_THAT_OPEN_HOLES = frozenset(
         "newest intermediate records lost",
         "unread intermediate records deleted",
         "intermediate topic compacted",
+        INTERMEDIATE_RECREATED,
     }
 )
 

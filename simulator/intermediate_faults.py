@@ -124,7 +124,7 @@ def _recreate_intermediate(
         system.destination.create_topic(topic.name, len(topic.logs), topic.overrides)
         return topic.name
 
-    way = "stopped" if system.plan.stop_at_end else generator.choice(("stopped", "frozen", "live"))
+    way = generator.choice(("stopped", "frozen", "live"))
     if way == "stopped":
         system.stop_for_operator(lambda system: operator.change_while_stopped(system, recreate))
         injector.schedule_end(operator.RESTART_WITHIN_S, lambda: None)

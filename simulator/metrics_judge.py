@@ -96,14 +96,15 @@ class MetricsJudge:
             if child.is_enabled
             and not (child.process and child.process.is_alive and self._is_ready(child))
         ]
+        if waiting:
+            return f"not ready: {', '.join(waiting)}"
         lag = self.sum_reported_lag()
-        return (
-            f"not ready: {', '.join(waiting)}"
-            if waiting
-            else f"a lag of {lag:.0f} is reported"
-            if lag
-            else ""
-        )
+        return f"a lag of {lag:.0f} is reported" if lag and not self._is_source_blocked() else ""
+
+    def _is_source_blocked(self) -> bool:
+        """Whether the source has lost the marker of a transaction: what follows it waits."""
+        logs = (self.system.source.log(*tp) for tp in self.system.list_source_partitions())
+        return any(log.last_stable_offset != log.end for log in logs)
 
     def sum_reported_lag(self) -> float:
         """The lag that both stages report, in records."""

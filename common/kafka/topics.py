@@ -257,3 +257,10 @@ def get_message_bytes_max(
 def is_compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
     """Whether compaction can remove records from the middle of the topic."""
     return copied_configs.is_compacted(describe_config(client, cluster, name))
+
+
+def has_partitions(described: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> bool:
+    """Whether these topics have all these partitions."""
+    return all(
+        tp.topic in described and tp.partition < described[tp.topic].partitions for tp in partitions
+    )

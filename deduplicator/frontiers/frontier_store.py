@@ -202,10 +202,11 @@ def merge_group_commits(
     for tp, (next_offset, text) in stored.items():
         committed = GroupCommit(next_offset, _decode(tp, text))
         in_group = group_commits.get(tp)
-        # commits are deleted with their topic: the stored offset may be one of a deleted topic
-        if in_group is None:
+        # commits are deleted with their topic: the stored offset may be one of a deleted topic,
+        # where the frontier does not say of which one it is
+        if in_group is None and not committed.frontier.intermediate_topic_id:
             committed = GroupCommit(-1, committed.frontier)
-        elif tp in partitions:
+        elif in_group is not None and tp in partitions:
             _check_not_set_back(tp, committed.frontier, in_group.frontier, identity)
         if in_group != committed:
             to_commit_again.add(tp)

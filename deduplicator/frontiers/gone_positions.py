@@ -91,13 +91,13 @@ def _refuse_recreated(settings: Settings, tp: TopicPartition, next_offset: int) 
     accept = (
         "set deduplicator.without_frontier=append for one start"
         if destination_kind.is_outside_kafka(settings)
-        else "run `reo recover`, which finds the frontier from the data"
+        else "`reo recover` finds the frontier from the data"
     )
     raise FrontierLost(
         f"{tp.topic} was deleted and created again, and both topics have had records of"
         f" {tp} before offset {next_offset}: records can be left out of the copy",
-        f"Compare it with its source (`reo verify`). If nothing is missing, {accept}; otherwise"
-        " copy to another destination",
+        f"Compare it with its source (`reo verify`). If nothing is missing, {accept}; otherwise,"
+        " or where these commands refuse, copy to another destination",
     )
 
 

@@ -34,11 +34,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, ForeignWriter
 from common.frontier import Frontier
-from common.kafka import topic_creation
+from common.kafka import topic_creation, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
@@ -97,18 +98,18 @@ class PartitionStarter:
         """Partitions that lack unread records at or after their position: they are started as if
         the position no longer existed.
         """
-        self.known_commits: dict[TopicPartition, GroupCommit] = {}
-        """Those of this worker that the group may have lost: its offsets are deleted with an
-        intermediate topic (`deduplicator.intermediate_watch`).
-        """
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
         self.first_frontiers = FirstFrontiers(settings, routes, consumer_group, frontier_store)
 
-    def start_partitions(self, topic_partitions: Iterable[TopicPartition]) -> StartedPartitions:
+    def start_partitions(
+        self,
+        topic_partitions: Iterable[TopicPartition],
+        known: Mapping[TopicPartition, AssignedPartition] = MappingProxyType({}),
+    ) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while
         the destination does not answer; TransactionUndecided while another producer's transaction
-        is open: then it has to be called again, after a poll.
+        is open: then it has to be called again, after a poll. `known`: as `Partitions.known`.
         """
         partitions = sorted(topic_partitions)
         if not partitions:
@@ -116,15 +117,15 @@ class PartitionStarter:
         names = {tp.topic for tp in partitions}
         # before the frontiers: a topic that is recreated from now on has another id than these get
         intermediates = self.consumer_group.describe_intermediates(names)
-        commits, to_commit_again = self._load_frontiers(partitions)
+        commits, to_commit_again = self._load_frontiers(partitions, known)
         destinations = self.frontier_store.describe_destinations(
             [self.routes[topic] for topic in names]
         )
-        if destinations is None or len(intermediates) < len(names):
+        if destinations is None or not topics.has_partitions(intermediates, partitions):
             source_candidates.try_candidates(
                 self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
-            return self.start_partitions(partitions)
+            return self.start_partitions(partitions, known)
         usable = {
             tp: commits[tp]
             for tp in partitions
@@ -137,7 +138,7 @@ class PartitionStarter:
             for tp, commit in usable.items()
             if self._is_one_to_one(tp)
         }
-        result.outputs, surplus = self._check_outputs(one_to_one, partitions, commits)
+        result.outputs, surplus = self._check_outputs(one_to_one, partitions, commits, known)
         result.assigned = {
             tp: AssignedPartition(
                 commit.intermediate_offset, commit.frontier, surplus.get(self._get_output(tp))
@@ -149,6 +150,18 @@ class PartitionStarter:
         )
         result.assigned |= first_assigned
         result.outputs |= first_outputs
+        self._move_to_end(result, intermediates, commits)
+        result.to_commit += sorted(to_commit_again & usable.keys() - set(result.to_commit))
+        self._set_partitioners(result.assigned, destinations)
+        self.consumer_group.undecided_since = None
+        return result
+
+    def _move_to_end(
+        self,
+        result: StartedPartitions,
+        intermediates: Mapping[str, Topic],
+        commits: Mapping[TopicPartition, GroupCommit],
+    ) -> None:
         moved = move_to_end(
             self.consumer_group,
             result.assigned,
@@ -159,10 +172,6 @@ class PartitionStarter:
         )
         self.partitions_with_gaps -= moved
         result.to_commit, result.epoch_raised = sorted(moved), sorted(moved)
-        result.to_commit += sorted(to_commit_again & usable.keys() - set(result.to_commit))
-        self._set_partitioners(result.assigned, destinations)
-        self.consumer_group.undecided_since = None
-        return result
 
     def _set_partitioners(
         self,
@@ -176,17 +185,24 @@ class PartitionStarter:
                     self.routes[tp.topic], tp.partition, destinations[tp.topic].partitions, limit
                 )
 
-    def _load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
-        """With those that the group has lost, and this worker knows."""
+    def _load_frontiers(
+        self,
+        partitions: Collection[TopicPartition],
+        known: Mapping[TopicPartition, AssignedPartition],
+    ) -> LoadedFrontiers:
+        """Where the group has lost one, as it is known."""
         loaded = self.frontier_store.load_frontiers(partitions)
-        known = {tp: commit for tp, commit in self.known_commits.items() if tp in partitions}
-        return LoadedFrontiers(known | loaded.commits, loaded.to_commit_again)
+        known_commits = {
+            tp: GroupCommit(state.next_offset, state.frontier) for tp, state in known.items()
+        }
+        return LoadedFrontiers(known_commits | loaded.commits, loaded.to_commit_again)
 
     def _check_outputs(
         self,
         one_to_one: Mapping[TopicPartition, Frontier],
         partitions: Collection[TopicPartition],
         commits: Mapping[TopicPartition, GroupCommit],
+        known: Mapping[TopicPartition, AssignedPartition],
     ) -> CheckedOutputs:
         """TransactionUndecided when these commits are not the last ones: a worker that stood still
         after reading them sees all that another one has written since.
@@ -194,7 +210,7 @@ class PartitionStarter:
         try:
             return self.frontier_store.check_outputs(one_to_one)
         except ForeignWriter:
-            again, _ = self._load_frontiers(partitions)
+            again, _ = self._load_frontiers(partitions, known)
             if all(again.get(tp) == commits.get(tp) for tp in partitions):
                 raise
             raise TransactionUndecided(
@@ -208,12 +224,6 @@ class PartitionStarter:
         """
         self.consumer_group.undecided_since = None
         self.partitions_with_gaps.difference_update(topic_partitions)
-        self.forget_known(topic_partitions)
-
-    def forget_known(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The group has these frontiers, or another worker has these partitions."""
-        for tp in topic_partitions:
-            self.known_commits.pop(tp, None)
 
     def _is_one_to_one(self, tp: TopicPartition) -> bool:
         return self.routes[tp.topic].is_one_to_one

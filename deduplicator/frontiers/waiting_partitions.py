@@ -65,7 +65,9 @@ class WaitingPartitions:
                 if not self.starting.assigned:
                     if not self._is_assignment_current():
                         return True
-                    self.starting = self.starter.start_partitions(self.partitions.waiting)
+                    self.starting = self.starter.start_partitions(
+                        self.partitions.waiting, self.partitions.known
+                    )
                     failpoints.hit("two: frontier read")
                     self.destination.outputs.update(self.starting.outputs)
                 self._commit_first_frontiers(self.starting)
@@ -77,7 +79,6 @@ class WaitingPartitions:
                 return False
             started, self.starting = self.starting.assigned, StartedPartitions()
             self.partitions.start(started)
-            self.starter.forget_known(started)
             # only now: partitions that are lost together with their cluster keep reporting lag
             self.liveness.lag.keep_only(self.partitions.assigned)
             for tp, state in started.items():

@@ -11,10 +11,10 @@ records again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from common import runtime
-from common.errors import ClusterUnreachable, HangingTransaction
+from common.errors import ClusterUnreachable, HangingTransaction, TopicMissing
 from common.kafka import destination_contents, partition_offsets, topics
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -66,10 +66,13 @@ class StopAtEnd:
             commits = partition_offsets.read_commits(self.reader, self.ends, INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
-        if any(
-            tp not in commits or commits[tp].intermediate_offset < end
+        unread = {
+            tp
             for tp, end in self.ends.items()
-        ):
+            if tp not in commits or commits[tp].intermediate_offset < end
+        }
+        if unread:
+            self._warn_of_lost_records(unread)
             return False
         missing = [
             tp
@@ -87,6 +90,25 @@ class StopAtEnd:
         return not missing and destination_contents.has_copied_records(
             self.client, self.record_reader, self.settings, self.copied, commits, lambda: None
         )
+
+    def _warn_of_lost_records(self, unread: Collection[TopicPartition]) -> None:
+        """Once, where partitions end before what they had at the start. One broker's word is not
+        enough to end for it.
+        """
+        if self.has_warned:
+            return
+        try:
+            ends = partition_offsets.list_end_offsets(self.client, unread, timeout_s=INTERVAL_S)
+        except (ClusterUnreachable, TopicMissing):
+            return
+        shorter = [tp for tp, end in ends.items() if end < self.ends[tp]]
+        if shorter:
+            self.has_warned = True
+            log.warning(
+                "%s ended later when this began: records were lost there, or the topic was deleted"
+                " and created again. Run a stage one, and start this again",
+                ", ".join(map(str, shorter)),
+            )
 
 
 def has_copied_what_was_read(

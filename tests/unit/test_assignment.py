@@ -143,7 +143,7 @@ def test_only_what_is_given_away_forgets_its_gap(incremental: bool) -> None:
     stand = Stand(incremental)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    stand.partitions.reload()
+    stand.partitions.start_again(stand.partitions.assigned, is_committed=False)
     stand.loop.run_round()
     assert stand.given_away == set()
     stand.happens("on_revoke", FIRST)
@@ -176,7 +176,7 @@ def test_a_worker_that_stood_still_does_not_call_its_successor_foreign(has_moved
         ),
     )
     with pytest.raises(TransactionUndecided if has_moved else ForeignWriter):
-        starter._check_outputs({}, [FIRST], commits)
+        starter._check_outputs({}, [FIRST], commits, {})
 
 
 def test_after_a_failure_the_client_is_moved() -> None:
@@ -186,7 +186,7 @@ def test_after_a_failure_the_client_is_moved() -> None:
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    stand.partitions.reload()
+    stand.partitions.start_again(stand.partitions.assigned, is_committed=False)
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}

@@ -18,6 +18,7 @@ from reo.service import deduplicator_stop_at_end
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
+from replicator import cluster_snapshot
 from replicator.run_watch import Watch
 
 HERE = TopicPartition("orders-proxy", 0)
@@ -151,7 +152,7 @@ def test_what_is_read_is_not_always_copied(
     answers = [{HERE: before} if before else {}, {HERE: now}]
     monkeypatch.setattr(deduplicator_stop_at_end, "create_commit_reader", lambda *_: None)
     monkeypatch.setattr(deduplicator_stop_at_end, "create_admin_client", lambda *_: None)
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {HERE: 10})
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {HERE: 10})
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
     monkeypatch.setattr(deduplicator_stop_at_end, "create_reader", lambda *_: None)
@@ -162,23 +163,28 @@ def test_what_is_read_is_not_always_copied(
 
 
 @pytest.mark.parametrize(
-    ("end", "has_written_nothing"),
+    ("end", "topic_id", "has_written_nothing"),
     [
-        pytest.param(EndOffset(5, 1), True, id="as before"),
-        pytest.param(EndOffset(6, 1), False, id="it has written"),
-        pytest.param(EndOffset(5, 2), False, id="a new leader may lack what it has written"),
+        pytest.param(EndOffset(5, 1), "id", True, id="as before"),
+        pytest.param(EndOffset(6, 1), "id", False, id="it has written"),
+        pytest.param(EndOffset(5, 2), "id", False, id="a new leader may lack what it has written"),
+        pytest.param(EndOffset(5, 1), "new", False, id="a new topic lacks what it has written"),
     ],
 )
-def test_nothing_was_written_when_the_leader_is_the_same(
-    monkeypatch: pytest.MonkeyPatch, end: EndOffset, has_written_nothing: bool
+def test_nothing_was_written_when_topic_and_leader_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, end: EndOffset, topic_id: str, has_written_nothing: bool
 ) -> None:
     """With a filter: the intermediate partition ended at 5, with leader epoch 1, before the run."""
     monkeypatch.setattr(partition_offsets, "list_stable_ends", lambda *_: {HERE: end})
+    monkeypatch.setattr(
+        cluster_snapshot, "read_intermediate_ids", lambda *_: {HERE.topic: topic_id}
+    )
     watch: Any = SimpleNamespace(
+        settings=None,
         clients=SimpleNamespace(destination_admin=None),
         plan=SimpleNamespace(start_offsets={HERE: 0}),
         can_trust_spark=True,
-        initial_ends={HERE: 5},
-        intermediate_leader_epochs={HERE: 1},
+        initial_ends={HERE: EndOffset(5, 1)},
+        intermediate_ids={HERE.topic: "id"},
     )
     assert Watch.has_written_nothing(watch) == has_written_nothing

@@ -13,7 +13,6 @@ import pytest
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier, RuleState
-from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from deduplicator.frontiers.gone_positions import is_recreated
@@ -34,7 +33,6 @@ class Watched:
         self.ids: dict[str, str] | None = {"t-proxy": "old", "u-proxy": "old"}
         """None: the cluster does not answer."""
         self.requests = 0
-        self.known_commits: dict[TopicPartition, GroupCommit] = {}
         self.partitions = Partitions()
         self.partitions.start(
             {HERE: AssignedPartition(0, FRONTIER), THERE: AssignedPartition(5, FRONTIER)}
@@ -76,13 +74,15 @@ def test_only_two_ids_that_are_known_can_differ(
 
 
 def test_a_recreated_topic_is_started_again() -> None:
-    """With the commit that the group may have lost; the other topic's partition goes on."""
+    """From what the worker knows: the group may have lost it. The other topic's partition goes
+    on.
+    """
     watched = Watched()
     watched.ids = {"t-proxy": "old", "u-proxy": "new"}
     watched.watch.check()
     assert watched.partitions.waiting == {THERE}
     assert set(watched.partitions.assigned) == {HERE}
-    assert watched.known_commits == {THERE: GroupCommit(5, FRONTIER)}
+    assert watched.partitions.known == {THERE: AssignedPartition(5, FRONTIER)}
 
 
 @pytest.mark.parametrize("ids", [None, {}], ids=["no answer", "no topic"])
@@ -119,5 +119,3 @@ def test_the_first_records_wait_for_the_id() -> None:
     watched.ids = {"t-proxy": "new"}
     with pytest.raises(PositionGone, match="created again"):
         watched.watch.check_first_records(HERE)
-    assert watched.partitions.waiting == {HERE}
-    assert watched.known_commits == {HERE: GroupCommit(0, FRONTIER)}

@@ -15,6 +15,7 @@ from common.frontier import Frontier, RuleState
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import load
+from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.gone_positions import raise_epoch
 from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
@@ -44,7 +45,13 @@ class Group:
             ),
             {"t-proxy": Route("t", "t", "t-proxy")},
             cast(Any, self),
-            cast(Any, SimpleNamespace(list_started_topics=set)),
+            cast(
+                Any,
+                SimpleNamespace(
+                    list_started_topics=set,
+                    load_frontiers=lambda _: LoadedFrontiers(dict(self.commits), frozenset()),
+                ),
+            ),
             lambda: CLOCK_S,
         )
 

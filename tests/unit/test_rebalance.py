@@ -5,7 +5,7 @@ frontiers when the poll is over, and then reads from there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -86,6 +86,7 @@ class Stand:
         self.is_coordinator_agreed = True
         self.given_away: set[TopicPartition] = set()
         self.reason_at_start: str | None = None
+        self.known: dict[TopicPartition, AssignedPartition] = {}
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
         intermediate.subscribe(["t-proxy"])
         loaded = load(
@@ -118,8 +119,13 @@ class Stand:
 
         self.client.events.append(event)
 
-    def start_partitions(self, topic_partitions: Collection[TopicPartition]) -> StartedPartitions:
+    def start_partitions(
+        self,
+        topic_partitions: Collection[TopicPartition],
+        known: Mapping[TopicPartition, AssignedPartition],
+    ) -> StartedPartitions:
         """Every frontier is a first one."""
+        self.known = dict(known)
         self.reason_at_start = self.loop.liveness.reason
         self.asked.append(sorted(topic_partitions))
         return StartedPartitions(
@@ -132,9 +138,6 @@ class Stand:
     def on_revoked(self, topic_partitions: Collection[TopicPartition]) -> None:
         """What a start waits for is forgotten."""
         self.given_away |= set(topic_partitions)
-
-    def forget_known(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """No commit is known that the group has lost."""
 
     @property
     def consumer_group(self) -> Stand:

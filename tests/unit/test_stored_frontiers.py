@@ -4,6 +4,7 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -83,3 +84,18 @@ def test_a_store_with_records_was_started_before(
         cast(Any, consumer_group),
     )
     assert store.list_started_topics() == started
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "position"),
+    [
+        pytest.param("id", 9, id="the start compares the topic"),
+        pytest.param(None, -1, id="an earlier version's, perhaps of a deleted topic"),
+    ],
+)
+def test_a_position_counts_where_its_topic_is_known(topic_id: str | None, position: int) -> None:
+    """The group's commits are gone: with the topic, or by themselves."""
+    frontier = replace(make_frontier(5, 5), intermediate_topic_id=topic_id)
+    commits, to_commit_again = merge_group_commits({}, {TP: (9, frontier.encode())}, [TP], "own")
+    assert commits == {TP: GroupCommit(position, frontier)}
+    assert to_commit_again == {TP}
