@@ -44,7 +44,7 @@ class IntermediateWatch:
         recreated = self._find_recreated(self.partitions.assigned)
         if recreated:
             log.warning(
-                "reading the frontier again: the intermediate topic of %s was deleted and created again",
+                "reading the frontiers of %s again: the topic was deleted and created again",
                 ", ".join(map(str, recreated)),
             )
             self.partitions.start_again(recreated, is_committed=True)

@@ -15,10 +15,14 @@ from common.errors import ClusterUnreachable
 from common.frontier import Frontier, RuleState
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
+from common.settings import load
 from deduplicator.frontiers.gone_positions import is_recreated
 from deduplicator.intermediate_watch import CHECK_INTERVAL_S, IntermediateWatch
+from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone
+from tests.unit.test_cost_of_a_record import IDENTITY, batch
+from tests.unit.test_settings import GOOD
 
 HERE, THERE = TopicPartition("t-proxy", 0), TopicPartition("u-proxy", 0)
 FRONTIER = Frontier(
@@ -119,3 +123,24 @@ def test_the_first_records_wait_for_the_id() -> None:
     watched.ids = {"t-proxy": "new"}
     with pytest.raises(PositionGone, match="created again"):
         watched.watch.check_first_records(HERE)
+
+
+@pytest.mark.parametrize("topic_id", ["old", "new"])
+def test_the_loop_decides_first_records_with_the_id(topic_id: str) -> None:
+    """In a new topic they are perhaps those of a run that goes on; nothing of them is decided."""
+    watched = Watched()
+    watched.ids = {"t-proxy": topic_id}
+    frontier = replace(FRONTIER, rule=RuleState(-1, 1, None), source_identity=IDENTITY)
+    watched.partitions.start({HERE: AssignedPartition(0, frontier)})
+    loop = Loop(load(GOOD), {}, watched.partitions, *[cast(Any, None)] * 4)
+    loop.intermediate_watch = watched.watch
+    messages = batch(3)
+    if topic_id == "new":
+        with pytest.raises(PositionGone):
+            loop.decide(messages)
+        assert not loop.work
+    else:
+        loop.decide(messages[:1])
+        loop.decide(messages[1:])
+        assert loop.work[HERE].next_offset == 3
+        assert watched.requests == 1
