@@ -1,5 +1,6 @@
-# The image of `reo`: Debian, Java, Python, and everything that the service loads. It downloads nothing when it starts, keeps
-# nothing on disk but temporary files in /tmp, and needs neither root nor a capability.
+# The image of `reo`: Debian, Java, Python, and everything that the service loads. It downloads
+# nothing when it starts, keeps nothing on disk but temporary files in /tmp, and needs neither root
+# nor a capability.
 #
 #   docker build -t reo .
 #   docker run -e KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS=a:9092 -e KAFKA_CLUSTERS_SOURCE_TOPIC=orders \
@@ -9,8 +10,9 @@
 #   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.2.0 --build-arg REVISION=$(git rev-parse HEAD) .
 #
-# Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be downloaded. Python's packages and the JVM's jars are
-# the ones of the lock files, by checksum; Debian's are its newest, for their security updates, unless BASE and its sources say another day.
+# Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be
+# downloaded. Python's packages and the JVM's jars are the ones of the lock files, by checksum;
+# Debian's are its newest, for their security updates, unless BASE and its sources say another day.
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS base
@@ -20,12 +22,14 @@ RUN mkdir -p /usr/share/man/man1 \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless python3 tini >/dev/null \
     && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/*
 
-# What only the build needs stays in this stage: pip, Ivy, their caches, and the certificates of a proxy, if there is one.
+# What only the build needs stays in this stage: pip, Ivy, their caches, and the certificates of a
+# proxy, if there is one.
 FROM base AS build
 ARG CA_CERTIFICATES=""
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates python3-venv gcc libc6-dev >/dev/null
-# Behind a proxy that opens TLS: --build-arg CA_CERTIFICATES="$(cat its.crt)". One file per certificate, or Java sees the first only.
+# Behind a proxy that opens TLS: --build-arg CA_CERTIFICATES="$(cat its.crt)". One file per
+# certificate, or Java sees the first only.
 RUN if [ -n "$CA_CERTIFICATES" ]; then \
         printf '%s\n' "$CA_CERTIFICATES" | awk '/-BEGIN/ { n++ } { print > "/usr/local/share/ca-certificates/build-" n ".crt" }' \
         && update-ca-certificates; \
@@ -35,9 +39,11 @@ WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
 COPY requirements.lock ./
 COPY build/setup build/compiled-path build/
-# Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
-# state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
-# scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too. pip's byte code has times in it: compiled again.
+# Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for
+# executors, serves no clients of its own (connect), keeps no state on disk (rocksdb, leveldb), and
+# runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it
+# is stage one's scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the
+# executors' image too. pip's byte code has times in it: compiled again.
 RUN build/setup runtime \
     && .venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
     && .venv/bin/python -m compileall -q -f --invalidation-mode unchecked-hash .venv/lib \
@@ -51,7 +57,8 @@ COPY replicator replicator
 COPY deduplicator deduplicator
 COPY reo reo
 COPY LICENSE ./
-# Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
+# Compiled here, because the service may not write beside its code; readable whatever the umask of
+# the checkout was.
 RUN build/compiled-path && rm deduplicator/compiled_path.c && .venv/bin/python -m reo setup \
     && .venv/bin/python -m compileall -q --invalidation-mode unchecked-hash common replicator deduplicator reo && chmod -R a+rX .
 
@@ -79,13 +86,14 @@ RUN printf '#!/bin/sh\nexec /opt/reo/.venv/bin/python -m reo "$@"\n' >/usr/local
 ENV PATH=/opt/reo/.venv/bin:$PATH PYTHONPATH=/opt/reo PYTHONUNBUFFERED=1
 USER 10001:10001
 EXPOSE 7081
-# http.client, because urllib would ask a proxy from the environment. The service listens once both clusters have answered.
+# http.client, because urllib would ask a proxy from the environment. The service listens once both
+# clusters have answered.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/reo/.venv/bin/python", "-S", "-c", "\
 import http.client, os, sys; \
 probe = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('REO_METRICS_PORT') or 7081), timeout=4); \
 probe.request('GET', '/livez'); \
 sys.exit(probe.getresponse().status != 200)"]
-# tini hands signals on and buries the dead: the JVM of a stage one that was killed becomes an orphan, which only process 1 can
-# wait for, and the supervisor knows none but its own children.
+# tini hands signals on and buries the dead: the JVM of a stage one that was killed becomes an
+# orphan, which only process 1 can wait for, and the supervisor knows none but its own children.
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/reo/.venv/bin/python", "-m", "reo"]
 CMD ["run"]
