@@ -109,8 +109,9 @@ class SourceRecreated(Stop):
 
 
 class FrontierLost(Stop):
-    """There is no frontier for a destination partition that is not empty, or, for `reo lag` with a
-    limit, for any partition.
+    """There is no frontier for a destination partition that is not empty, or it is of an
+    intermediate topic that was deleted and created again; or, for `reo lag` with a limit, there is
+    none for any partition.
     """
 
     exit_code = 22

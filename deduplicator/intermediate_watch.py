@@ -2,8 +2,8 @@
 
 The group's offsets, with the frontiers, are deleted with the old topic, and records that nobody had
 read are lost. A run of stage one that goes on does not write them again: so the epoch has to be
-raised, as wherever unread records are lost (`deduplicator.frontiers.start`). The worker knows the
-frontiers still, because nobody else moves those of its partitions.
+raised, as wherever unread records are lost (`deduplicator.frontiers.gone_positions`). The worker
+knows the frontiers still, because nobody else moves those of its partitions.
 
 A message does not have its topic's id. Where the new topic has offsets that the worker has not read
 yet, its records look as if they followed. At offset 0, where that is likely, the id is asked before
@@ -49,15 +49,22 @@ class IntermediateWatch:
             )
             self.partitions.start_again(recreated, is_committed=True)
 
-    def check_first_records(self, tp: TopicPartition) -> None:
-        """Before the first records of an intermediate partition are decided: PositionGone when they
-        can be those of another topic.
+    def check_first_records(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Before the first records of these intermediate partitions are decided: PositionGone when
+        they can be those of another topic. Nothing is asked for those that go on elsewhere than at
+        offset 0.
         """
-        recreated = self._find_recreated([tp])
+        first = [
+            tp
+            for tp in topic_partitions
+            if (state := self.partitions.assigned.get(tp)) and state.next_offset == 0
+        ]
+        recreated = self._find_recreated(first)
         if recreated is None:
-            raise PositionGone(f"the id of {tp.topic} cannot be read now")
+            raise PositionGone("the ids of the intermediate topics cannot be read now")
         if recreated:
-            raise PositionGone(f"{tp.topic} was deleted and created again")
+            names = ", ".join(map(str, recreated))
+            raise PositionGone(f"the topic of {names} was deleted and created again")
 
     def _find_recreated(
         self, topic_partitions: Iterable[TopicPartition]

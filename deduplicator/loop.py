@@ -37,7 +37,7 @@ from common.metrics import REREADS
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.compiled_batch import FetchedMessages
+from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
 from deduplicator.destination import Destination
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
@@ -161,16 +161,16 @@ class Loop:
         consecutive offsets. A gap means that a record was lost before it was read. The rule has to
         see every record of an epoch, so it may not go on in this epoch.
         """
-        for tp, batch in (
+        batches: list[tuple[TopicPartition, Batch | CompiledBatch]] = list(
             messages.split_by_partition()
             if isinstance(messages, FetchedMessages)
             else split_by_partition(messages).items()
-        ):
+        )
+        self.intermediate_watch.check_first_records({tp for tp, _ in batches} - self.work.keys())
+        for tp, batch in batches:
             state = self.partitions.assigned.get(tp)
             if state is None:
                 continue
-            if state.next_offset == 0 and tp not in self.work:
-                self.intermediate_watch.check_first_records(tp)
             work = self.work.setdefault(
                 tp,
                 RoundDecisions(state.frontier.rule, state.next_offset, state.frontier.leader_epoch),

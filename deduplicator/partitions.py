@@ -43,7 +43,7 @@ class Partitions:
         """Those whose frontier has to be loaded, or committed for the first time."""
         self.revoked: set[TopicPartition] = set()
         """Those that were revoked, or are started again: their state has to be forgotten."""
-        self.known: dict[TopicPartition, AssignedPartition] = {}
+        self.last_committed: dict[TopicPartition, AssignedPartition] = {}
         """Of those that wait to be started again: the state that this worker has committed. The
         group can have lost it, because it deletes its offsets together with a topic.
         """
@@ -59,23 +59,25 @@ class Partitions:
         for tp in topic_partitions:
             self.assigned.pop(tp, None)
             self.waiting.discard(tp)
-            self.known.pop(tp, None)
+            self.last_committed.pop(tp, None)
             self.revoked.add(tp)
 
     def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """The frontiers of these are loaded, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
-        self.known = {tp: state for tp, state in self.known.items() if tp in self.waiting}
+        self.last_committed = {
+            tp: state for tp, state in self.last_committed.items() if tp in self.waiting
+        }
 
     def start_again(self, topic_partitions: Iterable[TopicPartition], is_committed: bool) -> None:
-        """Load these assigned ones again, as after an assignment. `is_committed`: whether their
-        state is certainly what the group has, or had.
+        """Load the frontiers of these assigned partitions again, as after an assignment.
+        `is_committed`: whether their state is certainly what the group has, or had.
         """
-        known = {tp: self.assigned[tp] for tp in topic_partitions}
-        self.on_assigned(known)
+        states = {tp: self.assigned[tp] for tp in topic_partitions}
+        self.on_assigned(states)
         if is_committed:
-            self.known |= known
+            self.last_committed |= states
 
     def pop_revoked(self) -> set[TopicPartition]:
         """Those that were revoked since the last call, also if they were assigned again."""

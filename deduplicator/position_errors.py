@@ -14,7 +14,9 @@ from common.routes import TopicPartition
 
 
 class PositionGone(Exception):
-    """A partition's position is no longer in its intermediate topic."""
+    """A partition's position is no longer in its intermediate topic, or it cannot be told whether
+    it is: its frontier is read again.
+    """
 
 
 class RecordsMissing(PositionGone):

@@ -42,7 +42,9 @@ class Purge:
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
         for tp, offset in committed.items():
-            if offset < self.purged_offsets.get(tp, 0):  # in another topic of this name
+            if offset < self.purged_offsets.get(
+                tp, 0
+            ):  # in another topic, or one that lost its newest records
                 del self.purged_offsets[tp]
         before_offsets = [
             ClientTopicPartition(*tp, offset)

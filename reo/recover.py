@@ -61,9 +61,7 @@ class Recovery:
         self.source = source
         self.data = RouteData(settings, route, source)
         self.destination, self.group = self.data.destination, self.data.group
-        self.intermediate = topics.look_up(
-            settings.destination_cluster, self.data.destination_admin, [route.intermediate_topic]
-        ).get(route.intermediate_topic)
+        self.intermediate = self.data.describe_intermediate()
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.identity = ""
@@ -107,6 +105,8 @@ class Recovery:
                         known,
                         0,
                         self.data.read_last_record(row.partition, last_copied),
+                        intermediate_topic_id=(self.intermediate and self.intermediate.topic_id)
+                        or None,
                         is_known_written=last_copied is not None,
                     )
             except (CopyDiffers, FrontierLost) as refusal:

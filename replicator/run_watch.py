@@ -125,10 +125,11 @@ class Watch:
         written can be lost: they are the same topics with the same leaders still, also since the
         last snapshot.
         """
-        ids = cluster_snapshot.read_intermediate_ids(self.settings, self.clients, self.plan)
         ends = partition_offsets.list_stable_ends(
             self.clients.destination_admin, self.plan.start_offsets
         )
+        # after the ends: they cannot be those of a topic that is created in between
+        ids = cluster_snapshot.read_intermediate_ids(self.settings, self.clients, self.plan)
         return self.can_trust_spark and (ids, ends) == (self.intermediate_ids, self.initial_ends)
 
     def check_sources(self) -> None:

@@ -17,10 +17,11 @@ In the order in which a schedule is made and judged:
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into requests and producer batches
-    process_faults.py, source_faults.py, intermediate_faults.py, destination_faults.py
+    process_faults.py, source_faults.py, replica_faults.py, intermediate_faults.py,
+    destination_faults.py
                        inject faults into processes, clusters and topics, and say which exit codes
                        of the service each fault allows or requires
-    fault_helpers.py   what the last three have in common
+    fault_helpers.py   what those of clusters and topics have in common
     operator.py        deletes the committed offsets of the group, and recovers them
     record_filter.py   which records a filtered copy has
     judge.py           what must be true of the copy after every step

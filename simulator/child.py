@@ -1,4 +1,4 @@
-"""One process of the service, with all its restarts."""
+"""What a system knows of one of the service's processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Injects the faults of a plan when their call has come: into requests and producer batches here,
-into processes, clusters and topics in `process_faults`, `source_faults`, `intermediate_faults` and
-`destination_faults`.
+into processes, clusters and topics in `process_faults`, `source_faults`, `replica_faults`,
+`intermediate_faults` and `destination_faults`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from common import frontier as frontiers
 from common.routes import TopicPartition
 from simulator import log_reader
-from simulator.fault_kinds import INTERMEDIATE_RECREATED
 from simulator.kafka.log import Log
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ FAULTS_THAT_OPEN_HOLES = frozenset(
         "newest intermediate records lost",
         "unread intermediate records deleted",
         "intermediate topic compacted",
-        INTERMEDIATE_RECREATED,
     }
 )
 
@@ -79,8 +77,13 @@ class FrontierJudge:
             return
         self.compared[intermediate] = metadata, log.end
         frontier = frontiers.decode(metadata)
-        if frontier.rule.hole and FAULTS_THAT_OPEN_HOLES.isdisjoint(
-            self.system.faults.injected_kinds
+        topic = cluster.topics.get(intermediate.topic)
+        if (
+            frontier.rule.hole
+            and FAULTS_THAT_OPEN_HOLES.isdisjoint(self.system.faults.injected_kinds)
+            # else records of the old topic are missing
+            and topic
+            and frontier.intermediate_topic_id == str(topic.id)
         ):
             self.violation = (
                 f"a hole is open in {intermediate}, but no record is missing there: {frontier.rule}"
@@ -88,8 +91,6 @@ class FrontierJudge:
             return
         if frontier.sent < 0 or frontier.destination_topic_id != str(cluster.topics[tp.topic].id):
             return
-        if intermediate in self.system.faults.torn_partitions:
-            return  # the records of the torn transaction are visible too
         known = frontier.destination_known
         read_result = log_reader.read_committed(cluster, tp, known + 1)
         visible = len(read_result[0]) if read_result else -1
@@ -98,7 +99,10 @@ class FrontierJudge:
             self.violation = (
                 f"the frontier of {intermediate} is wrong: {tp} has no record at offset {known}"
             )
-        elif visible != frontier.sent:
+        elif visible == frontier.sent:
+            self.system.faults.torn_partitions.discard(intermediate)
+        elif intermediate not in self.system.faults.torn_partitions:
+            # of a torn transaction, the records are visible too
             self.violation = (
                 f"the frontier of {intermediate} is wrong: {frontier.sent} records were sent to"
                 f" {tp} after offset {known}, and {visible} are visible"

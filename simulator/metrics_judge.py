@@ -98,13 +98,25 @@ class MetricsJudge:
         ]
         if waiting:
             return f"not ready: {', '.join(waiting)}"
-        lag = self.sum_reported_lag()
-        return f"a lag of {lag:.0f} is reported" if lag and not self._is_source_blocked() else ""
+        lag = self.sum_reported_lag() - self._sum_blocked_lag()
+        return f"a lag of {lag:.0f} is reported" if lag else ""
 
-    def _is_source_blocked(self) -> bool:
-        """Whether the source has lost the marker of a transaction: what follows it waits."""
-        logs = (self.system.source.log(*tp) for tp in self.system.list_source_partitions())
-        return any(log.last_stable_offset != log.end for log in logs)
+    def _sum_blocked_lag(self) -> float:
+        """What stage one reports of partitions where a transaction stays open, because the source
+        has lost its marker: what follows it waits.
+        """
+        blocked = {
+            (tp.topic, str(tp.partition))
+            for tp in self.system.list_source_partitions()
+            if (log := self.system.source.log(*tp)).last_stable_offset != log.end
+        }
+        return sum(
+            sample.value
+            for metric in LAG.collect()
+            for sample in metric.samples
+            if sample.labels["stage"] == "replicator"
+            and (sample.labels["topic"], sample.labels["partition"]) in blocked
+        )
 
     def sum_reported_lag(self) -> float:
         """The lag that both stages report, in records."""

@@ -206,6 +206,7 @@ class System(Clusters):
         if raised is not None and not isinstance(raised, ReoError):
             self.faults.on_unexpected_error(child.name, raised)
         if exit_code in self.recovered_exit_codes and not self.is_stopped_by_operator:
+            self.recovered_exit_codes.discard(exit_code)
             self.stop_for_operator(operator.run_recover)
         elif is_end_of_service(exit_code) and not self.is_stopped_by_operator:
             self.end(exit_code, message)
@@ -266,10 +267,11 @@ class System(Clusters):
             return
         has_one_stage_one = sum(child.name.startswith("stage one") for child in self.children) == 1
         for child in self.children:
-            is_watched = has_one_stage_one or child.metric_labels[0] == "deduplicator"
-            if not is_watched or not (child.process and child.process.is_alive):
+            if not (child.process and child.process.is_alive):
                 continue
             child.restarts.on_running(child.started)
+            if not has_one_stage_one and child.metric_labels[0] == "replicator":
+                continue
             heartbeat = (
                 HEARTBEAT.labels(*child.metric_labels)._value.get() - child.process.clock_offset_s
             )

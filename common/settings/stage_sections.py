@@ -110,5 +110,6 @@ class Deduplicator:
     without_frontier: Literal["refuse", "append"] = declare(
         "refuse",
         "A destination with records but no frontier: `refuse` stops, `append` copies from "
-        "`source.start` after them.",
+        "`source.start` after them. A frontier of an intermediate topic that was deleted and "
+        "created again, where records can be left out: `append` goes on from it.",
     )

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from common import run_epochs
+from common import run_epochs, runtime
 from common.errors import FrontierLost
 from common.frontier import Frontier, RuleState
 from common.kafka import intermediate_records, partition_offsets
@@ -26,6 +26,7 @@ from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)
+ASK_AGAIN_S = 1.0
 
 
 def move_to_end(
@@ -43,11 +44,7 @@ def move_to_end(
     beginnings = partition_offsets.list_beginning_offsets(consumer_group.admin, assigned)
     stable_ends = partition_offsets.list_stable_ends(consumer_group.admin, assigned)
     ends = {tp: end.offset for tp, end in stable_ends.items()}
-    recreated = {
-        tp
-        for tp, state in assigned.items()
-        if is_recreated(state.frontier, intermediates[tp.topic])
-    }
+    recreated, ids = _find_recreated(consumer_group, assigned, intermediates)
     for tp in recreated:
         if 0 < assigned[tp].next_offset <= ends[tp]:
             _refuse_recreated(consumer_group.settings, tp, assigned[tp].next_offset)
@@ -59,9 +56,7 @@ def move_to_end(
     for tp, state in assigned.items():
         if state.frontier.leader_epoch is None:  # of an earlier version of reo
             state.frontier = replace(state.frontier, leader_epoch=stable_ends[tp].leader_epoch)
-        state.frontier = replace(
-            state.frontier, intermediate_topic_id=intermediates[tp.topic].topic_id or None
-        )
+        state.frontier = replace(state.frontier, intermediate_topic_id=ids[tp.topic] or None)
     newest = intermediate_records.read_last_origins(
         consumer_group.reader, {tp: (beginnings[tp], ends[tp]) for tp in outside}
     )
@@ -84,9 +79,38 @@ def move_to_end(
     return outside
 
 
+def _find_recreated(
+    consumer_group: ConsumerGroup,
+    assigned: Mapping[TopicPartition, AssignedPartition],
+    intermediates: Mapping[str, Topic],
+) -> tuple[set[TopicPartition], dict[str, str]]:
+    """The partitions whose topic is another one than their frontier names, and the topics' ids. No
+    topic is another one on one broker's word: a broker can be behind.
+    """
+    for has_asked_again in (False, True):
+        recreated = {
+            tp
+            for tp, state in assigned.items()
+            if is_recreated(state.frontier, intermediates[tp.topic])
+        }
+        if not recreated or has_asked_again:
+            break
+        runtime.sleep(ASK_AGAIN_S)
+        intermediates = {
+            **intermediates,
+            **consumer_group.describe_intermediates({tp.topic for tp in recreated}),
+        }
+    return recreated, {name: topic.topic_id for name, topic in intermediates.items()}
+
+
 def _refuse_recreated(settings: Settings, tp: TopicPartition, next_offset: int) -> None:
     """FrontierLost, unless the settings say that this does not matter."""
     if settings.deduplicator.without_frontier == "append":
+        log.warning(
+            "%s was deleted and created again: records of %s can be left out of the copy",
+            tp.topic,
+            tp,
+        )
         return
     accept = (
         "set deduplicator.without_frontier=append for one start"

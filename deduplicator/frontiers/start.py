@@ -10,8 +10,8 @@ What is found, and what follows:
 - a frontier, its position inside the intermediate topic: it is compared with the destination's
   records (`deduplicator.destination_check`);
 - a frontier, its position outside, records after it missing (deleted or lost unread), or another
-  intermediate topic: the same; then its position is set to the end, its epoch raised
-  (`deduplicator.frontiers.gone_positions`);
+  intermediate topic: the same; then its position is set to the end, its epoch raised, or it is
+  refused (`deduplicator.frontiers.gone_positions`);
 - no frontier, an empty destination partition: the first frontier
   (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
 - a frontier of another destination topic (the topic was recreated): as without a frontier, but
@@ -109,7 +109,8 @@ class PartitionStarter:
     ) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while
         the destination does not answer; TransactionUndecided while another producer's transaction
-        is open: then it has to be called again, after a poll. `known`: as `Partitions.known`.
+        is open, or topics were created: then it has to be called again, after a poll. `known`: as
+        `Partitions.last_committed`.
         """
         partitions = sorted(topic_partitions)
         if not partitions:
@@ -125,7 +126,7 @@ class PartitionStarter:
             source_candidates.try_candidates(
                 self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
-            return self.start_partitions(partitions, known)
+            raise TransactionUndecided("topics were created: starting again after a poll")
         usable = {
             tp: commits[tp]
             for tp in partitions

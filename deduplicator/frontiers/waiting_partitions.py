@@ -66,7 +66,7 @@ class WaitingPartitions:
                     if not self._is_assignment_current():
                         return True
                     self.starting = self.starter.start_partitions(
-                        self.partitions.waiting, self.partitions.known
+                        self.partitions.waiting, self.partitions.last_committed
                     )
                     failpoints.hit("two: frontier read")
                     self.destination.outputs.update(self.starting.outputs)

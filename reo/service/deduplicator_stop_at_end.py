@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from common import runtime
-from common.errors import ClusterUnreachable, HangingTransaction, TopicMissing
+from common.errors import ClusterUnreachable, HangingTransaction, ReoError
 from common.kafka import destination_contents, partition_offsets, topics
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -25,6 +25,7 @@ from common.settings import Settings
 
 log = logging.getLogger(__name__)
 INTERVAL_S = 0.5
+WARNING_INTERVAL_S = 10.0
 
 
 class StopAtEnd:
@@ -53,6 +54,8 @@ class StopAtEnd:
         except HangingTransaction as undecided:
             log.warning("the frontiers at the start are not known: %s", undecided)
         self.has_warned = False
+        self.has_warned_of_loss = False
+        self.next_warning_s = 0.0
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:
@@ -92,22 +95,24 @@ class StopAtEnd:
         )
 
     def _warn_of_lost_records(self, unread: Collection[TopicPartition]) -> None:
-        """Once, where partitions end before what they had at the start. One broker's word is not
-        enough to end for it.
+        """Once, where an end offset is lower than at the start: this never ends then. One broker's
+        word is not enough to end for it.
         """
-        if self.has_warned:
+        if self.has_warned_of_loss or runtime.monotonic() < self.next_warning_s:
             return
+        self.next_warning_s = runtime.monotonic() + WARNING_INTERVAL_S
         try:
             ends = partition_offsets.list_end_offsets(self.client, unread, timeout_s=INTERVAL_S)
-        except (ClusterUnreachable, TopicMissing):
+        except ReoError:
             return
-        shorter = [tp for tp, end in ends.items() if end < self.ends[tp]]
-        if shorter:
-            self.has_warned = True
+        lower = [tp for tp, end in ends.items() if end < self.ends[tp]]
+        if lower:
+            self.has_warned_of_loss = True
             log.warning(
-                "%s ended later when this began: records were lost there, or the topic was deleted"
-                " and created again. Run a stage one, and start this again",
-                ", ".join(map(str, shorter)),
+                "the end offset of %s is lower than when this command was started: its newest"
+                " records were lost, or the topic was deleted and created again. Run stage one"
+                " (reo run replicator), then start this again",
+                ", ".join(map(str, lower)),
             )
 
 

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from common import runtime
+from common.errors import ClusterUnreachable
 from common.kafka import destination_contents, partition_offsets
 from common.kafka.partition_offsets import EndOffset
 from common.kafka.topics import Topic
@@ -162,6 +164,33 @@ def test_what_is_read_is_not_always_copied(
     assert StopAtEnd(settings, copied).is_complete() == is_complete
 
 
+def test_an_end_that_is_lower_now_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It waits for an offset that nobody writes. A broker that does not answer changes nothing."""
+    now_s, ends = 100.0, [10, 4, 4]
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+
+    def list_end_offsets(*_: object, **__: object) -> dict[TopicPartition, int]:
+        if len(ends) == 2 and now_s < 200:
+            raise ClusterUnreachable("away")
+        return {HERE: ends.pop(0)}
+
+    for name in ("create_commit_reader", "create_admin_client", "create_reader"):
+        monkeypatch.setattr(deduplicator_stop_at_end, name, lambda *_: None)
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
+    monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
+    monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: {})
+    settings = cast("Any", SimpleNamespace(destination_cluster=None))
+    copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
+    end = StopAtEnd(settings, copied)
+    for now_s in (110.0, 130.0, 200.0, 220.0):  # noqa: B007  (`runtime.monotonic` says it)
+        assert not end.is_complete()
+    said = f"the end offset of {HERE} is lower than when this command was started"
+    assert caplog.text.count(said) == 1
+    assert ends == [4]
+
+
 @pytest.mark.parametrize(
     ("end", "topic_id", "has_written_nothing"),
     [
@@ -174,11 +203,17 @@ def test_what_is_read_is_not_always_copied(
 def test_nothing_was_written_when_topic_and_leader_are_the_same(
     monkeypatch: pytest.MonkeyPatch, end: EndOffset, topic_id: str, has_written_nothing: bool
 ) -> None:
-    """With a filter: the intermediate partition ended at 5, with leader epoch 1, before the run."""
-    monkeypatch.setattr(partition_offsets, "list_stable_ends", lambda *_: {HERE: end})
-    monkeypatch.setattr(
-        cluster_snapshot, "read_intermediate_ids", lambda *_: {HERE.topic: topic_id}
-    )
+    """With a filter: the intermediate partition ended at 5, with leader epoch 1, before the run.
+    The topic is perhaps created again while its ends are read: its id is read after them.
+    """
+    ids = {HERE.topic: "id"}
+
+    def list_stable_ends(*_: object) -> dict[TopicPartition, EndOffset]:
+        ids[HERE.topic] = topic_id
+        return {HERE: end}
+
+    monkeypatch.setattr(partition_offsets, "list_stable_ends", list_stable_ends)
+    monkeypatch.setattr(cluster_snapshot, "read_intermediate_ids", lambda *_: dict(ids))
     watch: Any = SimpleNamespace(
         settings=None,
         clients=SimpleNamespace(destination_admin=None),

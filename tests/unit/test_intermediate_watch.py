@@ -1,5 +1,5 @@
 """Whether an intermediate topic is the one that the frontier names
-(`deduplicator.intermediate_watch`, `deduplicator.frontiers.gone_positions`).
+(`deduplicator.intermediate_watch`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from common.frontier import Frontier, RuleState
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.frontiers.gone_positions import is_recreated
 from deduplicator.intermediate_watch import CHECK_INTERVAL_S, IntermediateWatch
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
@@ -60,23 +59,6 @@ class Watched:
         }
 
 
-@pytest.mark.parametrize(
-    ("known", "now", "expected"),
-    [
-        ("old", "old", False),
-        ("old", "new", True),
-        (None, "new", False),  # a frontier of an earlier version
-        ("old", "", False),  # a broker before 2.8
-    ],
-)
-def test_only_two_ids_that_are_known_can_differ(
-    known: str | None, now: str, expected: bool
-) -> None:
-    """Otherwise an upgrade of reo or of a broker would look like a recreated topic."""
-    frontier = replace(FRONTIER, intermediate_topic_id=known)
-    assert is_recreated(frontier, Topic("t-proxy", now, 1, "cluster")) is expected
-
-
 def test_a_recreated_topic_is_started_again() -> None:
     """From what the worker knows: the group may have lost it. The other topic's partition goes
     on.
@@ -86,7 +68,7 @@ def test_a_recreated_topic_is_started_again() -> None:
     watched.watch.check()
     assert watched.partitions.waiting == {THERE}
     assert set(watched.partitions.assigned) == {HERE}
-    assert watched.partitions.known == {THERE: AssignedPartition(5, FRONTIER)}
+    assert watched.partitions.last_committed == {THERE: AssignedPartition(5, FRONTIER)}
 
 
 @pytest.mark.parametrize("ids", [None, {}], ids=["no answer", "no topic"])
@@ -112,17 +94,21 @@ def test_it_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_first_records_wait_for_the_id() -> None:
-    """They are decided with it; without an answer they are read again."""
+    """They are decided with it; without an answer they are read again. Nothing is asked elsewhere
+    than at offset 0.
+    """
     watched = Watched()
-    watched.watch.check_first_records(HERE)
+    watched.watch.check_first_records([THERE])
+    assert watched.requests == 0
+    watched.watch.check_first_records([HERE, THERE])
     assert not watched.partitions.waiting
     watched.ids = None
     with pytest.raises(PositionGone, match="cannot be read"):
-        watched.watch.check_first_records(HERE)
+        watched.watch.check_first_records([HERE, THERE])
     assert not watched.partitions.waiting
     watched.ids = {"t-proxy": "new"}
     with pytest.raises(PositionGone, match="created again"):
-        watched.watch.check_first_records(HERE)
+        watched.watch.check_first_records([HERE, THERE])
 
 
 @pytest.mark.parametrize("topic_id", ["old", "new"])

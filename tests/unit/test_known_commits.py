@@ -57,10 +57,10 @@ def test_nothing_is_known_of_what_another_worker_can_have_had(event: str) -> Non
     partitions = Partitions()
     partitions.start({OWN: AssignedPartition(5, OLD), OTHER: AssignedPartition(3, OLD)})
     partitions.start_again([OWN, OTHER], is_committed=True)
-    assert partitions.known.keys() == {OWN, OTHER}
+    assert partitions.last_committed.keys() == {OWN, OTHER}
     getattr(partitions, event)([OWN])
-    assert partitions.known.keys() == {OTHER}
+    assert partitions.last_committed.keys() == {OTHER}
     partitions.start({OTHER: AssignedPartition(3, OLD)})
-    assert not partitions.known
+    assert not partitions.last_committed
     partitions.start_again([OTHER], is_committed=False)
-    assert not partitions.known
+    assert not partitions.last_committed
