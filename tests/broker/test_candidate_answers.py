@@ -235,7 +235,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
             until(
                 lambda before=before: leader_epoch() > before,
                 "the partition has a new leader epoch",
-            )  # type: ignore[misc]
+            )
             answers = count_answers()
             until(healthy, "both answer again")
             assert count_answers() - answers <= UNHEALTHY_ROUNDS

@@ -103,7 +103,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(
     )
     written = write_source_and_intermediate(clusters, topic, RECORDS)
     for more in (1000, 3000):
-        until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")  # type: ignore[misc]
+        until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")
         send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     wait_for_end(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(

@@ -76,7 +76,7 @@ def test_members_share_partitions_before_and_after_they_begin(
     assert one.poll_offsets() == one.poll_offsets() == []
     one.begin()
     seen: list[tuple[int, int]] = []
-    until(lambda: seen.extend(one.poll_offsets()) or len(seen) >= 4, "it reads")  # type: ignore[func-returns-value]
+    until(lambda: seen.extend(one.poll_offsets()) or len(seen) >= 4, "it reads")
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in (3, 4)]
     two = Member(clusters, topic, protocol, 2)
 

@@ -162,7 +162,7 @@ def test_no_client_creates_the_topic_it_asks_for(cluster: Cluster, settings: Set
 
     def ask(client: object, topic: str) -> bool:
         try:
-            return bool(read_metadata(client, 2, topic).cluster_id)  # type: ignore[arg-type]
+            return bool(read_metadata(client, 2, topic).cluster_id)
         except KafkaException:
             return False
 

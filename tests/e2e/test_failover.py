@@ -68,7 +68,7 @@ def test_a_lost_candidate_is_followed_by_the_next(
     one, two, three = candidates
     service = copy_from_first(clusters, candidates, topic, start)
     jvm = service.find_pid("jvm")
-    harm(one)  # type: ignore[operator]
+    harm(one)
     write_to_all((two, three), topic, range(1000, 2000))
     wait_for_exact_copy(two, clusters.destination, topic, 2000)
     assert has_switched(service, (two, three)), service.read_log_tail()
@@ -84,7 +84,7 @@ def test_a_lost_candidate_is_followed_by_the_next(
         ),
         "its silence is counted; a refused connection is an error of the client",
     )
-    harm(two)  # type: ignore[operator]
+    harm(two)
     write_to_all((three,), topic, range(2000, 3000))
     wait_for_exact_copy(three, clusters.destination, topic, 3000)
     assert has_switched(service, (three,)), service.read_log_tail()

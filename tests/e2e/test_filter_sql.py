@@ -194,7 +194,7 @@ def test_what_passes_is_exact_while_both_stages_are_killed(
     service = start(topic, filter_sql=THIRDS, **SHORT_BATCHES)
     until(lambda: clusters.destination.count_offsets(topic) > 0, "records flow", COPY_S)
     for stage in ("replicator", "deduplicator"):
-        send_signal(until(lambda stage=stage: service.find_pid(stage), f"{stage} lives"))  # type: ignore[misc]
+        send_signal(until(lambda stage=stage: service.find_pid(stage), f"{stage} lives"))
         clusters.source.write(
             topic,
             [

@@ -92,7 +92,7 @@ def test_three_topics_through_one_service_that_is_killed(
         until(
             lambda source=source, last=last: (
                 service.metric("reo_frontier_offset", topic=source) == last
-            ),  # type: ignore[misc]
+            ),
             "the frontiers are at the source's end",
             COPY_S,
         )

@@ -63,7 +63,7 @@ def assert_each_is_placed(
             lambda number, record: 2 if make_record(0).value[:4] == record.value[:4] else number,
         )
         == []
-    )  # type: ignore[index]
+    )
     assert (
         compare_merged_topics(
             clusters,

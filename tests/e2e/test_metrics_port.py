@@ -91,7 +91,7 @@ def assert_counted(service: Service, topic: str) -> None:
         ("reo_records_in_total", "replicator"),
     ):
         until(
-            lambda name=name, stage=stage: (  # type: ignore[misc]
+            lambda name=name, stage=stage: (
                 service.metric(name, stage=stage, topic=topic) == RECORDS or is_disturbed(service)
             ),
             f"all records are counted: {name}",

@@ -109,7 +109,7 @@ def test_the_server_is_stopped_at_once_during_the_work(
         for part in range(4):
             write_intermediate(clusters, topic, topic, batch[part * RECORDS : (part + 1) * RECORDS])
             if part < 3:
-                until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")  # type: ignore[misc]
+                until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")
                 # before: the worker can have noticed, and said it once, when the server is down
                 waits = service.log.count("waiting for the database")
                 server.stop_at_once()
@@ -117,7 +117,7 @@ def test_the_server_is_stopped_at_once_during_the_work(
                 until(
                     lambda waits=waits: service.log.count("waiting for the database") > waits,
                     "the worker has noticed",
-                )  # type: ignore[misc]
+                )
                 server.start()
         wait_for_rows(server, topic, 4 * RECORDS)
         assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 0

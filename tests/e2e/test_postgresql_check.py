@@ -276,7 +276,7 @@ def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start:
     def read_lags() -> tuple[int, int, int]:
         return tuple(
             lag["records"] for lag in run_json(clusters, database, topic, "lag")["total"].values()
-        )  # type: ignore[return-value]
+        )
 
     assert read_lags() == (100, 0, 100)
     run(clusters, topic, 100, 200)

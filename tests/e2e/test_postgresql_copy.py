@@ -229,12 +229,12 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
         destination.frontier_store,
         destination.frontier_store.set_deadline,
     )
-    frontier_store.consumer_group.liveness.beat = lambda: beats.append(True)  # type: ignore[method-assign]
+    frontier_store.consumer_group.liveness.beat = lambda: beats.append(True)
 
     def limit(deadline_s: float) -> None:
         frontier_store.set_deadline = lambda seconds: set_deadline(
             seconds if seconds == math.inf else deadline_s
-        )  # type: ignore[method-assign]
+        )
 
     def count_beats() -> int:
         """During a transaction that is not over in time."""

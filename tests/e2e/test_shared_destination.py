@@ -49,13 +49,13 @@ def test_three_sources_to_one_partition_while_stage_two_is_killed(
                     clusters.destination.count_offsets(f"{topic}-all") > wanted
                 ),
                 "records flow",
-            )  # type: ignore[misc]
+            )
             send_signal(
                 until(
                     lambda worker=worker: service.find_pid("deduplicator", worker),
                     "the worker lives",
                 )
-            )  # type: ignore[misc]
+            )
     until(
         lambda: (
             clusters.destination.count_offsets(f"{topic}-all") >= 3 * EACH
@@ -100,7 +100,7 @@ def test_a_source_that_joins_a_shared_destination(
             )
         until(
             lambda number=number: (
-                clusters.destination.count_offsets(copy) >= 100 * number  # type: ignore[misc]
+                clusters.destination.count_offsets(copy) >= 100 * number
                 and not compare_merged_topics(
                     clusters, sources[:number], copy, lambda partition, _: partition
                 )

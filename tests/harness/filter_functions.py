@@ -33,7 +33,7 @@ def stumbles(record: SourceRecord) -> bool:
 
 def forgets(record: SourceRecord) -> bool:
     """A function without a return."""
-    return None  # type: ignore[return-value]
+    return None
 
 
 def every(record: SourceRecord) -> bool:

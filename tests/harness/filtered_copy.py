@@ -57,4 +57,4 @@ def wait_for_end(clusters: Clusters, service: Service, records: int, *written: s
                 == clusters.destination.end_offsets(topic)
             ),
             "it is visible",
-        )  # type: ignore[misc]
+        )

@@ -28,7 +28,7 @@ def more_records() -> list[tuple[int, Record]]:
 
 def add_offsets(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
     """(partition, source offset, record): the source has no gaps here."""
-    first = int(records[0][1].value[:10])  # type: ignore[index]
+    first = int(records[0][1].value[:10])
     return [
         (partition, (first + number) // PARTITIONS, record)
         for number, (partition, record) in enumerate(records)

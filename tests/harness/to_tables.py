@@ -74,7 +74,7 @@ def read_mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | No
     return {
         partition: tuple(commit)
         for partition, commit in read_commits(clusters.destination, topic).items()
-    }  # type: ignore[misc]
+    }
 
 
 def read_database_frontiers(database: Server, topic: str) -> dict[int, tuple[int, str]]:

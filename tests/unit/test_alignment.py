@@ -73,7 +73,7 @@ def sides(
         lambda: yield_messages(source),
         lambda: yield_messages(destination),
         source_whole,
-        destination_whole,  # type: ignore[arg-type]
+        destination_whole,
         from_beginning,
         zero_timestamp_ms,
         tail_max,

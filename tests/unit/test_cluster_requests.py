@@ -41,10 +41,10 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     client = SimpleNamespace(poll=lambda _: None)
-    assert cluster_requests.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+    assert cluster_requests.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"
     for cluster in (silent, was_there, silent):
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
-            cluster_requests.ask_cluster(cluster, client, 0, raise_timeout)  # type: ignore[arg-type]
+            cluster_requests.ask_cluster(cluster, client, 0, raise_timeout)
     assert asked == ["silent:1"]
 
 
@@ -66,7 +66,7 @@ def test_a_proxy_before_brokers_that_are_away_does_not_refuse_tls(
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     with pytest.raises(AccessRefused, match="its listener does not speak TLS"):
-        cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
-    assert cluster_requests.ask_cluster(cluster, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+        cluster_requests.ask_cluster(cluster, client, 0, disconnect)
+    assert cluster_requests.ask_cluster(cluster, client, 0, lambda: "an answer") == "an answer"
     with pytest.raises(ClusterUnreachable, match=r"cannot be reached any more: .*Disconnected"):
-        cluster_requests.ask_cluster(cluster, client, 0, disconnect)  # type: ignore[arg-type]
+        cluster_requests.ask_cluster(cluster, client, 0, disconnect)

@@ -48,7 +48,7 @@ def test_lists_of_any_size_are_compared_as_records_are(
         result,
         0,
         lambda _: None,
-    )  # type: ignore[arg-type]
+    )
     equal = next(
         (
             place
@@ -80,7 +80,7 @@ def test_places_are_compared_where_a_row_has_one() -> None:
             0,
             lambda _: None,
             places_too,
-        )  # type: ignore[arg-type]
+        )
         assert (result.equal, bool(result.difference)) == (equal, places_too)
     assert result.difference == "the record of source offset 3 is in the row of 2"
 
@@ -125,7 +125,7 @@ def test_the_newest_of_each_key_with_any_memory(
         result,
         0,
         keys_max,
-    )  # type: ignore[arg-type, return-value]
+    )
     assert bool(result.difference) == (naive(left) != naive(right))
     if not result.difference:
         assert result.equal == len(naive(left))

@@ -145,7 +145,7 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
     """
     now = 0.0
     client = Asked(topic_id, end)
-    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    watch = DestinationWatch(client, lambda: now)
     watch.poll({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 0
     now = destination_watch.REQUEST_INTERVAL_S
@@ -168,7 +168,7 @@ def test_an_old_answer_is_no_loss() -> None:
     """
     now = 0.0
     client = Asked(SAME, 7)
-    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    watch = DestinationWatch(client, lambda: now)
     for round_number in range(6):
         now += destination_watch.REQUEST_INTERVAL_S
         watch.poll({"copy": str(SAME)}, {PLACE: 7})

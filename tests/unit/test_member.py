@@ -96,7 +96,7 @@ def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: 
     """Both halves are needed: a generation and an id."""
     seam = Intermediate(
         Named(metadata(generation, member)), incremental=False, partitions=Partitions()
-    )  # type: ignore[arg-type]
+    )
     if fenced:
         assert seam.member_metadata.get() == metadata(generation, member)
     else:

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_not_written(wrong: Origin) -> None:
 def test_no_value_is_a_type_error() -> None:
     """A null header value."""
     with pytest.raises(TypeError):
-        parse(None)  # type: ignore[arg-type]
+        parse(None)
 
 
 @given(

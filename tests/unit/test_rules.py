@@ -247,7 +247,7 @@ def test_a_partition_is_called_as_kafka_calls_it() -> None:
     makes.
     """
     assert f"{TopicPartition('orders', 3)} {[TopicPartition('orders', 3)]}" == "orders-3 [orders-3]"
-    assert {TopicPartition("orders", 3): 1}[("orders", 3)] == 1  # type: ignore[index]
+    assert {TopicPartition("orders", 3): 1}[("orders", 3)] == 1
 
 
 def test_an_empty_text_has_no_rules() -> None:

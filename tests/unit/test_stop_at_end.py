@@ -94,7 +94,7 @@ def test_what_the_source_has_lost_is_not_counted_as_read(
     clients = SimpleNamespace(source_admin=None, read_up_to_writer=writer)
     unused = cast("Any", None)
     completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        SimpleNamespace(filter=SimpleNamespace(sql="")),
         cast("Any", clients),
         unused,
         unused,
@@ -133,7 +133,7 @@ def test_what_a_run_left_out_holds_from_where_it_began(
     rule = SimpleNamespace(frontier=start - 1)
     commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
     completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="value is null")),  # type: ignore[arg-type]
+        SimpleNamespace(filter=SimpleNamespace(sql="value is null")),
         make_clients(),
         cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
         unused,
@@ -184,7 +184,7 @@ def test_a_frontier_counts_when_the_destination_has_what_it_says(
         }
     )
     completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        SimpleNamespace(filter=SimpleNamespace(sql="")),
         make_clients(),
         cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
         unused,
@@ -219,7 +219,7 @@ def test_nothing_is_complete_that_cannot_be_told(
     rule = SimpleNamespace(frontier=29)
     commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
     completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),  # type: ignore[arg-type]
+        SimpleNamespace(filter=SimpleNamespace(sql="")),
         make_clients(),
         cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
         cast("Any", None),

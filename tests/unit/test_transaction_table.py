@@ -105,7 +105,7 @@ def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
             lambda: made.append(Client(**fails)) or made[-1], 1.0, Liveness("test")
         ),
         made,
-    )  # type: ignore[func-returns-value, arg-type, return-value]
+    )
 
 
 def commit(one: TransactionalProducer) -> None:
