@@ -67,6 +67,11 @@ function gets.
 """
 
 
+def is_silent(heartbeat: float, now: float) -> bool:
+    """Whether a process with this last heartbeat, or start (Unix time), hangs."""
+    return now - heartbeat > SILENT_S
+
+
 class Liveness:
     """The heartbeat of one process. The clock is Unix time."""
 

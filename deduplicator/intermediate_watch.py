@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.routes import TopicPartition
-from deduplicator.frontiers.gone_positions import is_recreated
+from deduplicator.frontiers.gone_positions import find_recreated
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.partitions import Partitions
 from deduplicator.position_errors import PositionGone
@@ -69,23 +69,19 @@ class IntermediateWatch:
     def _find_recreated(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition] | None:
-        """Those whose topic has not the id that their frontier has; None while there is no
-        answer.
+        """Those whose topic has not the id that their frontier has; None while there is no answer.
+        Nothing is asked where no frontier has an id.
         """
-        frontiers = {
-            tp: self.partitions.assigned[tp].frontier
+        states = {
+            tp: state
             for tp in topic_partitions
-            if self.partitions.assigned[tp].frontier.intermediate_topic_id
+            if (state := self.partitions.assigned[tp]).frontier.intermediate_topic_id
         }
-        if not frontiers:
+        if not states:
             return []
         try:
-            topics = self.starter.consumer_group.describe_topics({tp.topic for tp in frontiers})
+            topics = self.starter.consumer_group.describe_topics({tp.topic for tp in states})
         except ClusterUnreachable as unreachable:
             log.debug("the intermediate topics cannot be described now: %s", unreachable)
             return None
-        return [
-            tp
-            for tp, frontier in frontiers.items()
-            if tp.topic in topics and is_recreated(frontier, topics[tp.topic])
-        ]
+        return sorted(find_recreated(states, topics))

@@ -42,9 +42,8 @@ class Purge:
         self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
         for tp, offset in committed.items():
-            if offset < self.purged_offsets.get(
-                tp, 0
-            ):  # in another topic, or one that lost its newest records
+            # in another topic, or in one that lost its newest records
+            if offset < self.purged_offsets.get(tp, 0):
                 del self.purged_offsets[tp]
         before_offsets = [
             ClientTopicPartition(*tp, offset)

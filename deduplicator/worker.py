@@ -23,7 +23,6 @@ from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate_consumer import Intermediate
-from deduplicator.intermediate_watch import IntermediateWatch
 from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
@@ -92,7 +91,6 @@ class Worker:
     topic_discovery: TopicDiscovery
     unassigned: UnassignedPartitions
     join_timeout: JoinTimeout
-    intermediate_watch: IntermediateWatch
     purge: Purge
     ends: Probe[dict[TopicPartition, int]]
     """The end offsets of the intermediate topics."""
@@ -106,7 +104,7 @@ class Worker:
         if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
-            self.intermediate_watch.check()
+            self.loop.intermediate_watch.check()
         next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
@@ -225,7 +223,6 @@ def build(settings: Settings, number: int) -> Worker:
         TopicDiscovery(settings, routes.values()),
         UnassignedPartitions(starter, intermediate),
         JoinTimeout(consumer_group.group, intermediate),
-        loop.intermediate_watch,
         Purge(consumer_group.admin),
         ends,
     )

@@ -78,7 +78,7 @@ class Watch:
     """The timestamp of the newest record that stage one has written, as of the last snapshot."""
     lag: LagReporter = field(default_factory=lambda: LagReporter("replicator"))
     intermediate_ids: dict[str, str] = field(default_factory=dict)
-    """With a filter: by name, at the start of the run."""
+    """With a filter and an end: by name, at the start of the run."""
     initial_ends: dict[TopicPartition, partition_offsets.EndOffset] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
     holes: OpenHoles = field(init=False)
@@ -98,7 +98,7 @@ class Watch:
         )
         self.intermediate_ends = {tp: end.offset for tp, end in self.initial_ends.items()}
         self.has_filter = bool(self.settings.filter.sql)
-        if self.has_filter:
+        if self.has_filter and self.settings.stop_at_end:
             self.intermediate_ids = cluster_snapshot.read_intermediate_ids(
                 self.settings, self.clients, self.plan
             )

@@ -28,12 +28,7 @@ from simulator.fault_helpers import (
     run_without_workers,
     truncate_log,
 )
-from simulator.fault_kinds import (
-    EXCLUSIVE_FAULTS,
-    FRONTIERS_DELETED,
-    SOURCE_FAULTS,
-    TORN,
-)
+from simulator.fault_kinds import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector

@@ -1,7 +1,7 @@
 """One system: the service's processes with their restarts, beside the clusters and their writers.
 
-The processes run the service's own code; `reo.service.restarts` decides what follows an exit code,
-how long a restart waits, and which process is killed because it hangs.
+The processes run the service's own code; `reo.service.restarts` decides what follows an exit code
+and how long a restart waits, `common.liveness` which process is killed because it hangs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 
 from common import settings as settings_module
 from common.errors import ReoError
+from common.liveness import is_silent
 from common.metrics import HEARTBEAT, READY
 from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
-from reo.service.restarts import (
-    WATCHDOG_INTERVAL_S,
-    is_end_of_service,
-    is_silent,
-)
+from reo.service.restarts import WATCHDOG_INTERVAL_S, is_end_of_service
 from replicator import stage
 from simulator import log_reader, operator, record_filter
 from simulator.child import Child

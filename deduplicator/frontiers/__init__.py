@@ -1,9 +1,11 @@
 """A partition's frontier: where it is stored, and how the copy of a partition starts from it.
 
-waiting_partitions.py   starts the partitions that wait, between two polls
-start.py                loads, checks or creates their frontiers
-first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
-gone_positions.py       positions that the intermediate topic no longer has
-frontier_store.py       where frontiers are: the group's commits (group_commits.py), or beside
-                        the records in a store of the user's own (own_frontier_store.py)
+In the order of a start:
+
+    waiting_partitions.py   starts the partitions that wait, between two polls
+    start.py                loads, checks or creates their frontiers
+    frontier_store.py       where frontiers are: the group's commits (group_commits.py), or beside
+                            the records in a store of the user's own (own_frontier_store.py)
+    first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
+    gone_positions.py       positions that the intermediate topic no longer has
 """

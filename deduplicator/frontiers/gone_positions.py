@@ -44,7 +44,7 @@ def move_to_end(
     beginnings = partition_offsets.list_beginning_offsets(consumer_group.admin, assigned)
     stable_ends = partition_offsets.list_stable_ends(consumer_group.admin, assigned)
     ends = {tp: end.offset for tp, end in stable_ends.items()}
-    recreated, ids = _find_recreated(consumer_group, assigned, intermediates)
+    recreated, intermediates = _find_certainly_recreated(consumer_group, assigned, intermediates)
     for tp in recreated:
         if 0 < assigned[tp].next_offset <= ends[tp]:
             _refuse_recreated(consumer_group.settings, tp, assigned[tp].next_offset)
@@ -56,7 +56,9 @@ def move_to_end(
     for tp, state in assigned.items():
         if state.frontier.leader_epoch is None:  # of an earlier version of reo
             state.frontier = replace(state.frontier, leader_epoch=stable_ends[tp].leader_epoch)
-        state.frontier = replace(state.frontier, intermediate_topic_id=ids[tp.topic] or None)
+        state.frontier = replace(
+            state.frontier, intermediate_topic_id=intermediates[tp.topic].topic_id or None
+        )
     newest = intermediate_records.read_last_origins(
         consumer_group.reader, {tp: (beginnings[tp], ends[tp]) for tp in outside}
     )
@@ -79,28 +81,21 @@ def move_to_end(
     return outside
 
 
-def _find_recreated(
+def _find_certainly_recreated(
     consumer_group: ConsumerGroup,
     assigned: Mapping[TopicPartition, AssignedPartition],
     intermediates: Mapping[str, Topic],
-) -> tuple[set[TopicPartition], dict[str, str]]:
-    """The partitions whose topic is another one than their frontier names, and the topics' ids. No
-    topic is another one on one broker's word: a broker can be behind.
+) -> tuple[set[TopicPartition], Mapping[str, Topic]]:
+    """As `find_recreated`, with the topics as they were described last. No topic is another one on
+    one broker's word: a broker can be behind.
     """
-    for has_asked_again in (False, True):
-        recreated = {
-            tp
-            for tp, state in assigned.items()
-            if is_recreated(state.frontier, intermediates[tp.topic])
-        }
-        if not recreated or has_asked_again:
-            break
+    recreated = find_recreated(assigned, intermediates)
+    if recreated:
         runtime.sleep(ASK_AGAIN_S)
-        intermediates = {
-            **intermediates,
-            **consumer_group.describe_intermediates({tp.topic for tp in recreated}),
-        }
-    return recreated, {name: topic.topic_id for name, topic in intermediates.items()}
+        names = {tp.topic for tp in recreated}
+        intermediates = {**intermediates, **consumer_group.describe_intermediates(names)}
+        recreated = find_recreated(assigned, intermediates)
+    return recreated, intermediates
 
 
 def _refuse_recreated(settings: Settings, tp: TopicPartition, next_offset: int) -> None:
@@ -130,6 +125,19 @@ def raise_epoch(frontier: Frontier, epoch: int) -> Frontier:
     end of the intermediate topic.
     """
     return replace(frontier, rule=RuleState(frontier.rule.frontier, epoch, None))
+
+
+def find_recreated(
+    assigned: Mapping[TopicPartition, AssignedPartition], intermediates: Mapping[str, Topic]
+) -> set[TopicPartition]:
+    """The partitions whose intermediate topic is another one than their frontier names; one that
+    does not exist now is none.
+    """
+    return {
+        tp
+        for tp, state in assigned.items()
+        if tp.topic in intermediates and is_recreated(state.frontier, intermediates[tp.topic])
+    }
 
 
 def is_recreated(frontier: Frontier, intermediate: Topic) -> bool:

@@ -41,7 +41,6 @@ from common.errors import ClusterUnreachable, ForeignWriter
 from common.frontier import Frontier
 from common.kafka import topic_creation, topics
 from common.kafka.partition_offsets import GroupCommit
-from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
@@ -160,7 +159,7 @@ class PartitionStarter:
     def _move_to_end(
         self,
         result: StartedPartitions,
-        intermediates: Mapping[str, Topic],
+        intermediates: Mapping[str, topics.Topic],
         commits: Mapping[TopicPartition, GroupCommit],
     ) -> None:
         moved = move_to_end(
@@ -177,7 +176,7 @@ class PartitionStarter:
     def _set_partitioners(
         self,
         assigned: Mapping[TopicPartition, AssignedPartition],
-        destinations: Mapping[str, Topic],
+        destinations: Mapping[str, topics.Topic],
     ) -> None:
         for tp, state in assigned.items():
             if not self._is_one_to_one(tp):

@@ -1,8 +1,10 @@
 """The service: starts both stages, restarts them, and answers on one HTTP port.
 
-startup.py          what is checked and created before any process is started
-supervisor.py       the processes; child.py: one of them; restarts.py: when it is started again,
-                    or killed; child_output.py: what it prints
-end_of_copy.py      `--stop-at-end`; deduplicator_stop_at_end.py: for stage two alone
-health.py           the HTTP server: metrics, health and readiness; service_status.py: /status
+In the order of a start:
+
+    startup.py          what is checked and created before any process is started
+    supervisor.py       the processes; child.py: one of them; restarts.py: when it is started again;
+                        child_output.py: what it prints
+    health.py           the HTTP server: metrics, health and readiness; service_status.py: /status
+    end_of_copy.py      `--stop-at-end`; deduplicator_stop_at_end.py: for stage two alone
 """

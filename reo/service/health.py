@@ -27,9 +27,8 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.liveness import LATE_S, REASONS, Reason
+from common.liveness import LATE_S, REASONS, Reason, is_silent
 from deduplicator import compiled_library
-from reo.service.restarts import is_silent
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -153,12 +152,11 @@ def assess_health(
                     Reason, sample.labels["reason"]
                 )
     silent, not_ready = [], []
+    now = time.time()
     for stage, worker, started in processes:
-        heartbeat = (
-            max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
-        )
-        age_s = time.time() - heartbeat
-        if is_silent(heartbeat, time.time()):
+        heartbeat = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or now
+        age_s = now - heartbeat
+        if is_silent(heartbeat, now):
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
         if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
             reason = REASONS[reasons.get((stage, worker), "start")]

@@ -1,4 +1,4 @@
-"""When a child is started again, and when one that runs is killed. The simulator's processes follow
+"""What follows the end of a child, and when it is started again. The simulator's processes follow
 the same.
 """
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from common import runtime
 from common.errors import ClusterUnreachable, list_stop_codes
-from common.liveness import SILENT_S
 
 BACKOFF_FIRST_S = 0.2
 BACKOFF_MAX_S = 30.0
@@ -25,11 +24,6 @@ def is_end_of_service(code: int) -> bool:
     again.
     """
     return code in list_stop_codes() and code != OUTAGE_EXIT_CODE
-
-
-def is_silent(heartbeat: float, now: float) -> bool:
-    """Whether the watchdog kills a child with this last heartbeat, or start (Unix time)."""
-    return now - heartbeat > SILENT_S
 
 
 @dataclass(slots=True)

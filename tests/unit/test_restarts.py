@@ -6,14 +6,13 @@ import pytest
 
 from common import runtime
 from common.errors import ClusterUnreachable, FrontierLost
-from common.liveness import SILENT_S
+from common.liveness import SILENT_S, is_silent
 from reo.service.restarts import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
     BACKOFF_RESET_S,
     Restarts,
     is_end_of_service,
-    is_silent,
 )
 
 

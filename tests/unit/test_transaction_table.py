@@ -255,7 +255,11 @@ def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None
         one.flush()
     assert one.client is None
     one.begin()
-    made[1].flush = lambda _: (_ for _ in ()).throw(SystemError("something else"))  # type: ignore[attr-defined]
+
+    def fail(_: float) -> int:
+        raise SystemError("something else")
+
+    made[1].flush = fail  # type: ignore[attr-defined]
     with pytest.raises(SystemError):
         one.flush()
 
