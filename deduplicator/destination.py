@@ -132,10 +132,12 @@ class KafkaDestination:
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
+        self._has_first_records = False
+        """Whether the open transaction writes to a partition that had no record."""
 
     def begin(self) -> None:
         """Open a transaction of the next producer."""
-        self._delivered = {}
+        self._delivered, self._has_first_records = {}, False
         self._client = self.producers.begin()
 
     def write(
@@ -168,6 +170,7 @@ class KafkaDestination:
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
         if output:
+            self._has_first_records |= output.last_offset < 0
             output.sent += len(records)
 
     def _forward(self, tp: TopicPartition, records: CompiledRecords, count: int) -> None:
@@ -214,8 +217,15 @@ class KafkaDestination:
     def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
         """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
         not possible.
+
+        The first records of a partition are delivered before. Where the offsets of an open
+        transaction are deleted (with their topic, or their group), a successor finds no frontier
+        and nothing to wait for: then a destination partition that is not empty is all that keeps it
+        from beginning the copy again.
         """
         producer = self.producers.current
+        if self._has_first_records:
+            producer.flush()
         producer.send_offsets(offsets(), member)
         failpoints.hit("two: offsets sent")
         producer.flush()
@@ -287,14 +297,3 @@ def check_delivered_offset(tp: TopicPartition, output: DestinationState, offset:
             f" {output.known_offset}, and the last of them was given offset {offset}. This"
             " transaction is aborted. Copy to a new topic, or restore this one"
         )
-
-
-def build_offsets(
-    positions: Mapping[TopicPartition, tuple[int, str]],
-) -> list[ClientTopicPartition]:
-    """The argument of `send_offsets_to_transaction`: per partition the next offset and the
-    frontier's metadata string.
-    """
-    return [
-        ClientTopicPartition(*tp, offset, metadata) for tp, (offset, metadata) in positions.items()
-    ]

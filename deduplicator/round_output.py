@@ -13,7 +13,7 @@ from dataclasses import replace
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import Route, TopicPartition
-from deduplicator.destination import UNCOUNTED, Destination, DestinationState, build_offsets
+from deduplicator.destination import UNCOUNTED, Destination, DestinationState
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_decisions import RoundDecisions
 from deduplicator.unwrap import describe_written
@@ -100,7 +100,7 @@ class RoundOutput:
         """Step 5: the frontier is encoded last, when the number of sent records is known."""
 
         def encode_frontiers() -> list[ClientTopicPartition]:
-            positions = {}
+            offsets = []
             for tp, state in next_states.items():
                 output = (
                     self.destination.outputs[self.get_destination_partition(tp)]
@@ -114,7 +114,9 @@ class RoundOutput:
                     is_known_written=output.is_known_written,
                     last_written=state.frontier.last_written if output != UNCOUNTED else None,
                 )
-                positions[tp] = (state.next_offset, state.frontier.encode())
-            return build_offsets(positions)
+                offsets.append(
+                    ClientTopicPartition(*tp, state.next_offset, state.frontier.encode())
+                )
+            return offsets
 
         self.destination.send_offsets(encode_frontiers, member)

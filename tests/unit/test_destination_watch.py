@@ -96,6 +96,32 @@ def test_the_frontier_says_that_the_last_delivered_record_has_to_be_there() -> N
     assert destination.outputs == {PLACE: DestinationState(9, 0, is_known_written=True)}
 
 
+@pytest.mark.parametrize(
+    ("known_offset", "steps"),
+    [
+        # an empty partition, to which one record is written, and then one more
+        (-1, ["flush", "send_offsets", "flush", "send_offsets", "flush"]),
+        (4, ["send_offsets", "flush", "send_offsets", "flush"]),
+    ],
+)
+def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are_sent(
+    known_offset: int, steps: list[str]
+) -> None:
+    """The offsets can be deleted with their topic while the transaction is open: a successor that
+    finds no frontier has to find the destination not empty. Later, the two go side by side.
+    """
+    pair = Mock()
+    pair.begin.return_value = Delivering()
+    destination = KafkaDestination(pair, Mock())
+    destination.outputs = {PLACE: DestinationState(known_offset, 0)}
+    for _ in range(2):
+        destination.begin()
+        destination.write(PLACE, [(None, b"value", None, 1)], [0])
+        destination.send_offsets(list, None)
+    calls = [name for name, *_ in pair.current.method_calls]
+    assert [name for name in calls if name in ("flush", "send_offsets")] == steps
+
+
 class Asked:
     """An admin client whose answers are given by hand."""
 
