@@ -1,7 +1,9 @@
 """Detects that an intermediate topic was deleted and created again while a worker reads it.
 
 The group's offsets, with the frontiers, are deleted with the old topic, and records that nobody had
-read are lost. A run of stage one that goes on does not write them again: so the epoch has to be
+read are lost. (The coordinator deletes them when it learns of the topic's deletion: that can be
+after a new frontier is committed. So it is also looked, less often, whether the group still has
+them all.) A run of stage one that goes on does not write them again: so the epoch has to be
 raised, as wherever unread records are lost (`deduplicator.frontiers.gone_positions`). The worker
 knows the frontiers still, because nobody else moves those of its partitions.
 
@@ -14,7 +16,7 @@ topics can have been read (`deduplicator.frontiers.gone_positions`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from common import runtime
 from common.errors import ClusterUnreachable
@@ -26,6 +28,7 @@ from deduplicator.position_errors import PositionGone
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 1.0
+CHECK_COMMITS_INTERVAL_S = 30.0
 
 
 class IntermediateWatch:
@@ -35,19 +38,35 @@ class IntermediateWatch:
         self.starter = starter
         self.partitions = partitions
         self.due = 0.0
+        self.commits_due = runtime.monotonic() + CHECK_COMMITS_INTERVAL_S
 
     def check(self) -> None:
         """Check, if it is time, between two rounds, while no commit is unfinished."""
-        if runtime.monotonic() < self.due or not self.partitions.assigned:
+        now = runtime.monotonic()
+        if now < self.due or not self.partitions.assigned:
             return
-        self.due = runtime.monotonic() + CHECK_INTERVAL_S
+        self.due = now + CHECK_INTERVAL_S
         recreated = self._find_recreated(self.partitions.assigned)
-        if recreated:
-            log.warning(
-                "reading the frontiers of %s again: the topic was deleted and created again",
-                ", ".join(map(str, recreated)),
-            )
-            self.partitions.start_again(recreated, is_committed=True)
+        self._start_again(recreated, "the topic was deleted and created again")
+        if now >= self.commits_due and not recreated:
+            self.commits_due = now + CHECK_COMMITS_INTERVAL_S
+            self._start_again(self._find_uncommitted(), "the group has lost them")
+
+    def _start_again(self, topic_partitions: Collection[TopicPartition] | None, why: str) -> None:
+        if topic_partitions:
+            names = ", ".join(map(str, topic_partitions))
+            log.warning("reading the frontiers of %s again: %s", names, why)
+            self.partitions.start_again(topic_partitions, is_committed=True)
+
+    def _find_uncommitted(self) -> list[TopicPartition] | None:
+        """The assigned partitions without an offset of the group; None while there is no answer."""
+        group = self.starter.consumer_group.group
+        try:
+            commits = group.list_commits(self.partitions.assigned, require_stable=False)
+        except ClusterUnreachable as unreachable:
+            log.debug("the group's offsets cannot be read now: %s", unreachable)
+            return None
+        return sorted(self.partitions.assigned.keys() - commits.keys())
 
     def check_first_records(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Before the first records of these intermediate partitions are decided: PositionGone when

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 
 from common import runtime
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, SourceTruncated
 from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
@@ -121,6 +121,7 @@ class Completion:
             )
             self._warn_of_open_transactions(ends)
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
+        self._check_ends(plan, source_partitions)
         return all(
             visible_records.find_first_visible(
                 self.clients.source_reader,
@@ -132,6 +133,29 @@ class Completion:
             is None
             for tp, end in self.end_offsets.items()
         )
+
+    def _check_ends(
+        self, plan: Plan, source_partitions: Mapping[TopicPartition, TopicPartition]
+    ) -> None:
+        """SourceTruncated when a partition has lost records that were not copied: no run gets to
+        the end. With failover, a candidate that ends earlier can be behind.
+        """
+        uncopied = {
+            source_partitions[tp]: end
+            for tp, end in self.end_offsets.items()
+            if plan.start_offsets[tp] < end
+        }
+        if not uncopied or plan.settings.failover:
+            return
+        ends = partition_offsets.list_end_offsets(self.clients.source_admin, uncopied)
+        lost = [tp for tp, end in uncopied.items() if ends[tp] < end]
+        if lost and self._is_same_source(plan):
+            tp = lost[0]
+            raise SourceTruncated(
+                f"{tp} ended at offset {uncopied[tp]} when this process started, and ends at"
+                f" {ends[tp]} now: the source lost its newest records before they were copied. To"
+                " copy what it has now, start again"
+            )
 
     def _warn_of_open_transactions(self, stable_ends: Mapping[TopicPartition, int]) -> None:
         """What a read_committed consumer cannot read yet is not waited for."""

@@ -56,6 +56,13 @@ def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
     )
 
 
+def has_frontier(injector: FaultInjector, source: TopicPartition) -> bool:
+    """Whether the group has one of this source partition."""
+    system = injector.system
+    intermediate = system.find_route(source.topic).get_intermediate(source.partition)
+    return intermediate in system.destination.group(system.settings.application).offsets
+
+
 QUIET_AFTER_S, QUIET_S = 30.0, 10.0
 """A fault of a quiet copy happens this long after its call, if nothing has happened for QUIET_S."""
 

@@ -111,17 +111,16 @@ def _recreate_intermediate(
         injector.allowed_exit_codes |= {FrontierLost.exit_code, NotComparable.exit_code}
     system.recovered_exit_codes.add(FrontierLost.exit_code)
 
+    coordinator_delay_s = generator.choice((0.0, generator.uniform(0.0, 10.0)))
+
     def recreate() -> str:
         topic = system.destination.topics[route.intermediate_topic]
-        group = system.destination.groups.get(system.settings.application)
-        injector.torn_partitions |= {
-            partition_key
-            for offsets in (group.pending.values() if group else ())
-            for partition_key in offsets
-            if partition_key[0] == topic.name
-        }
-        system.destination.delete_topic(topic.name)
+        system.destination.delete_topic(topic.name, is_known_to_coordinators=False)
         system.destination.create_topic(topic.name, len(topic.logs), topic.overrides)
+        if coordinator_delay_s:
+            injector.call_later(coordinator_delay_s, lambda: _forget_offsets(injector, topic.name))
+            return f"{topic.name}, its offsets {coordinator_delay_s:.1f} s later"
+        _forget_offsets(injector, topic.name)
         return topic.name
 
     way = generator.choice(("stopped", "frozen", "live"))
@@ -134,6 +133,22 @@ def _recreate_intermediate(
         run_without_workers(injector, frozen_s, recreate)
         return f"{route.intermediate_topic}, after {frozen_s:.1f} s without a worker"
     return recreate()
+
+
+def _forget_offsets(injector: FaultInjector, topic: str) -> None:
+    """The coordinator deletes the group's offsets on a topic, also those of open transactions,
+    which are torn if they are committed.
+    """
+    system = injector.system
+    group = system.destination.groups.get(system.settings.application)
+    injector.torn_partitions |= {
+        partition_key
+        for offsets in (group.pending.values() if group else ())
+        for partition_key in offsets
+        if partition_key[0] == topic
+    }
+    system.recovered_exit_codes.add(FrontierLost.exit_code)
+    system.destination.forget_offsets(topic)
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {

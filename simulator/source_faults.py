@@ -18,6 +18,7 @@ from simulator.fault_helpers import (
     QUIET_AFTER_S,
     QUIET_S,
     choose_partition,
+    has_frontier,
     has_frontiers,
     is_copy_quiet,
     make_unavailable,
@@ -134,13 +135,14 @@ def _delete_copied_source_records(
 
 def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> None:
     """When everything is copied and was quiet for a while, delete the markers and the records of
-    aborted transactions too, and kill stage one: it has written down that nothing is left.
+    aborted transactions too, and kill stage one: stage two has committed that nothing is left.
     """
     system, judge = injector.system, injector.judge
     is_quiet = (
         # what filter.sql left out is known when a batch of Spark ends
         system.plan.filter_setting != "filter.sql"
         and is_copy_quiet(injector)
+        and has_frontier(injector, source)
         and 0
         <= judge.find_last_copied_offset(source)
         == judge.find_last_copied_offset(source, QUIET_S)
@@ -241,6 +243,8 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
         injector.judge.is_source_history_lost = True
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
+        if injector.system.plan.stop_at_end:  # the end was after the lost records
+            injector.allowed_exit_codes.add(SourceTruncated.exit_code)
         injector.unread_cuts[tp] = log.end
         injector.judge.reread_source(tp)
     if may_grow_again:

@@ -131,10 +131,11 @@ class ConsumerGroup:
         while True:
             self.liveness.beat()
             try:
-                topic_partitions = self.list_partitions(names)
+                # not its own: the group can lose those between the two requests
+                others = set(self.list_partitions(names)).difference(own)
                 try:
                     return partition_offsets.read_commits(
-                        self.commit_reader, topic_partitions
+                        self.commit_reader, sorted(others)
                     ) | partition_offsets.read_commits(self.reader, own)
                 except (ClusterUnreachable, HangingTransaction):
                     # a consumer cannot tell undecided offsets from a cluster that does not answer:

@@ -190,12 +190,13 @@ class PartitionStarter:
         partitions: Collection[TopicPartition],
         known: Mapping[TopicPartition, AssignedPartition],
     ) -> LoadedFrontiers:
-        """Where the group has lost one, as it is known."""
+        """Where the group has lost one, as it is known, and to be committed again."""
         loaded = self.frontier_store.load_frontiers(partitions)
         known_commits = {
             tp: GroupCommit(state.next_offset, state.frontier) for tp, state in known.items()
         }
-        return LoadedFrontiers(known_commits | loaded.commits, loaded.to_commit_again)
+        lost = known_commits.keys() - loaded.commits.keys()
+        return LoadedFrontiers(known_commits | loaded.commits, loaded.to_commit_again | lost)
 
     def _check_outputs(
         self,

@@ -120,15 +120,24 @@ class Cluster(ClusterTopics):
 
     # ---- operator
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and the offsets that groups have committed for it."""
+    def delete_topic(self, name: str, is_known_to_coordinators: bool = True) -> None:
+        """Delete a topic and, unless the coordinators learn of it later (`forget_offsets`), the
+        offsets that groups have committed for it.
+        """
         topic = self.topics.pop(name, None)
         if topic is None:
             raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        for group in self.groups.values():
-            group.remove_topic(name)
+        if is_known_to_coordinators:
+            self.forget_offsets(name)
         for log in topic.logs:
             log.notify_watchers()
+
+    def forget_offsets(self, topic: str) -> None:
+        """The coordinators learn that a topic was deleted: they know it by its name, and delete all
+        offsets that groups have on it by now.
+        """
+        for group in self.groups.values():
+            group.remove_topic(topic)
 
     def append(
         self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]

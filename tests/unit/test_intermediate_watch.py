@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,10 +13,15 @@ import pytest
 from common import runtime
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier, RuleState
+from common.kafka.consumer_group import Commit
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.intermediate_watch import CHECK_INTERVAL_S, IntermediateWatch
+from deduplicator.intermediate_watch import (
+    CHECK_COMMITS_INTERVAL_S,
+    CHECK_INTERVAL_S,
+    IntermediateWatch,
+)
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone
@@ -36,6 +41,8 @@ class Watched:
         self.ids: dict[str, str] | None = {"t-proxy": "old", "u-proxy": "old"}
         """None: the cluster does not answer."""
         self.requests = 0
+        self.committed: set[TopicPartition] | None = {HERE, THERE}
+        """None: the coordinator does not answer."""
         self.partitions = Partitions()
         self.partitions.start(
             {HERE: AssignedPartition(0, FRONTIER), THERE: AssignedPartition(5, FRONTIER)}
@@ -46,6 +53,20 @@ class Watched:
     def consumer_group(self) -> Watched:
         """As `PartitionStarter.consumer_group`."""
         return self
+
+    @property
+    def group(self) -> Watched:
+        """As `ConsumerGroup.group`."""
+        return self
+
+    def list_commits(
+        self, topic_partitions: Iterable[TopicPartition], require_stable: bool
+    ) -> dict[TopicPartition, Commit]:
+        """As `Group.list_commits`."""
+        assert not require_stable
+        if self.committed is None:
+            raise ClusterUnreachable("away")
+        return {tp: Commit(0, "") for tp in topic_partitions if tp in self.committed}
 
     def describe_topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those that exist."""
@@ -91,6 +112,31 @@ def test_it_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s += CHECK_INTERVAL_S
     watched.watch.check()
     assert watched.requests == 2
+
+
+@pytest.mark.parametrize(
+    ("committed", "started_again"), [({HERE}, {THERE}), ({HERE, THERE}, set()), (None, set())]
+)
+def test_a_frontier_that_the_group_has_lost_is_committed_again(
+    monkeypatch: pytest.MonkeyPatch,
+    committed: set[TopicPartition] | None,
+    started_again: set[TopicPartition],
+) -> None:
+    """A coordinator that learns late that the old topic was deleted deletes it. This is looked at
+    less often.
+    """
+    now_s = 100.0
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    watched = Watched()
+    watched.committed = set()
+    now_s += CHECK_INTERVAL_S
+    watched.watch.check()
+    assert not watched.partitions.waiting
+    watched.committed = committed
+    now_s += CHECK_COMMITS_INTERVAL_S
+    watched.watch.check()
+    assert watched.partitions.waiting == started_again
+    assert watched.partitions.last_committed.keys() == started_again
 
 
 def test_the_first_records_wait_for_the_id() -> None:

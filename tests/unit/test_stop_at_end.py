@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import Hole, Link, RuleState
 from common.kafka import destination_contents, partition_offsets, topics, visible_records
 from common.routes import TopicPartition
@@ -233,3 +233,42 @@ def test_nothing_is_complete_that_cannot_be_told(
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
     assert not completion.is_complete(cast("Any", plan))
+
+
+@pytest.mark.parametrize(
+    ("end_now", "has_failover", "found", "is_refused"),
+    [
+        pytest.param(36, False, "old", True, id="it lost a record"),
+        pytest.param(37, False, "old", False, id="it is as it was"),
+        pytest.param(36, True, "old", False, id="another candidate is behind"),
+        pytest.param(0, False, "new", False, id="it was recreated, which the next plan names"),
+    ],
+)
+def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch, end_now: int, has_failover: bool, found: str, is_refused: bool
+) -> None:
+    """It ended at 37 when the process started, and 30 is the first offset that is not copied."""
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: end_now})
+    monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 30)
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: {"the topic": found})
+    completion = Completion(
+        SimpleNamespace(filter=SimpleNamespace(sql="")),
+        make_clients(),
+        cast("Any", None),
+        cast("Any", None),
+        lambda: True,
+    )
+    completion.end_offsets = {INTERMEDIATE: 37}
+    plan = SimpleNamespace(
+        settings=SimpleNamespace(
+            failover=has_failover, source=SimpleNamespace(request_timeout_ms=1000)
+        ),
+        sources={"the topic": "old"},
+        start_offsets={INTERMEDIATE: 30},
+        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
+    )
+    if is_refused:
+        with pytest.raises(SourceTruncated, match=r"ended at offset 37 .* ends at 36 now"):
+            completion.is_complete(cast("Any", plan))
+    else:
+        assert not completion.is_complete(cast("Any", plan))
