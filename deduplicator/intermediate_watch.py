@@ -59,14 +59,17 @@ class IntermediateWatch:
             self.partitions.start_again(topic_partitions, is_committed=True)
 
     def _find_uncommitted(self) -> list[TopicPartition] | None:
-        """The assigned partitions without an offset of the group; None while there is no answer."""
-        group = self.starter.consumer_group.group
+        """The assigned partitions of topics that exist without an offset of the group; None while
+        there is no answer.
+        """
+        consumer_group, assigned = self.starter.consumer_group, self.partitions.assigned
         try:
-            commits = group.list_commits(self.partitions.assigned, require_stable=False)
+            topics = consumer_group.describe_topics({tp.topic for tp in assigned})
+            commits = consumer_group.group.list_commits(assigned, require_stable=False)
         except ClusterUnreachable as unreachable:
             log.debug("the group's offsets cannot be read now: %s", unreachable)
             return None
-        return sorted(self.partitions.assigned.keys() - commits.keys())
+        return sorted(tp for tp in assigned.keys() - commits.keys() if tp.topic in topics)
 
     def check_first_records(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Before the first records of these intermediate partitions are decided: PositionGone when

@@ -258,8 +258,9 @@ class FirstFrontiers:
         partition's: it is new, and others were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this
-        destination, and none of them can be of the same source under another intermediate topic. An
-        intermediate topic that somebody deleted looks the same as a new one.
+        destination, and none of them can be of the same source under another intermediate topic, or
+        shows that this one was lost: a run begins only when every partition has one. A topic all of
+        whose frontiers were deleted with it looks the same as a new one.
         """
         if (
             self.routes[tp.topic].is_one_to_one
@@ -279,4 +280,10 @@ class FirstFrontiers:
             for other, frontier in frontiers.items()
             if other.topic != tp.topic
         )
-        return bool(frontiers) and not same_source
+        is_lost = any(
+            other.topic == tp.topic
+            and frontier.last_record is not None
+            and tp.partition < frontier.source_partitions
+            for other, frontier in frontiers.items()
+        )
+        return bool(frontiers) and not same_source and not is_lost

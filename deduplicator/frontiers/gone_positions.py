@@ -12,7 +12,7 @@ the worker can have read records of the new one after unread ones of the old: th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 from common import run_epochs, runtime
@@ -22,7 +22,7 @@ from common.kafka import intermediate_records, partition_offsets
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,8 @@ def move_to_end(
 ) -> set[TopicPartition]:
     """Set every partition whose position does not exist, or that lacks records after it, to the end
     of its intermediate partition, with a raised epoch; returns those. All get the id of the
-    intermediate topic that they are in now. FrontierLost when records can have been left out.
+    intermediate topic that they are in now. FrontierLost when records can have been left out;
+    TransactionUndecided when the topic was created again meanwhile.
     """
     beginnings = partition_offsets.list_beginning_offsets(consumer_group.admin, assigned)
     stable_ends = partition_offsets.list_stable_ends(consumer_group.admin, assigned)
@@ -53,6 +54,7 @@ def move_to_end(
         for tp, state in assigned.items()
         if not beginnings[tp] <= state.next_offset <= ends[tp] or tp in partitions_with_gaps
     }
+    _check_ends_are_of(consumer_group, intermediates, {tp.topic for tp in outside})
     for tp, state in assigned.items():
         if state.frontier.leader_epoch is None:  # of an earlier version of reo
             state.frontier = replace(state.frontier, leader_epoch=stable_ends[tp].leader_epoch)
@@ -96,6 +98,20 @@ def _find_certainly_recreated(
         intermediates = {**intermediates, **consumer_group.describe_intermediates(names)}
         recreated = find_recreated(assigned, intermediates)
     return recreated, intermediates
+
+
+def _check_ends_are_of(
+    consumer_group: ConsumerGroup, intermediates: Mapping[str, Topic], names: Collection[str]
+) -> None:
+    """TransactionUndecided when these topics have other ids after their ends were listed: a new
+    topic's end with an old one's id would be a position that both have had.
+    """
+    if names and consumer_group.describe_intermediates(names) != {
+        name: intermediates[name] for name in names
+    }:
+        raise TransactionUndecided(
+            f"{', '.join(sorted(names))}: created again, or changed, meanwhile"
+        )
 
 
 def _refuse_recreated(settings: Settings, tp: TopicPartition, next_offset: int) -> None:

@@ -5,13 +5,14 @@ brokers: `tests/e2e/test_start.py`.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from common.errors import SettingsInvalid
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier, LastRecord, RuleState
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
@@ -108,6 +109,39 @@ def test_a_route_that_gets_company_is_not_copied_again(
         first_frontiers._is_from_other_sources(NEW, ORDERS, {NEW.topic: DESTINATION})
         is is_from_others
     )
+
+
+@pytest.mark.parametrize(
+    ("partition", "last_record", "is_from_others"),
+    [
+        pytest.param(0, LastRecord(9, "1d" * 8, False), False, id="lost"),
+        pytest.param(1, LastRecord(9, "1d" * 8, False), True, id="added later"),
+        pytest.param(0, None, True, id="no run yet"),
+    ],
+)
+def test_a_frontier_that_is_lost_is_told_from_a_new_one_by_its_topics_others(
+    monkeypatch: pytest.MonkeyPatch,
+    partition: int,
+    last_record: LastRecord | None,
+    is_from_others: bool,
+) -> None:
+    """A run begins only when every partition has a frontier. The intermediate topic was created
+    again, and another worker has committed those again that it knew.
+    """
+    frontier = make_frontier(compute_identity("cluster a", "invoices", "id"))
+    own = replace(make_frontier(ORDERS.identity), last_record=last_record)
+    first_frontiers = create_first_frontiers(
+        {},
+        {
+            TopicPartition("all-invoices-proxy", 0): frontier,
+            TopicPartition(NEW.topic, 7): own,
+        },
+    )
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 0))
+    found = first_frontiers._is_from_other_sources(
+        TopicPartition(NEW.topic, partition), ORDERS, {NEW.topic: DESTINATION}
+    )
+    assert found is is_from_others
 
 
 @pytest.mark.parametrize(

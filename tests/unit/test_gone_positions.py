@@ -113,6 +113,15 @@ def test_a_position_that_both_topics_have_is_a_stop(next_offset: int) -> None:
         move(Brokers("new"), next_offset)
 
 
+@pytest.mark.parametrize("ids", [("old", "new"), ("new", "new", "newer")], ids=["one", "two"])
+def test_an_end_gets_no_other_topics_id(ids: tuple[str, ...]) -> None:
+    """A position at the end of a new topic, with the old one's id, would be a wrong stop at the next
+    look. The start is tried again.
+    """
+    with pytest.raises(TransactionUndecided, match="created again"):
+        move(Brokers(*ids), END + 1)
+
+
 def test_append_accepts_it(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged, and moved."""
     moved, _ = move(Brokers("new", REO_DEDUPLICATOR_WITHOUT_FRONTIER="append"), 5)

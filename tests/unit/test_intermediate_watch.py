@@ -115,11 +115,18 @@ def test_it_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "started_again"), [({HERE}, {THERE}), ({HERE, THERE}, set()), (None, set())]
+    ("committed", "topics", "started_again"),
+    [
+        pytest.param({HERE}, {"t-proxy", "u-proxy"}, {THERE}, id="lost"),
+        pytest.param({HERE, THERE}, {"t-proxy", "u-proxy"}, set(), id="there"),
+        pytest.param(None, {"t-proxy", "u-proxy"}, set(), id="no answer"),
+        pytest.param({HERE}, {"t-proxy"}, set(), id="no topic"),
+    ],
 )
 def test_a_frontier_that_the_group_has_lost_is_committed_again(
     monkeypatch: pytest.MonkeyPatch,
     committed: set[TopicPartition] | None,
+    topics: set[str],
     started_again: set[TopicPartition],
 ) -> None:
     """A coordinator that learns late that the old topic was deleted deletes it. This is looked at
@@ -132,7 +139,7 @@ def test_a_frontier_that_the_group_has_lost_is_committed_again(
     now_s += CHECK_INTERVAL_S
     watched.watch.check()
     assert not watched.partitions.waiting
-    watched.committed = committed
+    watched.committed, watched.ids = committed, dict.fromkeys(topics, "old")
     now_s += CHECK_COMMITS_INTERVAL_S
     watched.watch.check()
     assert watched.partitions.waiting == started_again
