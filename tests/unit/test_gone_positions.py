@@ -115,8 +115,8 @@ def test_a_position_that_both_topics_have_is_a_stop(next_offset: int) -> None:
 
 @pytest.mark.parametrize("ids", [("old", "new"), ("new", "new", "newer")], ids=["one", "two"])
 def test_an_end_gets_no_other_topics_id(ids: tuple[str, ...]) -> None:
-    """A position at the end of a new topic, with the old one's id, would be a wrong stop at the next
-    look. The start is tried again.
+    """A position at the end of a new topic, with the old one's id, would be a wrong stop at
+    the next look. The start is tried again.
     """
     with pytest.raises(TransactionUndecided, match="created again"):
         move(Brokers(*ids), END + 1)
