@@ -132,12 +132,13 @@ class KafkaDestination:
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
-        self._has_first_records = False
-        """Whether the open transaction writes to a partition that had no record."""
+        self._not_empty: set[TopicPartition] = set()
+        """The partitions to which this process has delivered records."""
+        self._written: set[TopicPartition] = set()  # in the open transaction
 
     def begin(self) -> None:
         """Open a transaction of the next producer."""
-        self._delivered, self._has_first_records = {}, False
+        self._delivered, self._written = {}, set()
         self._client = self.producers.begin()
 
     def write(
@@ -169,8 +170,8 @@ class KafkaDestination:
             self._produce_with_retry(tp, last, self._on_delivery if output else None)
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
+        self._written.add(tp)
         if output:
-            self._has_first_records |= output.last_offset < 0
             output.sent += len(records)
 
     def _forward(self, tp: TopicPartition, records: CompiledRecords, count: int) -> None:
@@ -219,13 +220,13 @@ class KafkaDestination:
         not possible.
 
         The first records of a partition are delivered before. Where the offsets of an open
-        transaction are deleted (with their topic, or their group), a successor finds no frontier
-        and nothing to wait for: then a destination partition that is not empty is all that keeps it
-        from beginning the copy again.
+        transaction are deleted (with their topic, or their group), a successor finds nothing to
+        wait for: only a partition that is not empty keeps it from beginning the copy again.
         """
         producer = self.producers.current
-        if self._has_first_records:
+        if not self._written <= self._not_empty:
             producer.flush()
+            self._not_empty |= self._written
         producer.send_offsets(offsets(), member)
         failpoints.hit("two: offsets sent")
         producer.flush()
