@@ -38,7 +38,8 @@ NOT_SIMULATED = (
     "**What it cannot find**: defects of what it replaces (Spark and its JVM, librdkafka, brokers,"
     " PostgreSQL), of the compiled path (compared with Python's by property tests, on real brokers"
     " and by the fuzzer), of the supervisor's process (what it decides is the same code), and of"
-    " the HTTP server; brokers that disagree about a topic's id."
+    " the HTTP server; brokers that disagree about a topic's id, or give the partitions of a"
+    " topic that was created again away by its id (group.protocol=consumer)."
 )
 OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
 OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")

@@ -30,11 +30,12 @@ def read_last_origins(
     newest = visible_records.read_first_records(
         reader, {tp: end - 1 for tp, (beginning, end) in ranges.items() if end > beginning}
     )
-    return {
-        tp: parse_read_up_to(message) or parse_origin(message)
-        for tp, message in newest.items()
-        if message is not None
-    }
+    return {tp: parse_header(message) for tp, message in newest.items() if message is not None}
+
+
+def parse_header(message: Consumed) -> Origin | ReadUpTo:
+    """What stage one says of an intermediate record; ForeignRecord as below."""
+    return parse_read_up_to(message) or parse_origin(message)
 
 
 def parse_origin(message: Consumed) -> Origin:

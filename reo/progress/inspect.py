@@ -20,7 +20,7 @@ from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
-from common.kafka.intermediate_records import parse_origin, parse_read_up_to
+from common.kafka.intermediate_records import parse_header
 from common.read_up_to_record import ReadUpTo
 from common.records import Consumed
 from common.routes import TopicPartition
@@ -97,7 +97,7 @@ def _describe_record(message: Consumed) -> dict[str, Any]:
         "value_bytes": None if value is None else len(value),
     }
     try:
-        header = parse_read_up_to(message) or parse_origin(message)
+        header = parse_header(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
     return row | (

@@ -28,7 +28,7 @@ from common.errors import ClusterUnreachable
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
-from common.kafka.intermediate_records import parse_origin, parse_read_up_to
+from common.kafka.intermediate_records import parse_header
 from common.kafka.topics import Topic
 from common.origin import Origin
 from common.read_up_to_record import ReadUpTo
@@ -136,11 +136,7 @@ class SnapshotReader:
             self.clients.frontier_reader,
             {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
         )
-        origins = {
-            tp: parse_read_up_to(message) or parse_origin(message)
-            for tp, message in newest.items()
-            if message
-        }
+        origins = {tp: parse_header(message) for tp, message in newest.items() if message}
         written, copied = self._find_next_offsets(pairs, commits, origins)
         first_not_copied = self._read_waiting(copied, begins, stable)
         first_not_written = self._read_waiting(
