@@ -132,8 +132,7 @@ class KafkaDestination:
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
-        self._not_empty: set[TopicPartition] = set()
-        """The partitions to which this process has delivered records."""
+        self._not_empty: set[TopicPartition] = set()  # this process has delivered records there
         self._written: set[TopicPartition] = set()  # in the open transaction
 
     def begin(self) -> None:
@@ -246,6 +245,7 @@ class KafkaDestination:
     def abort(self) -> None:
         """Abort, or discard the producer when the abort is in doubt."""
         producer = self.producers.current
+        self._not_empty -= self._written  # a record that was refused is not there
         if producer.state != "committing" and not producer.abort():
             producer.discard()
 

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 from common import runtime
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, HangingTransaction
 from common.routes import TopicPartition
 from deduplicator.frontiers.gone_positions import find_recreated
 from deduplicator.frontiers.start import PartitionStarter
@@ -28,7 +28,7 @@ from deduplicator.position_errors import PositionGone
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 1.0
-CHECK_COMMITS_INTERVAL_S = 30.0
+CHECK_COMMITS_INTERVAL_S = 60.0
 
 
 class IntermediateWatch:
@@ -48,7 +48,7 @@ class IntermediateWatch:
         self.due = now + CHECK_INTERVAL_S
         recreated = self._find_recreated(self.partitions.assigned)
         self._start_again(recreated, "the topic was deleted and created again")
-        if now >= self.commits_due and not recreated:
+        if now >= self.commits_due and recreated == []:
             self.commits_due = now + CHECK_COMMITS_INTERVAL_S
             self._start_again(self._find_uncommitted(), "the group has lost them")
 
@@ -66,8 +66,8 @@ class IntermediateWatch:
         try:
             topics = consumer_group.describe_topics({tp.topic for tp in assigned})
             commits = consumer_group.group.list_commits(assigned, require_stable=False)
-        except ClusterUnreachable as unreachable:
-            log.debug("the group's offsets cannot be read now: %s", unreachable)
+        except (ClusterUnreachable, HangingTransaction) as unreadable:
+            log.debug("the group's offsets cannot be read now: %s", unreadable)
             return None
         return sorted(tp for tp in assigned.keys() - commits.keys() if tp.topic in topics)
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
 
 from common import runtime
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.kafka import destination_contents, partition_offsets, topics, visible_records
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
@@ -27,6 +31,7 @@ from replicator.run_planner import Planner
 from replicator.run_watch import Watch
 
 log = logging.getLogger(__name__)
+ASK_AGAIN_S = 1.0
 WRITTEN_DOWN_S = 10.0
 """How long to wait for stage two at the end. What it has not committed by then, the next start
 checks again.
@@ -138,7 +143,8 @@ class Completion:
         self, plan: Plan, source_partitions: Mapping[TopicPartition, TopicPartition]
     ) -> None:
         """SourceTruncated when a partition has lost records that were not copied: no run gets to
-        the end. With failover, a candidate that ends earlier can be behind.
+        the end. Not on one answer: a leader that was replaced can end earlier. With failover, a
+        candidate that ends earlier can be behind.
         """
         uncopied = {
             source_partitions[tp]: end
@@ -147,15 +153,25 @@ class Completion:
         }
         if not uncopied or plan.settings.failover:
             return
-        ends = partition_offsets.list_end_offsets(self.clients.source_admin, uncopied)
-        lost = [tp for tp, end in uncopied.items() if ends[tp] < end]
-        if lost and self._is_same_source(plan):
-            tp = lost[0]
-            raise SourceTruncated(
-                f"{tp} ended at offset {uncopied[tp]} when this process started, and ends at"
-                f" {ends[tp]} now: the source lost its newest records before they were copied. To"
-                " copy what it has now, start again"
+        if not self._find_shorter(uncopied):
+            return
+        with suppress(KafkaException):
+            partition_offsets.refresh_metadata(
+                self.clients.source_admin, {tp.topic for tp in uncopied}, REQUEST_TIMEOUT_S
             )
+        runtime.sleep(ASK_AGAIN_S)
+        shorter = self._find_shorter(uncopied)
+        if shorter and self._is_same_source(plan):
+            tp, end = min(shorter.items())
+            raise SourceTruncated(
+                f"{tp} ended at offset {uncopied[tp]} when this process started, and ends at {end}"
+                " now: the source lost its newest records. To copy what it has now, start again"
+            )
+
+    def _find_shorter(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The source partitions that end before these offsets, and where."""
+        ends_now = partition_offsets.list_end_offsets(self.clients.source_admin, ends)
+        return {tp: ends_now[tp] for tp, end in ends.items() if ends_now[tp] < end}
 
     def _warn_of_open_transactions(self, stable_ends: Mapping[TopicPartition, int]) -> None:
         """What a read_committed consumer cannot read yet is not waited for."""

@@ -268,22 +268,26 @@ class FirstFrontiers:
         ):
             return False
         topic_id = destinations[tp.topic].topic_id
+        known = self.consumer_group.group.list_frontiers()
         frontiers = {
             other: frontier
-            for other, frontier in self.consumer_group.group.list_frontiers().items()
+            for other, frontier in known.items()
             if frontier.destination_topic_id == topic_id
+        }
+        others = {
+            other: frontier for other, frontier in frontiers.items() if other.topic != tp.topic
         }
         same_source = any(
             source_candidates.can_be_same_source(
                 self.settings, source, frontier, other.topic in self.routes
             )
-            for other, frontier in frontiers.items()
-            if other.topic != tp.topic
+            for other, frontier in others.items()
         )
-        is_lost = any(
-            other.topic == tp.topic
-            and frontier.last_record is not None
-            and tp.partition < frontier.source_partitions
+        is_lost = tp not in known and any(
+            tp.partition < frontier.source_partitions
+            # without others, the records are this topic's
+            and (frontier.last_record is not None or not others)
             for other, frontier in frontiers.items()
+            if other.topic == tp.topic
         )
         return bool(frontiers) and not same_source and not is_lost

@@ -111,32 +111,42 @@ def test_a_route_that_gets_company_is_not_copied_again(
     )
 
 
+COPIED = LastRecord(9, "1d" * 8, False)
+OTHERS = {
+    TopicPartition("all-invoices-proxy", 0): make_frontier(
+        compute_identity("cluster a", "invoices", "id")
+    )
+}
+
+
 @pytest.mark.parametrize(
-    ("partition", "last_record", "is_from_others"),
+    ("partition", "last_record", "more", "is_from_others"),
     [
-        pytest.param(0, LastRecord(9, "1d" * 8, False), False, id="lost"),
-        pytest.param(1, LastRecord(9, "1d" * 8, False), True, id="added later"),
-        pytest.param(0, None, True, id="no run yet"),
+        pytest.param(0, COPIED, OTHERS, False, id="lost"),
+        pytest.param(1, COPIED, OTHERS, True, id="added later"),
+        pytest.param(0, None, OTHERS, True, id="no run yet"),
+        pytest.param(0, None, {}, False, id="the records can only be this topic's"),
+        pytest.param(
+            0,
+            COPIED,
+            OTHERS | {NEW: make_frontier(ORDERS.identity, "deleted")},
+            True,
+            id="of a destination that was recreated",
+        ),
     ],
 )
 def test_a_frontier_that_is_lost_is_told_from_a_new_one_by_its_topics_others(
     monkeypatch: pytest.MonkeyPatch,
     partition: int,
     last_record: LastRecord | None,
+    more: dict[TopicPartition, Frontier],
     is_from_others: bool,
 ) -> None:
     """A run begins only when every partition has a frontier. The intermediate topic was created
     again, and another worker has committed those again that it knew.
     """
-    frontier = make_frontier(compute_identity("cluster a", "invoices", "id"))
     own = replace(make_frontier(ORDERS.identity), last_record=last_record)
-    first_frontiers = create_first_frontiers(
-        {},
-        {
-            TopicPartition("all-invoices-proxy", 0): frontier,
-            TopicPartition(NEW.topic, 7): own,
-        },
-    )
+    first_frontiers = create_first_frontiers({}, {TopicPartition(NEW.topic, 7): own, **more})
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 0))
     found = first_frontiers._is_from_other_sources(
         TopicPartition(NEW.topic, partition), ORDERS, {NEW.topic: DESTINATION}

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from common import runtime
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import Hole, Link, RuleState
 from common.kafka import destination_contents, partition_offsets, topics, visible_records
@@ -236,19 +237,26 @@ def test_nothing_is_complete_that_cannot_be_told(
 
 
 @pytest.mark.parametrize(
-    ("end_now", "has_failover", "found", "is_refused"),
+    ("ends", "has_failover", "found", "is_refused"),
     [
-        pytest.param(36, False, "old", True, id="it lost a record"),
-        pytest.param(37, False, "old", False, id="it is as it was"),
-        pytest.param(36, True, "old", False, id="another candidate is behind"),
-        pytest.param(0, False, "new", False, id="it was recreated, which the next plan names"),
+        pytest.param([36, 36], False, "old", True, id="it lost a record"),
+        pytest.param([37], False, "old", False, id="it is as it was"),
+        pytest.param([36, 37], False, "old", False, id="a leader that was replaced"),
+        pytest.param([], True, "old", False, id="another candidate is behind"),
+        pytest.param([0, 0], False, "new", False, id="recreated, which the next plan names"),
     ],
 )
 def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
-    monkeypatch: pytest.MonkeyPatch, end_now: int, has_failover: bool, found: str, is_refused: bool
+    monkeypatch: pytest.MonkeyPatch,
+    ends: list[int],
+    has_failover: bool,
+    found: str,
+    is_refused: bool,
 ) -> None:
     """It ended at 37 when the process started, and 30 is the first offset that is not copied."""
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: end_now})
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: ends.pop(0)})
+    monkeypatch.setattr(partition_offsets, "refresh_metadata", lambda *_: None)
+    monkeypatch.setattr(runtime, "sleep", lambda _: None)
     monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 30)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: {"the topic": found})
     completion = Completion(
@@ -272,3 +280,4 @@ def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
             completion.is_complete(cast("Any", plan))
     else:
         assert not completion.is_complete(cast("Any", plan))
+    assert not ends
