@@ -53,6 +53,7 @@ class Client:
         """How often the cluster had come back when this client last asked a group's coordinator."""
         self.is_coordinator_lost = False
         """Whether it waits for a group's coordinator to which it does not connect any more."""
+        self.outages_noticed = self.cluster.outages
 
     def has_lost_coordinator(self) -> bool:
         """Asked before each request to a group's coordinator. After an outage, half of the clients
@@ -103,6 +104,12 @@ class Client:
         if on_error is not None:
             code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_down else KafkaError._TRANSPORT
             self.pending_callbacks.append(lambda: on_error(create_error(code)))
+
+    def notice_outage(self) -> None:
+        """An idle connection is lost with its broker too, and its client logs that."""
+        if self.outages_noticed != self.cluster.outages:
+            self.outages_noticed = self.cluster.outages
+            self.report_lost_connection("idle")
 
     def start(self, work: Callable[[], object], name: str) -> None:
         """Start a background task of the client. The next call of the application raises an

@@ -66,6 +66,7 @@ class Producer(TransactionEnd):
 
     def poll(self, timeout: float = -1) -> int:
         """Run pending callbacks. Returns how many there were."""
+        self.notice_outage()
         count = self.run_callbacks()
         if not count and timeout:
             self.schedule.wait(self.progress, timeout if timeout >= 0 else FOREVER_S)
