@@ -10,7 +10,7 @@ It is written by `send_offsets_to_transaction`, so it is atomic with the output,
   the source is compared before each run (`replicator.last_record_check`),
 - the position in the output: the destination topic's id, the offset of the last record whose
   delivery is known, how many were sent after it, and a checksum of the last of them. The check at
-  the start compares these with the data (`deduplicator.destination_check`).
+  the start compares these with the data (`deduplicator.frontier_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default
 (`offset.metadata.max.bytes`), and this needs about 300.

@@ -13,8 +13,8 @@ from common.routes import Route
 from common.settings import Settings, destination_kind
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
-from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from common.frontier import Frontier
 from common.routes import TopicPartition
-from deduplicator.destination_check import Surplus
+from deduplicator.frontier_check import Surplus
 from deduplicator.partitioner import Partitioner
 
 

@@ -19,7 +19,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import compiled_queue, destination_factory
 from deduplicator.destination import Destination
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate_consumer import Intermediate

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.kafka.needed_acls import PARKED, PERMISSIONS
 from common.settings import client_options, kafka_topic_mirror_variables
-from common.settings.candidate_setting_names import CANDIDATES_MAX
 from common.settings.declaration import Setting
 from common.settings.guarded_options import GUARDED
 from common.settings.setting_index import SETTINGS
+from common.settings.source_candidate_settings import CANDIDATES_MAX
 
 STOPS = "how-to/stops.md"
 """The page that says what to do, one heading for each exit code."""

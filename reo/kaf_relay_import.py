@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from common.settings.candidate_setting_names import CANDIDATES_MAX
 from common.settings.setting_index import BY_NAME
+from common.settings.source_candidate_settings import CANDIDATES_MAX
 from reo.kaf_relay_toml import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}

@@ -13,11 +13,12 @@ What runs these as one query:
 
     run.py                 a run, and the table of its states
     run_planner.py         where the next run begins
-    last_record_check.py   whether the source still has the last records that were copied
+    source_checks.py       whether a source can be copied from where the frontiers are;
+                           last_record_check.py: whether it has the last copied records
     candidates/            which of several source clusters the next run copies from
     run_watch.py           positions while a run lives, and the reasons to end it, from what both
                            clusters answer (cluster_snapshot.py): intermediate_holes.py,
-                           source_losses.py, open_transactions.py
+                           losses_during_run.py, open_transactions.py
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
     spark/                 the JVM: its session, options, jars and class archive; executors
     clients.py             the clients that ask both clusters; Spark's own carry the records

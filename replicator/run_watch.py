@@ -27,10 +27,10 @@ from replicator import cluster_snapshot
 from replicator.clients import Clients
 from replicator.cluster_snapshot import ClusterSnapshot, describe_sources, take_snapshot
 from replicator.intermediate_holes import OpenHoles
+from replicator.losses_during_run import SourceLosses
 from replicator.open_transactions import OpenTransactions
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan
-from replicator.source_losses import SourceLosses
 
 log = logging.getLogger(__name__)
 STALL_S = 45.0

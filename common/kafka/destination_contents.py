@@ -1,6 +1,6 @@
 """`--stop-at-end`: whether the destination topics have what the frontiers say.
 
-The deduplicator compares them when it is assigned a partition (`deduplicator.destination_check`),
+The deduplicator compares them when it is assigned a partition (`deduplicator.frontier_check`),
 and knows what to do about a difference. A partition of a worker that died has nobody who does, for
 as long as the group waits for that worker, and meanwhile its frontier may say what was copied to a
 topic that is gone, or has lost its newest records. So here it is read once more.

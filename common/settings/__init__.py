@@ -2,7 +2,7 @@
 
 Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`; see
 `common.settings.settings_file`), the environment, the command line. Variables are read as plain
-text and converted by the type that the sections declare (`schema`, `cluster_sections`,
+text and converted by the type that the sections declare (`root_section`, `cluster_sections`,
 `security`, `stage_sections`): dynaconf would parse them as TOML, where topic `2024` is a
 number and `1_000` is 1000.
 

@@ -22,9 +22,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.settings import spark_options
-from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.guarded_options import GUARDED
 from common.settings.option_guard import Guard
+from common.settings.source_candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 
 ALLOW_UNSAFE = "allow_unsafe_options"
 SECRET = re.compile(

@@ -12,11 +12,11 @@ from common.settings import (
     spark_options,
     sync_checks,
 )
-from common.settings.candidate_setting_names import build_candidate_setting_name
 from common.settings.names_in_messages import find_names, spell
 from common.settings.setting_index import SETTINGS
 from common.settings.settings import Settings
 from common.settings.settings_sources import RawSettings
+from common.settings.source_candidate_settings import build_candidate_setting_name
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""

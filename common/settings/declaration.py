@@ -1,5 +1,5 @@
-"""How one setting is declared: as a field of a dataclass (`common.settings.schema`), with what else
-belongs to it in the field's metadata. No I/O.
+"""How one setting is declared: as a field of a dataclass (`common.settings.root_section`), with
+what else belongs to it in the field's metadata. No I/O.
 """
 
 from __future__ import annotations

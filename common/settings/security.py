@@ -37,8 +37,8 @@ give Kafka the key of PBES2, which is what OpenSSL writes.
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings of one side, by the last part of their names (`common.settings.schema`); an
-    empty one is not set.
+    """The settings of one side, by the last part of their names (`common.settings.root_section`);
+    an empty one is not set.
     """
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare(

@@ -1,5 +1,5 @@
 """Every setting in one table, by name and by environment variable. It follows from the declarations
-in `common.settings.schema`. No I/O.
+in `common.settings.root_section`. No I/O.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from dataclasses import Field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, get_type_hints
 
-from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.cluster_sections import Source
 from common.settings.declaration import Setting, describe
-from common.settings.schema import Schema
+from common.settings.root_section import Schema
 from common.settings.security import Security
+from common.settings.source_candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 
 
 @cache

@@ -11,11 +11,11 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import client_options
 from common.settings import start_position as start_at
-from common.settings.candidate_setting_names import CANDIDATES_MAX, build_candidate_setting_name
 from common.settings.clusters import Cluster, split_clusters
-from common.settings.schema import Schema
+from common.settings.root_section import Schema
 from common.settings.security import Security
 from common.settings.setting_index import BY_NAME, SETTINGS, build_sections
+from common.settings.source_candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 
 OPTIONS = "source.consumer_options"
 Value = str | int | bool | dict[str, str] | None
@@ -23,7 +23,9 @@ Value = str | int | bool | dict[str, str] | None
 
 
 class Settings(Schema):
-    """The checked values, as `common.settings.schema` declares them, and what follows from them."""
+    """The checked values, as `common.settings.root_section` declares them, and what follows from
+    them.
+    """
 
     def __init__(
         self,

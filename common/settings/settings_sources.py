@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from common import failpoints
 from common.settings import client_options, kafka_topic_mirror_variables, settings_file
-from common.settings.candidate_setting_names import CANDIDATE_TABLE
 from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS
+from common.settings.source_candidate_settings import CANDIDATE_TABLE
 from common.suggestions import suggest
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"

@@ -4,8 +4,10 @@ In the order of a start:
 
     waiting_partitions.py   starts the partitions that wait, between two polls
     start.py                loads, checks or creates their frontiers
-    frontier_store.py       where frontiers are: the group's commits (group_commits.py), or beside
-                            the records in a store of the user's own (own_frontier_store.py)
+    frontier_store.py       where frontiers are: the group's commits, or beside the records in a
+                            store of the user's own (own_frontier_store.py)
+    committed_frontiers.py  the group's commits, and how long an unfinished transaction is waited
+                            for
     first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
     gone_positions.py       positions that the intermediate topic no longer has
 """

@@ -22,8 +22,8 @@ from common.kafka.partition_offsets import GroupCommit
 from common.routes import SAME, Route, TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.destination import UNCOUNTED, DestinationState
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.frontier_store import FrontierStore
-from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
     find_first_source_offset,

@@ -28,8 +28,8 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import DestinationState
-from deduplicator.destination_check import Surplus, check_destination
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontier_check import Surplus, check_destination
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 
 log = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0

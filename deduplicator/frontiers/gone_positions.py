@@ -22,7 +22,7 @@ from common.kafka import intermediate_records, partition_offsets
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from common.kafka import topics
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
     LoadedFrontiers,
     merge_group_commits,
 )
-from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.own_destination import Unavailable, load_store
 
 log = logging.getLogger(__name__)

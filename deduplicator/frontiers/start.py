@@ -8,7 +8,7 @@ any process is killed.
 What is found, and what follows:
 
 - a frontier, its position inside the intermediate topic: it is compared with the destination's
-  records (`deduplicator.destination_check`);
+  records (`deduplicator.frontier_check`);
 - a frontier, its position outside, records after it missing (deleted or lost unread), or another
   intermediate topic: the same; then its position is set to the end, its epoch raised, or it is
   refused (`deduplicator.frontiers.gone_positions`);
@@ -44,10 +44,10 @@ from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore, LoadedFrontiers
 from deduplicator.frontiers.gone_positions import move_to_end, raise_epoch
-from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
 from deduplicator.transactions.transaction_failures import TransactionFailed

@@ -12,7 +12,7 @@ from common import failpoints
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from deduplicator.destination import Destination
-from deduplicator.frontiers.group_commits import TransactionUndecided
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partitions import Partitions

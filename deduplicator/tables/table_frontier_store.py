@@ -36,12 +36,12 @@ from common.postgresql import PAUSE_S, Session
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import DestinationState
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
     LoadedFrontiers,
     merge_group_commits,
 )
-from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.tables.frontier_rows import FrontierRow, FrontierTable
 from deduplicator.tables.last_row_check import check_last_row, select_last_offsets
 from deduplicator.tables.table_creation import create_tables

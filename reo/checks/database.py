@@ -24,7 +24,7 @@ from common.settings.destination_kind import (
     POSTGRESQL_SCHEMA,
     describe_name_error,
 )
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_creation import check_columns

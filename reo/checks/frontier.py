@@ -6,7 +6,7 @@ While the service does not run, the check calls stage two's own start
 destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked
 them: then only the frontiers are read. In both cases stage one's check follows: does the source
-still have the next records (`replicator.candidates.source_checks`).
+still have the next records (`replicator.source_checks`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from common.liveness import Liveness
 from common.records import get_headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
-from deduplicator.frontiers.group_commits import ConsumerGroup
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
     find_first_source_offset,
@@ -39,7 +39,8 @@ from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
-from replicator.candidates import source_checks, tail_comparison
+from replicator import source_checks
+from replicator.candidates import tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database

@@ -38,7 +38,7 @@ from common.metrics import (
 from common.runtime import Random
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot, SourceTopics
-from replicator.candidates.source_checks import (
+from replicator.source_checks import (
     Frontiers,
     check_copyable,
     check_offsets,

@@ -20,7 +20,7 @@ from common.kafka.clients import create_reader
 from common.kafka.visible_records import read_visible
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.destination_check import check_destination
+from deduplicator.frontier_check import check_destination
 from demo.broker import Broker
 from faults.testbed import ThreeBrokers, start_clusters
 from tests.harness.kafka import START_S, Clusters, until

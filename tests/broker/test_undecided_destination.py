@@ -11,8 +11,8 @@ from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.destination import DestinationState
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
-from deduplicator.frontiers.group_commits import ConsumerGroup, TransactionUndecided
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
 

@@ -14,8 +14,8 @@ from common.errors import ForeignWriter
 from common.kafka.partition_offsets import GroupCommit
 from common.settings import load
 from deduplicator import worker
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
-from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.intermediate_consumer import EMPTY_ASSIGNMENT_S
 from deduplicator.partitions import Partitions

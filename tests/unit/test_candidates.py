@@ -21,9 +21,9 @@ from common.routes import TopicPartition
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.candidates.candidate_health import CandidateHealth, evaluate
-from replicator.candidates.source_checks import Behind, check_offsets, inspect_single_source
 from replicator.candidates.source_selection import SourceSelection, find_first_within_threshold
 from replicator.candidates.tail_comparison import TailRecord, compare_tail
+from replicator.source_checks import Behind, check_offsets, inspect_single_source
 from tests.harness.properties import property_test
 
 PLACE = TopicPartition("t", 0)

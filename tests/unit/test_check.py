@@ -12,8 +12,8 @@ import pytest
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier, RuleState
 from common.routes import TopicPartition
-from deduplicator import destination_check
-from deduplicator.destination_check import Surplus
+from deduplicator import frontier_check
+from deduplicator.frontier_check import Surplus
 from deduplicator.unwrap import Record
 
 
@@ -110,6 +110,6 @@ def test_a_partition_that_ends_before_what_was_written(sent: int, end: int, is_l
     frontiers = {tp: Frontier(RuleState(9, 1, None), "0123456789abcdef", 1, "id", 4, sent)}
     if is_lost:
         with pytest.raises(DestinationTruncated, match=f"ends at {end}"):
-            destination_check._check_ends(frontiers, {tp: end})
+            frontier_check._check_ends(frontiers, {tp: end})
     else:
-        destination_check._check_ends(frontiers, {tp: end})
+        frontier_check._check_ends(frontiers, {tp: end})

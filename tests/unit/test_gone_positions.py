@@ -17,9 +17,9 @@ from common.kafka.partition_offsets import EndOffset
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import load
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.gone_positions import is_recreated, move_to_end
-from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.partitions import AssignedPartition
 from tests.unit.test_settings import GOOD

@@ -13,7 +13,7 @@ import pytest
 from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
-from deduplicator.frontiers.group_commits import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.position_errors import PositionGone
 from deduplicator.transactions.transaction_failures import TransactionFailed

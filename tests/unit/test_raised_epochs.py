@@ -15,9 +15,9 @@ from common.frontier import Frontier, RuleState
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import load
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.gone_positions import raise_epoch
-from deduplicator.frontiers.group_commits import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.partitions import AssignedPartition
 from deduplicator.transactions.transaction_failures import TransactionFailed

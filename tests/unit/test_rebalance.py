@@ -16,7 +16,7 @@ from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import DestinationState, GetOffsets
-from deduplicator.frontiers.group_commits import TransactionUndecided
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.loop import Loop

@@ -16,7 +16,7 @@ from common.metrics import TORN
 from common.routes import Route
 from common.settings import load
 from deduplicator.destination import KafkaDestination
-from deduplicator.destination_check import Surplus
+from deduplicator.frontier_check import Surplus
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
