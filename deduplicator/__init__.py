@@ -25,7 +25,7 @@ In the order in which a record passes:
                             where frontiers are stored
     tables/                 PostgreSQL as the destination, and the frontiers in it
     destination_factory.py  builds the destination that the settings name
-    frontier_check.py    compares the frontier with the destination's records;
+    frontier_check.py       compares the frontier with the destination's records;
                             destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept

@@ -64,12 +64,13 @@ class IntermediateWatch:
         """
         consumer_group, assigned = self.starter.consumer_group, self.partitions.assigned
         try:
-            topics = consumer_group.describe_topics({tp.topic for tp in assigned})
             commits = consumer_group.group.list_commits(assigned, require_stable=False)
+            missing = sorted(assigned.keys() - commits.keys())
+            topics = consumer_group.describe_topics({tp.topic for tp in missing})
         except (ClusterUnreachable, HangingTransaction) as unreadable:
             log.debug("the group's offsets cannot be read now: %s", unreadable)
             return None
-        return sorted(tp for tp in assigned.keys() - commits.keys() if tp.topic in topics)
+        return [tp for tp in missing if tp.topic in topics]
 
     def check_first_records(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Before the first records of these intermediate partitions are decided: PositionGone when

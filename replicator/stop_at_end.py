@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
-
-from confluent_kafka import KafkaException
 
 from common import runtime
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.kafka import destination_contents, partition_offsets, topics, visible_records
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
@@ -31,7 +27,6 @@ from replicator.run_planner import Planner
 from replicator.run_watch import Watch
 
 log = logging.getLogger(__name__)
-ASK_AGAIN_S = 1.0
 WRITTEN_DOWN_S = 10.0
 """How long to wait for stage two at the end. What it has not committed by then, the next start
 checks again.
@@ -151,15 +146,11 @@ class Completion:
             for tp, end in self.end_offsets.items()
             if plan.start_offsets[tp] < end
         }
-        if not uncopied or plan.settings.failover:
+        if not uncopied or plan.settings.failover or not self._find_shorter(uncopied):
             return
-        if not self._find_shorter(uncopied):
-            return
-        with suppress(KafkaException):
-            partition_offsets.refresh_metadata(
-                self.clients.source_admin, {tp.topic for tp in uncopied}, REQUEST_TIMEOUT_S
-            )
-        runtime.sleep(ASK_AGAIN_S)
+        partition_offsets.wait_before_asking_again(
+            self.clients.source_admin, {tp.topic for tp in uncopied}
+        )
         shorter = self._find_shorter(uncopied)
         if shorter and self._is_same_source(plan):
             tp, end = min(shorter.items())

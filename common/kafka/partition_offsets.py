@@ -7,6 +7,7 @@ Both stages and the command line ask for them here; this module keeps no state.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,12 +25,15 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
+from common import runtime
 from common.errors import ClusterUnreachable, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
 from common.kafka.client_errors import translate
 from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import TopicPartition
+
+ASK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,15 @@ def refresh_metadata(client: AdminClient, names: Iterable[str], timeout_s: float
     """
     for name in names:
         client.list_topics(name, timeout_s)
+
+
+def wait_before_asking_again(client: AdminClient, names: Iterable[str]) -> None:
+    """Before an answer that one broker gave is believed: a leader that was replaced, and does not
+    know it yet, ends earlier. Waits for a moment, and refreshes the leaders if the cluster answers.
+    """
+    with suppress(KafkaException):
+        refresh_metadata(client, names, REQUEST_TIMEOUT_S)
+    runtime.sleep(ASK_AGAIN_S)
 
 
 def _parse_end(result: ListOffsetsResultInfo) -> EndOffset:

@@ -13,18 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from confluent_kafka import KafkaException
-
 from common import frontier as frontiers
-from common import runtime
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import DestinationState
@@ -32,7 +27,6 @@ from deduplicator.frontier_check import Surplus, check_destination
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 
 log = logging.getLogger(__name__)
-ASK_AGAIN_S = 1.0
 CheckedOutputs = tuple[dict[TopicPartition, DestinationState], dict[TopicPartition, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
@@ -162,9 +156,7 @@ class KafkaFrontierStore:
         self, names: Collection[str], error: DestinationTruncated
     ) -> None:
         log.warning("asking the destination again: %s", error)
-        with suppress(KafkaException):
-            partition_offsets.refresh_metadata(self.consumer_group.admin, names, REQUEST_TIMEOUT_S)
-        runtime.sleep(ASK_AGAIN_S)
+        partition_offsets.wait_before_asking_again(self.consumer_group.admin, names)
 
 
 def reset_uncounted(

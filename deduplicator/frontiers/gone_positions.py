@@ -26,7 +26,6 @@ from deduplicator.frontiers.committed_frontiers import ConsumerGroup, Transactio
 from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)
-ASK_AGAIN_S = 1.0
 
 
 def move_to_end(
@@ -93,7 +92,7 @@ def _find_certainly_recreated(
     """
     recreated = find_recreated(assigned, intermediates)
     if recreated:
-        runtime.sleep(ASK_AGAIN_S)
+        runtime.sleep(partition_offsets.ASK_AGAIN_S)
         names = {tp.topic for tp in recreated}
         intermediates = {**intermediates, **consumer_group.describe_intermediates(names)}
         recreated = find_recreated(assigned, intermediates)
