@@ -1,6 +1,7 @@
 """A cluster whose only broker is not registered for a moment, as after a pause: its answers name no
-broker. The broker of these tests is registered for a second out of three. It also creates missing
-topics that a client asks for, which is Kafka's default.
+broker. The broker of these tests is unregistered for half a second out of three: a client that asks
+all the time sees it, and most new clients are answered. It also creates missing topics that a
+client asks for, which is Kafka's default.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ while True:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A broker whose session ends after a second and whose heartbeats come every three."""
+    """A broker whose session ends after 2.5 seconds and whose heartbeats come every three."""
     broker = Broker(
         tmp_path_factory.mktemp("unregistered") / "broker",
         ROOT / "jars" / "broker",
         settings={
-            "broker.session.timeout.ms": "1000",
+            "broker.session.timeout.ms": "2500",
             "broker.heartbeat.interval.ms": "3000",
             "auto.create.topics.enable": "true",
         },
