@@ -2,6 +2,9 @@
 broker. The broker of these tests is unregistered for half a second out of three: a client that asks
 all the time sees it, and most new clients are answered. It also creates missing topics that a
 client asks for, which is Kafka's default.
+
+The two tests that wait for a lost client are long ones: a race of two threads inside librdkafka
+loses it, which comes after four seconds or sixty.
 """
 
 from __future__ import annotations
@@ -125,6 +128,7 @@ def test_a_cluster_without_brokers_is_described(cluster: Cluster) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.long
 def test_a_process_with_a_lost_client_ends(cluster: Cluster) -> None:
     """A client that an answer without brokers has left without any: the process ends so that it is
     started again, and says why.
@@ -134,6 +138,7 @@ def test_a_process_with_a_lost_client_ends(cluster: Cluster) -> None:
     assert "librdkafka has lost the brokers" in ended.stderr
 
 
+@pytest.mark.long
 def test_only_the_lost_client_is_found(cluster: Cluster, settings: Settings) -> None:
     """Not one that gets an answer, or was closed. A client counts as lost as it does for the
     service, after two checks in a row: a busy machine can answer late once.
