@@ -33,6 +33,10 @@ POLL_S = 0.05
 """A task asks its source again this often: a change is seen up to this time later."""
 IDLE_S = 1.0
 """A task whose partition does not change asks again this often."""
+POLL_TIMEOUT_S = 120.0
+"""A task of a batch with an end fails when it gets nothing for so long: `spark.network.timeout`, as
+`kafkaConsumer.pollTimeoutMs` is not set (`tests/e2e/test_lost_batch_end.py`).
+"""
 RESEND_S = 0.5
 FAIL_DELAY_S = (0.01, 3.0)
 """An attempt fails this long after its producer batch was lost."""
@@ -89,6 +93,7 @@ class Task:
             self.system.schedule,
             self.system.find_cluster(self.query.plan.settings.source_cluster),
         )
+        progressed_at = schedule.now
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
                 schedule.wait(source.up, IDLE_S)
@@ -111,6 +116,8 @@ class Task:
             records, next_offset = read_result
             if wrapped_records := list(self._wrap_records(records)):
                 self._send(wrapped_records)
+            if next_offset > self.position:
+                progressed_at = schedule.now
             self.position = next_offset
             self.system.spark_read_to[self.source_partition] = max(
                 next_offset, self.system.spark_read_to.get(self.source_partition, 0)
@@ -118,6 +125,9 @@ class Task:
             if not records:
                 if self.end is None and schedule.now >= self.ends_at:
                     break
+                if self.end is not None and schedule.now - progressed_at >= POLL_TIMEOUT_S:
+                    self._fail("KafkaIllegalStateException: Some data may have been lost")
+                    return
                 self._wait_for_records(source)
             else:
                 schedule.sleep(schedule.random.uniform(0.0005, 0.01))
