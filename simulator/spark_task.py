@@ -68,6 +68,8 @@ class Task:
         self.in_flight: deque[list[tuple[Any, ...]]] = deque()
         """Producer batches on their way, in the order in which they were sent."""
         self.last_arrival = 0.0
+        self.progressed_at = 0.0
+        """When the last offset was read, or the task began."""
         self.is_interrupted = False
         self.next_attempt: Task | None = None
         """The attempt that replaces this one."""
@@ -93,7 +95,7 @@ class Task:
             self.system.schedule,
             self.system.find_cluster(self.query.plan.settings.source_cluster),
         )
-        progressed_at = schedule.now
+        self.progressed_at = schedule.now
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
                 schedule.wait(source.up, IDLE_S)
@@ -114,18 +116,11 @@ class Task:
                 schedule.sleep(1.0)
                 continue
             records, next_offset = read_result
-            if wrapped_records := list(self._wrap_records(records)):
-                self._send(wrapped_records)
-            if next_offset > self.position:
-                progressed_at = schedule.now
-            self.position = next_offset
-            self.system.spark_read_to[self.source_partition] = max(
-                next_offset, self.system.spark_read_to.get(self.source_partition, 0)
-            )
+            self._accept(records, next_offset)
             if not records:
                 if self.end is None and schedule.now >= self.ends_at:
                     break
-                if self.end is not None and schedule.now - progressed_at >= POLL_TIMEOUT_S:
+                if self._is_timed_out():
                     self._fail("KafkaIllegalStateException: Some data may have been lost")
                     return
                 self._wait_for_records(source)
@@ -135,6 +130,23 @@ class Task:
                 schedule.sleep(schedule.random.uniform(*REPLACED_DELAY_S))
         self.is_read = True
         self.query.progressed.notify()
+
+    def _accept(self, records: list[tuple[int, Any]], next_offset: int) -> None:
+        """Send what was read, up to this offset of the source."""
+        if wrapped_records := list(self._wrap_records(records)):
+            self._send(wrapped_records)
+        if next_offset > self.position:
+            self.progressed_at = self.system.schedule.now
+        self.position = next_offset
+        self.system.spark_read_to[self.source_partition] = max(
+            next_offset, self.system.spark_read_to.get(self.source_partition, 0)
+        )
+
+    def _is_timed_out(self) -> bool:
+        """Whether the batch has an end, and nothing has come for POLL_TIMEOUT_S."""
+        return (
+            self.end is not None and self.system.schedule.now - self.progressed_at >= POLL_TIMEOUT_S
+        )
 
     def _find_end(self, source: Cluster) -> int | None:
         """Where the read ends: at the end of the batch, or of the broker that answers."""
