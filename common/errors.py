@@ -110,8 +110,8 @@ class SourceRecreated(Stop):
 
 class FrontierLost(Stop):
     """There is no frontier for a destination partition that is not empty, or it is of an
-    intermediate topic that was deleted and created again; or, for `reo lag` with a limit, there is
-    none for any partition.
+    intermediate topic that was deleted and created again; or, for `reo lag` with a limit, a
+    partition has none.
     """
 
     exit_code = 22

@@ -111,7 +111,7 @@ EPOCH = Gauge(
 RUNS = Counter(
     "reo_runs",
     "Runs of stage one that ended, by reason: failed, superseded, hole, stalled, truncated, grown,"
-    " lost, lagging, finished, behind, complete, stopped.",
+    " lost, lagging, finished, stopped.",
     ("reason",),
 )
 CLIENT_ERRORS = Counter(

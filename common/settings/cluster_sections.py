@@ -73,7 +73,10 @@ class Source:
         " of all partitions is compared.",
     )
     max_failovers: int = declare(
-        -1, "After so many changes of the candidate the service ends; -1: never.", minimum=-1
+        -1,
+        "So many changes of the candidate are made; the next one that is needed ends the service."
+        " -1: without a limit.",
+        minimum=-1,
     )
     backoff_min_ms: int = declare(
         2000,
