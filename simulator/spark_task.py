@@ -68,7 +68,7 @@ class Task:
         self.in_flight: deque[list[tuple[Any, ...]]] = deque()
         """Producer batches on their way, in the order in which they were sent."""
         self.last_arrival = 0.0
-        self.progressed_at = 0.0
+        self.progressed_at = self.system.schedule.now
         """When the last offset was read, or the task began."""
         self.is_interrupted = False
         self.next_attempt: Task | None = None
@@ -95,7 +95,6 @@ class Task:
             self.system.schedule,
             self.system.find_cluster(self.query.plan.settings.source_cluster),
         )
-        self.progressed_at = schedule.now
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
                 schedule.wait(source.up, IDLE_S)

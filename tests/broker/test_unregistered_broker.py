@@ -9,8 +9,6 @@ loses it, which comes after four seconds or sixty.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -22,9 +20,9 @@ from common.kafka import client_watch, clients
 from common.kafka.cluster_metadata import MetadataClient, read_brokers, read_metadata
 from common.kafka.cluster_requests import ask_cluster
 from common.settings import Settings, load
-from demo import fair_share
 from demo.broker import Broker
 from tests.conftest import make_topic_name
+from tests.harness.commands import run_python
 from tests.harness.kafka import ROOT, Cluster, until
 
 ASK = """
@@ -102,18 +100,6 @@ def make_environment(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def run_script(cluster: Cluster, script: str) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own."""
-    return fair_share.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=make_environment(cluster),
-        capture_output=True,
-        text=True,
-        timeout_s=120,
-    )
-
-
 @pytest.fixture
 def settings(cluster: Cluster) -> Settings:
     """See `make_environment`."""
@@ -124,7 +110,7 @@ def test_a_cluster_without_brokers_is_described(cluster: Cluster) -> None:
     """In a process of its own, which a failed assertion of the client would end: the cluster and
     its topics, with and without a broker in the answer.
     """
-    ended = run_script(cluster, ASK)
+    ended = run_python(ASK, environment=make_environment(cluster))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
@@ -133,7 +119,7 @@ def test_a_process_with_a_lost_client_ends(cluster: Cluster) -> None:
     """A client that an answer without brokers has left without any: the process ends so that it is
     started again, and says why.
     """
-    ended = run_script(cluster, LOSE_A_CLIENT)
+    ended = run_python(LOSE_A_CLIENT, environment=make_environment(cluster))
     assert ended.returncode == StageFailed.exit_code, ended.stdout + ended.stderr
     assert "librdkafka has lost the brokers" in ended.stderr
 

@@ -4,10 +4,9 @@ fit starts without it.
 
 from __future__ import annotations
 
-import sys
-
 from demo import fair_share
 from replicator.spark import class_archive
+from tests.harness.commands import run_python
 
 START = """
 from pathlib import Path
@@ -63,7 +62,5 @@ def test_another_class_path_does_without() -> None:
 
 def test_the_jvm_of_stage_one_maps_it() -> None:
     """Spark's launcher builds the class path that the archive was made for."""
-    said = fair_share.run(
-        [sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout_s=120
-    ).stdout
+    said = run_python(START, check=True).stdout
     assert "mapped True" in said

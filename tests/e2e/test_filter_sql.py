@@ -4,7 +4,6 @@ once; what does not pass is no stall, and no end missed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import groupby
 
@@ -14,12 +13,12 @@ from confluent_kafka import TopicPartition
 from common.origin import Origin, parse
 from common.read_up_to_record import HEADER as READ_UP_TO
 from common.settings import load
-from demo import fair_share
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
+from tests.harness.commands import run_python
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
-from tests.harness.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until
+from tests.harness.kafka import COPY_S, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_frontiers
 from tests.harness.service import Service, send_signal, stopped
 from tests.harness.stage_one import wait_for_frontiers
@@ -91,14 +90,7 @@ def differences(
 
 def test_conditions_are_refused_with_what_spark_says() -> None:
     """What is no condition, and what is none of the record alone."""
-    said = fair_share.run(
-        [sys.executable, "-c", LOOKED_AT, *ASKED],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout_s=120,
-        check=True,
-    ).stdout.splitlines()
+    said = run_python(LOOKED_AT, *ASKED, check=True).stdout.splitlines()
     assert len(said) == len(ASKED), said
     assert [
         line

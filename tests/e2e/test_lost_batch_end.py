@@ -5,12 +5,11 @@ where nothing shows the progress inside a batch, and the simulated Spark does th
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
-from demo import fair_share
-from tests.harness.kafka import ROOT, Clusters, make_record
+from tests.harness.commands import run_python
+from tests.harness.kafka import Clusters, make_record
 
 RECORDS = 5
 POLL_TIMEOUT_MS = 3000
@@ -41,13 +40,9 @@ def test_a_batch_fails_when_its_last_record_is_gone(clusters: Clusters, topic: s
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, make_record(number)) for number in range(RECORDS)])
-    done = fair_share.run(
-        [sys.executable, "-c", QUERY],
-        timeout_s=120,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={
+    done = run_python(
+        QUERY,
+        environment={
             "PATH": os.environ["PATH"],
             "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
             "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,

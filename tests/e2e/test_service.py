@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from demo import fair_share
 from demo.broker import free_port
 from tests.conftest import Start
-from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
+from tests.harness.commands import run_python
+from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.library import LIBRARY
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
@@ -101,14 +100,6 @@ def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
     environment = {"PATH": os.environ["PATH"]} | build_environment(
         clusters, topic, {"stop_at_end": "true"}
     )
-    done = fair_share.run(
-        [sys.executable, "-c", LIBRARY],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout_s=COPY_S,
-        check=False,
-    )
+    done = run_python(LIBRARY, environment=environment, timeout_s=COPY_S)
     assert done.returncode == 0, done.stderr
     assert clusters.differences(topic) == []

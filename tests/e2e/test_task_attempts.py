@@ -5,12 +5,10 @@ source was compacted between them.
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from demo import fair_share
-from tests.harness.kafka import ROOT
+from tests.harness.commands import run_python
 
 QUERY = """
 import json
@@ -35,14 +33,7 @@ def test_each_attempt_of_a_task_has_its_own_number() -> None:
     """Task 0 fails once, and Spark repeats it: its second attempt has a name and a number of its
     own, one for all its records.
     """
-    done = fair_share.run(
-        [sys.executable, "-c", QUERY],
-        timeout_s=120,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
+    done = run_python(QUERY, check=True)
     rows = json.loads(done.stdout.splitlines()[-1])
     names = {row["task"]: row["name"] for row in rows}
     assert names[0].startswith("task 0.1 in stage "), "the first attempt has failed"

@@ -43,6 +43,27 @@ def reo(
     )
 
 
+def run_python(
+    program: str,
+    *words: str,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = LONG_COMMAND_S,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, with this environment alone if one is given. With `check`
+    it has to end with 0.
+    """
+    return fair_share.run(
+        [sys.executable, "-c", program, *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout_s=timeout_s,
+        check=check,
+    )
+
+
 def reo_with(
     environment: Mapping[str, str],
     *words: str,
