@@ -8,14 +8,13 @@ it syncs its log to the disk at each commit.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
-from bench import stage_limits
 from bench.contenders import Reo
+from bench.intermediate_testbed import StageOneAlone, count_by_envelopes
 from bench.load import KINDS, fill
 from bench.processes import Usage, usage_of
 from bench.testbed import Testbed, start_testbed
@@ -60,10 +59,14 @@ def measure_stage_two(
     """The intermediate topic filled by stage one, then read by stage two."""
     testbed.delete_topics()
     settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
-    make_reo: Callable[[str], Reo] = lambda stage: Reo(testbed, TOPIC, label, stage, **settings)  # noqa: E731
-    stage_limits.create_first_frontiers(make_reo("deduplicator"))
-    measure_copy(testbed, make_reo("replicator"), [f"{TOPIC}-proxy"], records)
-    return measure_copy(to_tables or testbed, make_reo("deduplicator"), [TOPIC], records).to_row()
+    measure_copy(
+        count_by_envelopes(testbed),
+        StageOneAlone(testbed, TOPIC, label, **settings),
+        [f"{TOPIC}-proxy"],
+        records,
+    )
+    stage_two = Reo(testbed, TOPIC, label, "deduplicator", **settings)
+    return measure_copy(to_tables or testbed, stage_two, [TOPIC], records).to_row()
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.contenders import Reo
+from bench.intermediate_testbed import StageOneAlone, count_by_envelopes
 from bench.processes import usage_of
 from bench.testbed import Testbed
 from bench.throughput import measure_copy, wait_until_copied
@@ -27,9 +28,11 @@ BARE = "bare"
 def measure_stage_one(testbed: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the source to the intermediate topic, without a reader."""
     testbed.delete_topics()
-    create_first_frontiers(Reo(testbed, topic, label, "deduplicator"))
     return measure_copy(
-        testbed, Reo(testbed, topic, label, "replicator"), [f"{topic}-proxy"], records
+        count_by_envelopes(testbed),
+        StageOneAlone(testbed, topic, label),
+        [f"{topic}-proxy"],
+        records,
     ).to_row()
 
 
@@ -71,11 +74,6 @@ def measure_verify(
         "cpu_us_all": 1e6 * cpu_s / records,
         "rss_mb_all": rss_mb,
     }
-
-
-def create_first_frontiers(reo: Reo) -> None:
-    """Create the first frontiers with stage two: stage one starts at a frontier."""
-    _run_until(reo, lambda: reo.service.total("reo_ready", stage="deduplicator") == 1)
 
 
 def _run_until(reo: Reo, condition: Callable[[], bool]) -> None:

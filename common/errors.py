@@ -109,9 +109,8 @@ class SourceRecreated(Stop):
 
 
 class FrontierLost(Stop):
-    """There is no frontier for a destination partition that is not empty, or it is of an
-    intermediate topic that was deleted and created again; or, for `reo lag` with a limit, a
-    partition has none.
+    """There is no frontier for a destination partition that is not empty; or, for `reo lag` with a
+    limit, a partition has none.
     """
 
     exit_code = 22
@@ -128,7 +127,9 @@ class FrontierUnreadable(Stop):
 
 
 class ForeignRecord(Stop):
-    """A record on the intermediate topic that stage one did not write."""
+    """A record on the intermediate topic that is no envelope of its source partition, or a damaged
+    one.
+    """
 
     exit_code = 24
     default_to_do = (

@@ -4,7 +4,7 @@ offset.
 It is written by `send_offsets_to_transaction`, so it is atomic with the output, and read by
 `Consumer.committed`. Only stage two writes it; stage one only reads it. A partition's frontier has
 
-- how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
+- how far the source is copied, and in which epoch (the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
 - which history was copied: the offset and a checksum of the last accepted source record, with which
   the source is compared before each run (`replicator.last_record_check`),
@@ -13,7 +13,8 @@ It is written by `send_offsets_to_transaction`, so it is atomic with the output,
   the start compares these with the data (`deduplicator.frontier_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default
-(`offset.metadata.max.bytes`), and this needs about 300.
+(`offset.metadata.max.bytes`), and this needs about 250. Version 1, of the time when an intermediate
+record had one source record, is still read: the next commit is of version 2.
 """
 
 from __future__ import annotations
@@ -23,33 +24,13 @@ from typing import NamedTuple
 
 import orjson
 
-VERSION = 1
+VERSION = 2
+READABLE_VERSIONS = (1, 2)
 BYTES_MAX = 4095
 KEPT = "+"
 """After the checksum of a written record with a key and a value: compaction keeps the newest one of
 each key.
 """
-
-
-class Link(NamedTuple):
-    """The record of the current epoch that was covered last; the next one has to follow it."""
-
-    source_offset: int
-    attempt: int
-    sequence: int
-
-
-class Hole(NamedTuple):
-    """Records of the current epoch were dropped because one before them is missing; all of them lie
-    between these two source offsets.
-    """
-
-    first: int
-    """The lowest source offset that can be among them: no batch may begin at or after it."""
-    last: int
-    """The highest source offset that was dropped: the hole is filled when the frontier reaches
-    it.
-    """
 
 
 class LastRecord(NamedTuple):
@@ -64,22 +45,14 @@ class LastRecord(NamedTuple):
     """
 
 
-class RuleState(NamedTuple):
-    """What the rule knows of one intermediate partition."""
-
-    frontier: int
-    """The last accepted source offset; -1 when nothing was accepted."""
-    epoch: int
-    link: Link | None
-    hole: Hole | None = None
-    """The open hole of this epoch."""
-
-
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """One partition's commit metadata."""
 
-    rule: RuleState
+    source_offset: int
+    """Everything up to this source offset is copied; -1 before the first record."""
+    epoch: int
+    """Of the newest run that stage two has seen."""
     source_identity: str
     source_partitions: int
     """How many partitions the source had when the copy began: one beyond is new, and is copied from
@@ -91,6 +64,8 @@ class Frontier:
     is counted in `sent`.
     """
     sent: int
+    gap: int | None = None
+    """As `deduplicator.rule.RuleState.gap`."""
     last_record: LastRecord | None = None
     """None before the first record."""
     last_written: str | None = None
@@ -98,12 +73,6 @@ class Frontier:
     keeps it: where there is another one, or none, the destination has lost records. None where none
     is counted.
     """
-    leader_epoch: int | None = None
-    """Of the intermediate partition: up to this one, nothing is missing before the position
-    (`deduplicator.leader_change`). None where it is not known.
-    """
-    intermediate_topic_id: str | None = None
-    """Of the topic that the position is in; None in a frontier of an earlier version."""
     is_known_written: bool = False
     """Whether `destination_known` is the offset of a record of this copy, which has to be visible.
     That of a first frontier is where the partition ended, perhaps with a transaction marker.
@@ -123,14 +92,12 @@ class Frontier:
 
     def encode(self) -> str:
         """The metadata string."""
-        link, hole = (list(pair) if pair else None for pair in (self.rule.link, self.rule.hole))
         return orjson.dumps(
             {
                 "v": VERSION,
-                "f": self.rule.frontier,
-                "e": self.rule.epoch,
-                "l": link,
-                "h": hole,
+                "f": self.source_offset,
+                "e": self.epoch,
+                "g": self.gap,
                 "i": self.source_identity,
                 "c": self.source_partitions,
                 "t": self.destination_topic_id,
@@ -138,8 +105,6 @@ class Frontier:
                 "n": self.sent,
                 "r": list(self.last_record) if self.last_record else None,
                 "w": self.last_written,
-                "p": self.leader_epoch,
-                "m": self.intermediate_topic_id,
                 "k": self.is_known_written or None,
             }
         ).decode()
@@ -153,44 +118,33 @@ def decode(metadata: str | None) -> Frontier:
         raise ValueError(f"the metadata is longer than {BYTES_MAX} bytes")
     fields = orjson.loads(metadata)
     # true and 1.0 equal 1
-    if not isinstance(fields, dict) or type(fields.get("v")) is not int or fields["v"] != VERSION:
-        raise ValueError(f"not version {VERSION} of the frontier")
-    # a frontier that does not say whether a hole is open is none
-    link, hole = fields.get("l"), fields.get("h", "missing")
-    numbers = [fields.get(key) for key in "fecdn"] + [
-        number for part in (link, hole) if isinstance(part, list) for number in part
-    ]
-    written, leader_epoch, intermediate_id = (fields.get(key) for key in "wpm")
-    numbers += [] if leader_epoch is None else [leader_epoch]
-    texts = [fields.get("i"), fields.get("t")]
-    texts += [text for text in (written, intermediate_id) if text is not None]
+    if not isinstance(fields, dict) or type(fields.get("v")) is not int:
+        raise ValueError("it has no version of the frontier")
+    if fields["v"] not in READABLE_VERSIONS:
+        raise ValueError(
+            f"version {fields['v']} of the frontier, and this version of reo reads"
+            f" {' and '.join(map(str, READABLE_VERSIONS))}"
+        )
+    gap, written, is_known_written = (fields.get(key) for key in "gwk")
+    numbers = [fields.get(key) for key in "fecdn"] + ([] if gap is None else [gap])
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
-    parts = all(
-        part is None or (isinstance(part, list) and len(part) == length)
-        for part, length in ((link, 3), (hole, 2))
-    )
-    is_known_written = fields.get("k")
-    has_kinds = all(isinstance(text, str) for text in texts)
-    if not (has_kinds and parts and (is_known_written is None or is_known_written is True)):
+    texts = [fields.get("i"), fields.get("t")] + ([] if written is None else [written])
+    has_flag = is_known_written is None or is_known_written is True
+    if not all(isinstance(text, str) for text in texts) or not has_flag:
         raise ValueError("a field is missing or of the wrong kind")
-    if hole and min(hole) < 0:
-        raise ValueError("a number of a hole is out of range")
-    rule = RuleState(
-        fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None
-    )
     return Frontier(
-        rule,
-        fields["i"],
-        fields["c"],
-        fields["t"],
-        fields["d"],
-        fields["n"],
-        _parse_last_record(fields.get("r")),
-        written,
-        leader_epoch,
-        intermediate_id,
-        bool(is_known_written),
+        source_offset=fields["f"],
+        epoch=fields["e"],
+        source_identity=fields["i"],
+        source_partitions=fields["c"],
+        destination_topic_id=fields["t"],
+        destination_known=fields["d"],
+        sent=fields["n"],
+        gap=gap,
+        last_record=_parse_last_record(fields.get("r")),
+        last_written=written,
+        is_known_written=bool(is_known_written),
     )
 
 

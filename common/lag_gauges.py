@@ -1,10 +1,16 @@
 """Sets the lag gauges of one stage: records and seconds.
 
-The seconds tell how long the first waiting record has waited. That record is not read; two upper
-bounds are known without it: the age of the last record that was copied (with rising timestamps,
-waiting records are younger), and the time since no record was waiting. The smaller bound is
-reported. Without the second bound, a topic that is written once a day would lag by a day for a
-moment. Without the first, a process that has just started would know nothing.
+The seconds tell how long the first waiting record has waited. That record is not read; upper bounds
+are known without it: the time since no record was waiting, and
+
+- in stage two, the age of the last record that was copied (with rising timestamps, waiting records
+  are younger);
+- in stage one, which knows no timestamps, the time since the source was last seen to end where the
+  copy is now: every waiting record was written later. A process that has just started has not seen
+  that yet. Then it is the time since it first looked, as if nothing had waited before.
+
+The smaller bound is reported. Without the first one, a topic that is written once a day would lag
+by a day for a moment.
 
 While a server does not answer, what waits is unknown. The lag in records keeps its last value; the
 lag in seconds grows from the last report on (`grow`), because a record may wait since then.
@@ -21,6 +27,11 @@ from common import runtime
 from common.metrics import LAG, LAG_SECONDS
 from common.routes import TopicPartition
 
+ENDS_PER_LAG = 20
+"""How many ends of a partition are remembered, about, for the time that it lags behind: the bound
+is too large by about a twentieth at most.
+"""
+
 
 class LagReporter:
     """What one process reports of its stage."""
@@ -32,6 +43,11 @@ class LagReporter:
         """When no record was waiting for the last time, Unix time."""
         self.through_ms: dict[TopicPartition, int | None] = {}
         """As in the last report."""
+        self.ends: dict[TopicPartition, list[tuple[int, int]]] = {}
+        """Where a partition was seen to end, and when for the last time (ms since 1970), ascending:
+        the last end that is copied, and those that are not. While none is copied yet: when the
+        first one was seen for the first time.
+        """
 
     def report(self, tp: TopicPartition, records: int, through_ms: int | None) -> float | None:
         """Set both gauges, from the number of waiting records and the timestamp of the last copied
@@ -43,6 +59,25 @@ class LagReporter:
         self.through_ms[tp] = through_ms
         LAG.labels(self.stage, tp.topic, str(tp.partition)).set(records)
         return self._set_seconds(tp, now)
+
+    def report_offsets(
+        self, tp: TopicPartition, next_offset: int, end: int, records: int
+    ) -> float | None:
+        """As `report`, for a stage that is at `next_offset` of a partition which ends at `end`."""
+        now_ms = int(self.clock() * 1000)
+        ends = self.ends.setdefault(tp, [])
+        # a source that ends earlier has lost records, or is another candidate
+        while ends and ends[-1][0] > end:
+            ends.pop()
+        is_new = not ends or ends[-1][0] < end
+        is_close = len(ends) > 1 and ((now_ms - ends[-2][1]) * ENDS_PER_LAG < now_ms - ends[0][1])
+        if is_new and not is_close:
+            ends.append((end, now_ms))
+        elif len(ends) > 1 or end <= next_offset:
+            ends[-1] = end, now_ms
+        while len(ends) > 1 and ends[1][0] <= next_offset:
+            del ends[0]
+        return self.report(tp, records, ends[0][1])
 
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
@@ -63,6 +98,7 @@ class LagReporter:
         self.nothing_waited_at = {
             tp: since for tp, since in self.nothing_waited_at.items() if tp in topic_partitions
         }
+        self.ends = {tp: ends for tp, ends in self.ends.items() if tp in topic_partitions}
 
     def _set_seconds(self, tp: TopicPartition, now: float) -> float | None:
         through_ms = self.through_ms[tp]

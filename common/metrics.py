@@ -16,20 +16,21 @@ from prometheus_client import Counter, Gauge, Histogram
 PARTITION = ("topic", "partition")
 RECORDS_IN = Counter(
     "reo_records_in",
-    "Records read. Stage one: source offsets passed, markers and aborted records included.",
+    "Source records read. Stage one: source offsets passed, markers and aborted records included."
+    " Stage two: records in envelopes.",
     ("stage", *PARTITION),
 )
 RECORDS_OUT = Counter(
     "reo_records_out",
-    "Records written. Stage two: in committed transactions.",
+    "Source records written. Stage two: in committed transactions.",
     ("stage", *PARTITION),
 )
 DROPPED = Counter(
     "reo_records_dropped",
-    "Records of the intermediate topic that stage two did not write to the destination topic, by"
-    " reason: written again (duplicate, stale) or out of order (hole) by stage one, left out by"
-    " filter.function (filtered, parked), from the destination itself (cycle), or stage one's own,"
-    " without a record of the source (read-up-to).",
+    "Source records in envelopes that stage two did not write to the destination topic, by reason:"
+    " written again (duplicate, stale) or after a gap (gap) by stage one, left out by"
+    " filter.function (filtered, parked), from the destination itself (cycle), or written by an"
+    " earlier version of reo (old format).",
     ("reason", *PARTITION),
 )
 TRANSACTIONS = Counter(
@@ -74,8 +75,8 @@ TORN = Counter(
 )
 LAG = Gauge(
     "reo_lag_records",
-    "Offsets between a stage's input and its output, as last known: control records and aborted"
-    " records of the source count too.",
+    "What waits for a stage, as last known. Stage one: source offsets, control records and aborted"
+    " records included. Stage two: envelopes that it has not read.",
     ("stage", *PARTITION),
     multiprocess_mode="livemostrecent",
 )
@@ -110,7 +111,7 @@ EPOCH = Gauge(
 )
 RUNS = Counter(
     "reo_runs",
-    "Runs of stage one that ended, by reason: failed, superseded, hole, stalled, truncated, grown,"
+    "Runs of stage one that ended, by reason: failed, superseded, gap, stalled, truncated, grown,"
     " lost, lagging, finished, stopped.",
     ("reason",),
 )
@@ -156,7 +157,7 @@ SOURCE_LAGGED = Counter(
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
 PURGED = Gauge(
     "reo_purged_offset",
-    "Intermediate records below this offset were deleted after their commit.",
+    "Envelopes below this offset of the intermediate topic were deleted after their commit.",
     PARTITION,
     multiprocess_mode="livemostrecent",
 )
@@ -185,4 +186,4 @@ WAITING = Gauge(
     multiprocess_mode="livemostrecent",
 )
 
-DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "cycle", "parked", "read-up-to")
+DROP_REASONS = ("duplicate", "stale", "gap", "filtered", "cycle", "parked", "old format")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from common import runtime
+from common.envelope import compute_identity
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -31,7 +32,6 @@ from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.topics import Topic
 from common.metrics import SOURCE_ERRORS
-from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 
@@ -162,8 +162,8 @@ def _choose_error(errors: list[ReoError]) -> ReoError:
 
 
 def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[Frontier]) -> str:
-    """The identity of the copied topic in frontiers and origins: the topic's; with failover the one
-    in the copy's frontiers, else one made of its name.
+    """The identity of the copied topic in frontiers and envelopes: the topic's; with failover the
+    one in the copy's frontiers, else one made of its name.
     """
     if not settings.failover:
         return source.identity

@@ -1,17 +1,14 @@
-/* Stage two's compiled path: what is done for every record that goes one to one to a Kafka topic,
- * in C over librdkafka's API.
+/* Stage two's compiled path: hands the records of an envelope to the producer of the open
+ * transaction, without a Python object for each.
  *
- *     take      events of the consumer's queue -> `batch`: one column for each thing that is asked
- *               of their messages
- *     scan      a run of one partition's origins, by the rule -> accepted positions, the new state,
- *               counters; pure, no client
- *     forward   accepted positions -> the producer of the open transaction
+ * The rule is not here: Python decides about an envelope (deduplicator/rule.py), keeps frontiers,
+ * opens and commits transactions. deduplicator/compiled_path.py calls this, with the GIL released.
+ * The layout of an envelope is described in common/envelope.py, which reads and writes it, too. That
+ * reader and this one share no code, accept the same envelopes and find the same records in them:
+ * the fuzzer compares them.
  *
- * Python does all else (deduplicator/compiled_queue.py calls this, with the GIL released): it opens
- * and commits transactions, keeps frontiers, takes part in the group. It is also the reference:
- * deduplicator/rule.py is the rule with its reasons, common/origin.py the origin's layout, and
- * whatever is unusual here (an origin that does not parse, a record of another topic, a timestamp
- * that needs a decision) is left to it, a run at a time, to be done or refused there.
+ * Anybody who may write to the intermediate topic can write any bytes there. So an envelope is
+ * checked whole before its first record is handed over, and nothing is read behind its last byte.
  *
  * No header of librdkafka is needed to build this. Its functions are looked up in the library that
  * confluent-kafka has loaded; what is declared below is its stable interface (rdkafka.h), and
@@ -24,18 +21,6 @@
 #include <sys/types.h>
 
 /* librdkafka: src/rdkafka.h */
-typedef struct rd_kafka_message {
-    int err;
-    void *rkt;
-    int32_t partition;
-    void *payload;
-    size_t len;
-    void *key;
-    size_t key_len;
-    int64_t offset;
-    void *private;
-} message;
-
 enum {
     VTYPE_END,
     VTYPE_TOPIC,
@@ -50,8 +35,10 @@ enum {
     VTYPE_HEADERS
 };
 enum { MSG_F_COPY = 2 };
-enum { EVENT_FETCH = 0x2, EVENT_ERROR = 0x8 };
-enum { FATAL = -150 }; /* RD_KAFKA_RESP_ERR__FATAL */
+enum { UNKNOWN = -1, FATAL = -150 }; /* RD_KAFKA_RESP_ERR_UNKNOWN, RD_KAFKA_RESP_ERR__FATAL */
+
+/* What reo_forward says beside librdkafka's codes, which are above -201 */
+enum { INVALID = -1001, ZERO_TIMESTAMP = -1002 };
 
 typedef struct {
     int vtype;
@@ -70,16 +57,6 @@ typedef struct {
 } argument;
 
 static struct {
-    void *(*queue_poll)(void *queue, int timeout_ms);
-    int (*event_type)(const void *event);
-    const message *(*event_message_next)(void *event);
-    int (*event_error)(void *event);
-    const char *(*event_error_string)(void *event);
-    void (*event_destroy)(void *event);
-    int (*message_headers)(const message *, void **headers);
-    size_t (*header_cnt)(const void *headers);
-    int (*header_get_all)(const void *headers, size_t index, const char **name, const void **value,
-                          size_t *size);
     void *(*headers_new)(size_t count);
     void (*headers_destroy)(void *headers);
     int (*header_add)(void *headers, const char *name, ssize_t name_size, const void *value,
@@ -99,15 +76,6 @@ const char *reo_bind(const char *library) {
         const char *name;
         void **at;
     } wanted[] = {
-        {"rd_kafka_queue_poll", (void **)&rd_kafka.queue_poll},
-        {"rd_kafka_event_type", (void **)&rd_kafka.event_type},
-        {"rd_kafka_event_message_next", (void **)&rd_kafka.event_message_next},
-        {"rd_kafka_event_error", (void **)&rd_kafka.event_error},
-        {"rd_kafka_event_error_string", (void **)&rd_kafka.event_error_string},
-        {"rd_kafka_event_destroy", (void **)&rd_kafka.event_destroy},
-        {"rd_kafka_message_headers", (void **)&rd_kafka.message_headers},
-        {"rd_kafka_header_cnt", (void **)&rd_kafka.header_cnt},
-        {"rd_kafka_header_get_all", (void **)&rd_kafka.header_get_all},
         {"rd_kafka_headers_new", (void **)&rd_kafka.headers_new},
         {"rd_kafka_headers_destroy", (void **)&rd_kafka.headers_destroy},
         {"rd_kafka_header_add", (void **)&rd_kafka.header_add},
@@ -115,8 +83,8 @@ const char *reo_bind(const char *library) {
         {"rd_kafka_topic_destroy", (void **)&rd_kafka.topic_destroy},
         {"rd_kafka_produceva", (void **)&rd_kafka.produceva},
         {"rd_kafka_error_code", (void **)&rd_kafka.error_code},
-        {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},
         {"rd_kafka_error_is_fatal", (void **)&rd_kafka.error_is_fatal},
+        {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},
     };
     void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (!loaded) return library;
@@ -127,238 +95,233 @@ const char *reo_bind(const char *library) {
     return NULL;
 }
 
-/* A batch of messages, and what is asked of each. Python reads and owns it; `reo_free` gives the
- * messages back. */
-#define BATCH_MAX 1000
-#define TEXT_MAX 512
+enum { VERSION = 2, HEAD_SIZE = 54 };
+
+/* The version of the envelopes that this file reads. */
+int64_t reo_envelope_version(void) { return VERSION; }
+
 typedef struct {
-    int64_t count;
-    int64_t error; /* librdkafka's code of an error that ended the batch, or 0 */
-    char error_text[TEXT_MAX];
-    int64_t runs; /* how often the partition changes, and one more */
-    /* where each run of one partition's messages begins; behind them, `count` */
-    int32_t run_begins[BATCH_MAX + 1];
-    void *events[BATCH_MAX]; /* each has one message */
-    const message *messages[BATCH_MAX];
-    void *topics[BATCH_MAX];
-    int64_t offsets[BATCH_MAX];
-    int64_t source_offsets[BATCH_MAX]; /* filled by scan */
-    int64_t timestamps_ms[BATCH_MAX];  /* filled by scan */
-    const uint8_t *origins[BATCH_MAX]; /* NULL: the last header is no origin, or has no value */
-    int64_t origin_sizes[BATCH_MAX];
-    int32_t partitions[BATCH_MAX];
-    /* whether the record's own headers can be copied as they are: their names are ASCII */
-    int32_t plain[BATCH_MAX];
-} batch;
+    const uint8_t *at; /* NULL: null, which is not empty */
+    int64_t size;
+} content;
 
-static const char HEADER[] = "__origin";
-
-static int is_ascii(const char *text) {
-    for (; *text; text++)
-        if (*text & 0x80) return 0;
-    return 1;
-}
-
-static void describe(batch *found, int64_t i) {
-    const message *m = found->messages[i];
-    void *headers = NULL;
-    const char *name;
-    const void *value;
-    size_t size, count;
-    found->topics[i] = m->rkt;
-    found->offsets[i] = m->offset;
-    found->partitions[i] = m->partition;
-    found->origins[i] = NULL;
-    found->origin_sizes[i] = 0;
-    found->plain[i] = 1;
-    if (rd_kafka.message_headers(m, &headers) || !(count = rd_kafka.header_cnt(headers))) return;
-    if (!rd_kafka.header_get_all(headers, count - 1, &name, &value, &size) && value
-        && !strcmp(name, HEADER)) {
-        found->origins[i] = value;
-        found->origin_sizes[i] = (int64_t)size;
-    }
-    for (size_t own = 0; own + 1 < count && found->plain[i]; own++)
-        found->plain[i] =
-            !rd_kafka.header_get_all(headers, own, &name, &value, &size) && is_ascii(name);
-}
-
-/* Wait for a message, and take what is there behind it, up to `most` or up to an error. Returns how
- * many. The queue gives events, and calls nobody back: where messages are asked for, librdkafka
- * tells an error of a partition (its topic is gone) to the client's error callback, and
- * confluent-kafka's aborts the process when none of its own methods is called. */
-int64_t reo_take(void *queue, int timeout_ms, int64_t most, batch *found) {
-    void *event;
-    int64_t i = 0;
-    if (most > BATCH_MAX) most = BATCH_MAX;
-    found->error = found->runs = 0;
-    while (i < most && !found->error && (event = rd_kafka.queue_poll(queue, i ? 0 : timeout_ms))) {
-        int type = rd_kafka.event_type(event);
-        found->messages[i] = type == EVENT_FETCH ? rd_kafka.event_message_next(event) : NULL;
-        if (!found->messages[i]) {
-            if (type == EVENT_ERROR) {
-                const char *text = rd_kafka.event_error_string(event);
-                found->error = rd_kafka.event_error(event);
-                strncpy(found->error_text, text ? text : "", TEXT_MAX - 1);
-                found->error_text[TEXT_MAX - 1] = 0;
-            }
-            rd_kafka.event_destroy(event);
-            continue;
-        }
-        found->events[i] = event;
-        describe(found, i);
-        if (i == 0 || found->partitions[i] != found->partitions[i - 1]
-            || found->topics[i] != found->topics[i - 1])
-            found->run_begins[found->runs++] = (int32_t)i;
-        i++;
-    }
-    found->run_begins[found->runs] = (int32_t)i;
-    return found->count = i;
-}
-
-void reo_free(batch *taken) {
-    for (int64_t i = 0; i < taken->count; i++) rd_kafka.event_destroy(taken->events[i]);
-    taken->count = 0;
-}
-
-/* Header `index` of a message. Returns 0 when it is there; a null value has no pointer. */
-int reo_header(const message *m, int64_t index, const char **name, const void **value,
-               size_t *size) {
-    void *headers = NULL;
-    if (rd_kafka.message_headers(m, &headers)) return -1;
-    return rd_kafka.header_get_all(headers, (size_t)index, name, value, size);
-}
-
-/* The rule's state of one intermediate partition (common/frontier.py, RuleState): -1 stands for no
- * link; a hole that is not open is above every offset. */
 typedef struct {
-    int64_t frontier, epoch, link_offset, link_attempt, link_sequence, hole_first, hole_last;
-    int64_t duplicates, stale, holes; /* counted by scan */
-} rule;
+    int64_t source_offset, timestamp_ms;
+    content key, value;
+    int64_t header_count;
+    const uint8_t *headers, *end;
+} source_record;
 
-static int64_t big_endian(const uint8_t *at, int bytes) {
-    uint64_t found = 0;
-    for (int i = 0; i < bytes; i++) found = found << 8 | at[i];
-    return (int64_t)found;
+typedef struct {
+    int64_t after, through, base_timestamp_ms;
+} envelope_head;
+
+static int64_t read_integer(const uint8_t *at, int bytes) {
+    uint64_t number = 0;
+    for (int i = 0; i < bytes; i++) number = number << 8 | at[i];
+    return (int64_t)number;
 }
 
-/* Decide the records from `begin` to `end`, all of one partition. `accepted` gets their positions
- * in the batch. Returns how many, or -1 when one of them is unusual: then nothing that was written
- * to `state` and `accepted` counts. */
-int64_t reo_scan(batch *taken, int64_t begin, int64_t end, const uint8_t *identity, rule *state,
-                 int32_t *accepted) {
-    rule s = *state;
-    /* 2^63 when none is open: compared without sign */
-    uint64_t hole_first = (uint64_t)s.hole_first;
-    int64_t count = 0;
-    if (begin < 0 || end > taken->count || begin >= end) return -1;
-    for (int64_t i = begin; i < end; i++) {
-        const uint8_t *at = taken->origins[i];
-        if (!at || taken->origin_sizes[i] != 54 || at[0] != 1 || !taken->plain[i]) return -1;
-        int64_t epoch = big_endian(at + 9, 8), offset = big_endian(at + 22, 8);
-        int64_t timestamp_ms = big_endian(at + 30, 8);
-        int64_t attempt = big_endian(at + 38, 8), sequence = big_endian(at + 46, 8);
-        int32_t partition = (int32_t)big_endian(at + 17, 4);
-        int8_t kind = (int8_t)at[21];
-        if (epoch < 0 || offset < 0 || attempt < 0 || sequence < 0 || kind < -1 || kind > 1
-            || partition != taken->partitions[i])
-            return -1;
-        /* librdkafka takes 0 for "now", and -1 is no timestamp: Python decides */
-        if (timestamp_ms <= 0) return -1;
-        taken->source_offsets[i] = offset;
-        taken->timestamps_ms[i] = timestamp_ms;
-        if (epoch != s.epoch) {
-            if (epoch < s.epoch) {
-                s.stale++;
-                continue;
-            }
-            s.epoch = epoch;
-            s.link_offset = s.link_attempt = s.link_sequence = -1;
-            hole_first = (uint64_t)1 << 63;
-            s.hole_last = -1;
+/* What follows returns the position after what was read, or NULL when the bytes are not that. */
+
+static const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int64_t *number) {
+    uint64_t bits = 0;
+    for (int shift = 0; at < end && shift < 64; shift += 7) {
+        uint8_t byte = *at++;
+        bits |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *number = (int64_t)(bits >> 1 ^ -(bits & 1));
+            /* of a tenth byte, one bit is left for the 64 */
+            return shift == 63 && byte > 1 ? NULL : at;
         }
-        if (offset <= s.frontier) {
-            s.duplicates++;
-            if (offset >= s.link_offset) {
-                s.link_offset = offset;
-                s.link_attempt = attempt;
-                s.link_sequence = sequence;
-            }
-        } else if ((sequence == 0 && (uint64_t)offset < hole_first)
-                   || (sequence > 0 && sequence - 1 == s.link_sequence && attempt == s.link_attempt
-                       && offset > s.link_offset)) {
-            if (memcmp(at + 1, identity, 8)) return -1;
-            accepted[count++] = (int32_t)i;
-            s.frontier = s.link_offset = offset;
-            s.link_attempt = attempt;
-            s.link_sequence = sequence;
-            if ((uint64_t)offset >= hole_first) {
-                if (offset < s.hole_last) {
-                    hole_first = (uint64_t)offset + 1;
-                } else {
-                    hole_first = (uint64_t)1 << 63;
-                    s.hole_last = -1;
-                }
-            }
+    }
+    return NULL;
+}
+
+static const uint8_t *read_content(const uint8_t *at, const uint8_t *end, content *found) {
+    int64_t size;
+    *found = (content){NULL, 0};
+    if (!(at = read_varint(at, end, &size)) || size == -1) return at;
+    if (size < 0 || size > end - at) return NULL;
+    *found = (content){at, size};
+    return at + size;
+}
+
+/* The continuation bytes of a UTF-8 character; its second byte is at least `least`, at most `most`:
+ * that excludes longer forms than needed, surrogates, and what is above U+10FFFF. */
+static const uint8_t *read_continuation(const uint8_t *at, const uint8_t *end, int count,
+                                        uint8_t least, uint8_t most) {
+    if (end - at < count || *at < least || *at > most) return NULL;
+    for (int i = 1; i < count; i++)
+        if ((at[i] & 0xc0) != 0x80) return NULL;
+    return at + count;
+}
+
+/* Whether a header has a name that every client can carry: it is UTF-8, and has no NUL. */
+static int is_name(const content *name) {
+    const uint8_t *at = name->at, *end;
+    if (!at) return 0;
+    end = at + name->size;
+    while (at && at < end) {
+        uint8_t byte = *at++;
+        if (byte < 0x80) {
+            if (!byte) return 0;
+        } else if (byte >= 0xc2 && byte <= 0xdf) {
+            at = read_continuation(at, end, 1, 0x80, 0xbf);
+        } else if (byte >= 0xe0 && byte <= 0xef) {
+            at = read_continuation(at, end, 2, byte == 0xe0 ? 0xa0 : 0x80,
+                                   byte == 0xed ? 0x9f : 0xbf);
+        } else if (byte >= 0xf0 && byte <= 0xf4) {
+            at = read_continuation(at, end, 3, byte == 0xf0 ? 0x90 : 0x80,
+                                   byte == 0xf4 ? 0x8f : 0xbf);
         } else {
-            s.holes++;
-            if ((uint64_t)offset < hole_first) hole_first = (uint64_t)offset;
-            if (offset > s.hole_last) s.hole_last = offset;
+            return 0;
         }
     }
-    s.hole_first = (int64_t)hole_first;
-    *state = s;
-    return count;
+    return at == end;
 }
 
-/* The record's own headers: all but the last one, the origin. NULL when there are none. */
-static void *own_headers(const message *m) {
-    void *headers = NULL, *own;
-    const char *name;
-    const void *value;
-    size_t size, count;
-    if (rd_kafka.message_headers(m, &headers) || (count = rd_kafka.header_cnt(headers)) < 2)
+static const uint8_t *read_record(const uint8_t *at, const uint8_t *end, const envelope_head *head,
+                                  source_record *record) {
+    int64_t size, timestamp, offset;
+    if (!(at = read_varint(at, end, &size)) || size < 1 || size > end - at) return NULL;
+    record->end = at + size;
+    end = record->end;
+    if (*at++ > 2) return NULL; /* the kind of the timestamp */
+    if (!(at = read_varint(at, end, &timestamp)) || !(at = read_varint(at, end, &offset))
+        || !(at = read_content(at, end, &record->key))
+        || !(at = read_content(at, end, &record->value))
+        || !(at = read_varint(at, end, &record->header_count)))
         return NULL;
-    own = rd_kafka.headers_new(count - 1);
-    for (size_t i = 0; i + 1 < count; i++)
-        if (!rd_kafka.header_get_all(headers, i, &name, &value, &size))
-            rd_kafka.header_add(own, name, -1, value, (ssize_t)size);
-    return own;
+    if (__builtin_add_overflow(head->base_timestamp_ms, timestamp, &record->timestamp_ms)
+        || __builtin_add_overflow(head->after, offset, &record->source_offset))
+        return NULL;
+    /* each header takes two bytes or more: a wrong number ends here, not in a loop without an end */
+    if (record->header_count < 0 || record->header_count > (end - at) / 2) return NULL;
+    record->headers = at;
+    for (int64_t i = 0; i < record->header_count; i++) {
+        content name, value;
+        if (!(at = read_content(at, end, &name)) || !is_name(&name)
+            || !(at = read_content(at, end, &value)))
+            return NULL;
+    }
+    return at == end ? end : NULL;
 }
 
-/* Hand records to a producer, each with its own key, value, headers and timestamp. Returns how many
- * it took: fewer than `count` when it refused the next one, with librdkafka's code in `error`. */
-int64_t reo_forward(void *producer, const char *topic, int32_t partition, const batch *taken,
-                    const int32_t *positions, int64_t count, int32_t *error) {
-    void *rkt = rd_kafka.topic_new(producer, topic, NULL);
-    int64_t done = 0;
-    *error = 0;
-    if (!rkt) {
-        *error = -1;
-        return 0;
+/* Checks everything that an envelope says; its head for reo_forward. Returns the number of its
+ * records, or -1 when it is not an envelope. */
+static int64_t read_envelope(const uint8_t *envelope, int64_t size, envelope_head *head) {
+    const uint8_t *at, *end = envelope + size;
+    int64_t epoch, partition, count, last, found = 0, last_position = 0, last_offset;
+    if (size < HEAD_SIZE || envelope[0] != VERSION || envelope[1] > 1) return -1;
+    epoch = read_integer(envelope + 10, 8);
+    partition = (int32_t)read_integer(envelope + 18, 4);
+    head->after = read_integer(envelope + 22, 8);
+    head->through = read_integer(envelope + 30, 8);
+    head->base_timestamp_ms = read_integer(envelope + 38, 8);
+    count = (int32_t)read_integer(envelope + 46, 4);
+    last = (int32_t)read_integer(envelope + 50, 4);
+    /* the offset after the last one must be one, too */
+    if (epoch < 0 || partition < 0 || head->after < -1 || head->through < head->after
+        || head->through == INT64_MAX)
+        return -1;
+    last_offset = head->after;
+    for (at = envelope + HEAD_SIZE; at < end; found++) {
+        source_record record;
+        last_position = at - envelope;
+        if (!(at = read_record(at, end, head, &record))) return -1;
+        if (record.source_offset <= last_offset || record.source_offset > head->through) return -1;
+        if (found == 0 && record.timestamp_ms != head->base_timestamp_ms) return -1;
+        last_offset = record.source_offset;
     }
-    for (; done < count; done++) {
-        const message *m = taken->messages[positions[done]];
-        void *headers = own_headers(m), *failed;
-        argument arguments[7] = {
-            {VTYPE_RKT, {.rkt = rkt}},
-            {VTYPE_PARTITION, {.i32 = partition}},
-            {VTYPE_VALUE, {.mem = {m->payload, m->len}}},
-            {VTYPE_KEY, {.mem = {m->key, m->key_len}}},
-            {VTYPE_TIMESTAMP, {.i64 = taken->timestamps_ms[positions[done]]}},
-            {VTYPE_MSGFLAGS, {.i = MSG_F_COPY}},
-            {VTYPE_HEADERS, {.headers = headers}},
-        };
-        failed = rd_kafka.produceva(producer, arguments, headers ? 7 : 6);
-        if (failed) { /* the headers are still ours */
-            /* as rd_kafka_producev */
-            *error = rd_kafka.error_is_fatal(failed) ? FATAL : rd_kafka.error_code(failed);
-            rd_kafka.error_destroy(failed);
-            if (headers) rd_kafka.headers_destroy(headers);
+    if (found == 0 && head->base_timestamp_ms != 0) return -1;
+    return found == count && last_position == last ? found : -1;
+}
+
+/* How many records an envelope has; -1 when it is not an envelope. */
+int64_t reo_check(const uint8_t *envelope, int64_t size) {
+    envelope_head head;
+    return read_envelope(envelope, size, &head);
+}
+
+/* The headers of a record that was checked; NULL when it has none. */
+static void *create_headers(const source_record *record) {
+    const uint8_t *at = record->headers;
+    void *headers;
+    if (!record->header_count) return NULL;
+    headers = rd_kafka.headers_new((size_t)record->header_count);
+    for (int64_t i = 0; i < record->header_count; i++) {
+        content name, value;
+        at = read_content(at, record->end, &name);
+        at = read_content(at, record->end, &value);
+        rd_kafka.header_add(headers, (const char *)name.at, (ssize_t)name.size, value.at,
+                            (ssize_t)value.size);
+    }
+    return headers;
+}
+
+/* Hand one record to a producer. Returns 0 or librdkafka's code. */
+static int32_t produce(void *producer, void *rkt, int32_t partition, const source_record *record,
+                       int64_t timestamp_ms) {
+    void *headers = create_headers(record), *failed;
+    argument arguments[7] = {
+        {VTYPE_RKT, {.rkt = rkt}},
+        {VTYPE_PARTITION, {.i32 = partition}},
+        {VTYPE_VALUE, {.mem = {record->value.at, (size_t)record->value.size}}},
+        {VTYPE_KEY, {.mem = {record->key.at, (size_t)record->key.size}}},
+        {VTYPE_TIMESTAMP, {.i64 = timestamp_ms}},
+        {VTYPE_MSGFLAGS, {.i = MSG_F_COPY}},
+        {VTYPE_HEADERS, {.headers = headers}},
+    };
+    int32_t error;
+    failed = rd_kafka.produceva(producer, arguments, headers ? 7 : 6);
+    if (!failed) return 0;
+    /* as rd_kafka_producev */
+    error = rd_kafka.error_is_fatal(failed) ? FATAL : rd_kafka.error_code(failed);
+    rd_kafka.error_destroy(failed);
+    if (headers) rd_kafka.headers_destroy(headers); /* they are still ours */
+    return error;
+}
+
+/* Hand the records of an envelope whose source offsets are above `above` and below `below` to a
+ * producer, in order, each with its own key, value, headers and timestamp. Returns how many the
+ * producer has accepted, and in `position` the source offset of the last one of them (`above` when
+ * there is none): whoever goes on later goes on above it. `error` is 0 when that are all; otherwise
+ *
+ *     INVALID          it is not an envelope; no record was handed over
+ *     ZERO_TIMESTAMP   the record at source offset `position` has timestamp 0, which librdkafka takes
+ *                      for "now", and `zero_timestamp_ms`, its replacement, is 0
+ *     librdkafka's     the producer refused the next record (its queue is full, a fatal error) */
+int64_t reo_forward(void *producer, const char *topic, int32_t partition, const uint8_t *envelope,
+                    int64_t size, int64_t above, int64_t below, int64_t zero_timestamp_ms,
+                    int32_t *error, int64_t *position) {
+    envelope_head head;
+    const uint8_t *at, *end = envelope + size;
+    void *rkt;
+    int64_t count = 0;
+    *error = INVALID;
+    *position = above;
+    if (read_envelope(envelope, size, &head) < 0) return 0;
+    *error = UNKNOWN;
+    if (!(rkt = rd_kafka.topic_new(producer, topic, NULL))) return 0;
+    *error = 0;
+    at = envelope + HEAD_SIZE;
+    while (at < end) {
+        source_record record;
+        int64_t timestamp_ms;
+        at = read_record(at, end, &head, &record);
+        if (record.source_offset >= below) break;
+        if (record.source_offset <= above) continue;
+        timestamp_ms = record.timestamp_ms ? record.timestamp_ms : zero_timestamp_ms;
+        if (!timestamp_ms) {
+            *error = ZERO_TIMESTAMP;
+            *position = record.source_offset;
             break;
         }
+        if ((*error = produce(producer, rkt, partition, &record, timestamp_ms))) break;
+        *position = record.source_offset;
+        count++;
     }
     rd_kafka.topic_destroy(rkt);
-    return done;
+    return count;
 }
-
-int64_t reo_batch_size(void) { return sizeof(batch); }

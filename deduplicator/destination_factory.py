@@ -11,10 +11,12 @@ from common.kafka import topics
 from common.kafka.clients import LossCounter, create_transactional_producer
 from common.routes import Route
 from common.settings import Settings, destination_kind
-from deduplicator.destination import Destination, KafkaDestination
+from deduplicator import compiled_path
+from deduplicator.destination import Destination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
+from deduplicator.kafka_destination import KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 
@@ -45,8 +47,9 @@ def build_destination(
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store
     producers, batches_fit = _create_producers(settings, number, routes.values(), consumer_group)
+    is_compiled = compiled_path.find_disabled_reason(settings, ()) is None
     return KafkaDestination(
-        producers, DestinationWatch(consumer_group.admin), batches_fit
+        producers, DestinationWatch(consumer_group.admin), batches_fit, is_compiled
     ), KafkaFrontierStore(consumer_group)
 
 

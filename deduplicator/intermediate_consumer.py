@@ -1,9 +1,13 @@
 """The consumer of the intermediate topics, as a member of the group.
 
-It returns batches, and records which partitions were assigned and revoked
+It returns messages, and records which partitions were assigned and revoked
 (`deduplicator.partitions`). The group's callbacks run inside `poll`, and no transaction is ever
 open across a poll (`deduplicator.loop`). So to give partitions up it is enough to forget them, and
 losing them cannot leave anything half done.
+
+A position that is gone from its topic (deleted records, a topic that was created again, a leader
+that lost its newest records) is no error: the client goes on at the earliest record
+(`auto.offset.reset`), and the rule drops what it has seen.
 
 No records are fetched for a partition that was just assigned: its offset is not known before its
 frontier is loaded. But librdkafka needs an assign call in the callback; confluent-kafka would make
@@ -19,34 +23,28 @@ group.protocol=consumer, only partitions that were assigned may be unassigned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import cast
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints, runtime
+from common.errors import AccessRefused, Fenced, StageFailed
+from common.kafka.client_errors import TOPIC_MISSING, translate
 from common.metrics import REBALANCES
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.compiled_batch import FetchedMessages
-from deduplicator.compiled_queue import Queue
 from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_group_metadata
 from deduplicator.partitions import Partitions
-from deduplicator.position_errors import PositionGone, translate_error
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
-"""How long a round waits for its first record. While a commit is unfinished it is
-`loop.NEXT_RECORD_S`; how long it takes up more records is `transaction_size.CONSUME_MAX_S`.
+"""How long a round waits for its first envelope. While a commit is unfinished it is
+`loop.NEXT_RECORD_S`; how long it takes up more of them is `transaction_size.CONSUME_MAX_S`.
 """
-FEW_RECORDS = 20
-"""In a batch where a user's function sees each record: time is checked between batches, and a poll
-is due every ten minutes (max.poll.interval.ms).
-"""
-BATCH_RECORDS = 1000
-"""So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long
-(measured).
+ENVELOPES_MAX = 8
+"""How many are consumed at once: a full one has a thousand records or more, so a transaction is not
+much larger than it should be.
 """
 EMPTY_ASSIGNMENT_S = 10.0
 """With group.protocol=consumer no callback says that a new member has no partitions (measured).
@@ -63,13 +61,10 @@ class Intermediate:
         consumer: Consumer,
         incremental: bool,
         partitions: Partitions,
-        queue: Queue | None = None,
+        note_error: Callable[[KafkaError], None] = lambda _: None,
     ) -> None:
         self.consumer = consumer
-        self.queue = queue
-        """Receives fetched messages when the compiled path is in use; the consumer's `poll` still
-        returns everything else.
-        """
+        self.note_error = note_error
         self.incremental = incremental
         """group.protocol=consumer: an assignment names only the partitions that are added or
         removed.
@@ -101,74 +96,26 @@ class Intermediate:
             self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    def consume_batches(
-        self,
-        records_max: int,
-        seconds_max: float,
-        batch_max: int = BATCH_RECORDS,
-        wait_s: float = WAIT_S,
-    ) -> Iterator[list[Consumed] | FetchedMessages]:
-        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits
-        `wait_s` for the first; a single record is not delayed.
-        """
-        if self.queue is not None and self.fetched_partitions:
-            yield from self._consume_compiled(
-                self.queue, records_max, seconds_max, batch_max, wait_s
-            )
-            return
-        first = self.consumer.poll(wait_s)
-        batch = [first] if first is not None else []
-        requested, deadline = 1, runtime.monotonic() + seconds_max
-        while batch:
-            for message in batch:
-                error = message.error()
-                if error is not None:
-                    raise translate_error(error)
-            yield cast(list[Consumed], batch)
-            records_max -= len(batch)
-            # the first condition: no more records are there
-            if len(batch) < requested or records_max <= 0 or runtime.monotonic() > deadline:
-                return
-            requested = min(records_max, batch_max)
-            batch = self.consumer.consume(requested, 0)
+    def consume(self, wait_s: float, envelopes_max: int = ENVELOPES_MAX) -> list[Consumed]:
+        """The messages that are there, at most `envelopes_max`; waits up to `wait_s` for the first.
+        Runs the group's callbacks.
 
-    def _consume_compiled(
-        self,
-        queue: Queue,
-        records_max: int,
-        seconds_max: float,
-        batch_max: int,
-        wait_s: float,
-    ) -> Iterator[list[Consumed] | FetchedMessages]:
-        """The same, with the compiled path."""
-        queue.renew_forwarding()
-        event = self.consumer.poll(0)  # runs the group's callbacks; returns no fetched message
-        error = event.error() if event is not None else None
-        if error is not None:
-            raise translate_error(error)
-        if event is not None:
-            raise PositionGone(
-                f"a message of {event.topic()}-{event.partition()} came from the consumer, and not"
-                " from the queue"
-            )
-        deadline = runtime.monotonic() + seconds_max
-        requested = min(records_max, batch_max)
-        while True:
-            fetched_messages = queue.consume(requested, wait_s)
-            if fetched_messages.error is not None:
-                raise translate_error(fetched_messages.error)
-            if not fetched_messages:
-                return
-            yield fetched_messages
-            records_max -= len(fetched_messages)
-            # the first condition: no more are there
-            if (
-                len(fetched_messages) < requested
-                or records_max <= 0
-                or runtime.monotonic() > deadline
-            ):
-                return
-            requested, wait_s = min(records_max, batch_max), 0
+        That a topic is not known is noted: its group reports a topic that stays away.
+        """
+        first = self.consumer.poll(wait_s)
+        messages = [first] if first is not None else []
+        if first is not None and envelopes_max > 1:
+            messages += self.consumer.consume(envelopes_max - 1, 0)
+        records: list[Consumed] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)  # type: ignore[arg-type]  # see Consumed
+            elif error.code() in TOPIC_MISSING:
+                self.note_error(error)
+            else:
+                raise _translate_error(error)
+        return records
 
     def commit(self, offsets: Sequence[ClientTopicPartition]) -> None:
         """Commit for the group outside a transaction, as this member; TransactionFailed when it is
@@ -202,8 +149,8 @@ class Intermediate:
         """Fetch these assigned partitions from their next offset on, also those that are fetched
         already.
 
-        These are assigned again. A seek would do for most of them, but librdkafka refuses it for a
-        partition whose position was gone: it has stopped fetching it (librdkafka #2961).
+        These are assigned again: a seek would do for most of them, but librdkafka refuses it for a
+        partition that it does not fetch (librdkafka #2961).
         """
         offsets = {
             tp: ClientTopicPartition(*tp, state.next_offset)
@@ -211,9 +158,6 @@ class Intermediate:
         }
         fetched_before = [tp for tp in topic_partitions if tp in self.fetched_partitions]
         self.fetched_partitions.update(topic_partitions)
-        # before the assignment, or the first messages would come out of `poll`
-        if self.queue is not None:
-            self.queue.forward_partitions(self.fetched_partitions)
         if not self.incremental:
             self.consumer.assign(list(offsets.values()))
             return
@@ -234,8 +178,6 @@ class Intermediate:
         run a callback that waits while the client's part for the group ends, where a call fails or
         never returns (librdkafka 2.16, #4884).
         """
-        if self.queue is not None:
-            self.queue.close()
         if self.incremental:
             self.consumer.close()
 
@@ -279,8 +221,6 @@ class Intermediate:
         self._is_assigned, self._member_since = False, None
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(topic_partitions)
-        if self.queue is not None:
-            self.queue.forwarded_partitions -= {*topic_partitions}
         failpoints.hit("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign(
@@ -294,3 +234,13 @@ class Intermediate:
         else:
             consumer.unassign()
             self.fetched_partitions.clear()
+
+
+def _translate_error(error: KafkaError) -> Exception:
+    """The error to raise for one that consuming an intermediate topic has returned."""
+    translated = translate(error, "consuming an intermediate topic")
+    return (
+        translated
+        if isinstance(translated, Fenced | AccessRefused)
+        else StageFailed(str(translated))
+    )

@@ -1,10 +1,10 @@
 """Stage two's loop: one round is one transaction.
 
     step         what                                      after a crash
-    1. consume   batches from the intermediate topic       nothing happened
-    2. decide    which records are new (`rule`), pure      nothing happened
+    1. consume   envelopes from the intermediate topic     nothing happened
+    2. decide    which of them are new (`rule`), pure      nothing happened
     3. begin     a transaction of the next producer        the successor aborts it, empty
-    4. write     the new records, unwrapped                aborted; nobody sees them
+    4. write     their new records                         aborted; nobody sees them
     5. offsets   with the frontier as metadata, last       aborted; the successor waits until that
                                                            is certain
     6. finish    the commit of the round before            the successor ends both transactions;
@@ -19,44 +19,38 @@ transaction at most. After any failure, whichever of the two has failed, the wor
 the committed frontier again, checks it and continues from it: the same path as after an assignment
 (`deduplicator.frontiers.waiting_partitions`), which uses a transaction of its own to commit a first
 frontier. In a poll no transaction is open, except one whose EndTxn is sent; and none is begun
-inside a poll. Steps 1 and 2 alternate until their time is over, no more records are there, or the
-transaction is full. A batch is small, so that its objects fit into a processor's cache. The
-decisions are kept in `RoundDecisions`, which is forgotten together with its partition.
+inside a poll. Steps 1 and 2 alternate until their time is over, no more envelopes are there, or the
+transaction is full. The decisions are kept in `RoundDecisions`, which is forgotten together with
+its partition.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 
-from common import failpoints, partition_mapping, runtime
+from common import failpoints, runtime
 from common.errors import DestinationTruncated, RecordRefused
 from common.liveness import Liveness
 from common.metrics import REREADS
-from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.compiled_batch import CompiledBatch, FetchedMessages
 from deduplicator.destination import Destination
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
-from deduplicator.intermediate_consumer import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate
-from deduplicator.intermediate_watch import IntermediateWatch
-from deduplicator.leader_change import check_leader_change
-from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.position_errors import PositionGone, RecordsMissing
+from deduplicator.intermediate_consumer import WAIT_S, Intermediate
+from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
-from deduplicator.round_decisions import RoundDecisions, describe_largest_record
+from deduplicator.round_decisions import describe_largest_record
+from deduplicator.round_input import RoundInput
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
-from deduplicator.unwrap import Batch, split_by_partition
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
-"""How long a round waits for its first record while the commit of the round before is not
+"""How long a round waits for its first envelope while the commit of the round before is not
 finished.
 """
 
@@ -83,13 +77,11 @@ class Loop:
         self.starter = starter
         self.destination = destination
         self.liveness = liveness
-        self.round_output = RoundOutput(routes, partitions, destination)
+        zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
+        self.round_output = RoundOutput(routes, partitions, destination, zero_timestamp_ms)
         self.waiting = WaitingPartitions(
             routes, partitions, intermediate, starter, destination, self.round_output, liveness
         )
-        self.intermediate_watch = IntermediateWatch(starter, partitions)
-        self.work: dict[TopicPartition, RoundDecisions] = {}
-        """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[TopicPartition, int] = {}
         """The timestamp of the last record that was committed."""
         self.started_commit: StartedCommit | None = None
@@ -99,114 +91,54 @@ class Loop:
         self.transaction_size = TransactionSize(
             settings.deduplicator.transaction_records, transaction_timeout_s
         )
-        self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
-        self.record_filter = record_filter
-        functions = [
-            rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)
-        ]
-        self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
+        self.round_input = RoundInput(
+            settings,
+            routes,
+            partitions,
+            intermediate,
+            destination,
+            liveness,
+            self.transaction_size,
+            record_filter,
+        )
 
     def run_round(self, finish: bool = False) -> None:
         """Steps 1 to 7, or the recovery after a failure; then start the partitions that wait. With
         `finish`, no commit is unfinished afterwards.
         """
         self.liveness.beat()
-        self.work = {}
+        self.round_input.work = {}
         try:
-            wait_s = NEXT_RECORD_S if self.started_commit else WAIT_S
-            size = self.transaction_size
-            for messages in self.intermediate.consume_batches(
-                size.records, size.consume_seconds_max, self.batch_max, wait_s
-            ):
-                failpoints.hit("two: consumed")
-                self.decide(messages)
-                self.liveness.beat()
+            self.round_input.consume(NEXT_RECORD_S if self.started_commit else WAIT_S)
             self._forget_revoked()
-            if self.work:
+            if self.round_input.work:
                 failpoints.hit("two: decided")
                 self.run_transaction()
-            if finish or not self.work or self.partitions.waiting or self.has_failed:
+            if finish or not self.round_input.work or self.partitions.waiting or self.has_failed:
                 self.finish_commit()
-        except (TransactionFailed, PositionGone) as failed:
+        except TransactionFailed as failed:
             self._recover(failed)
         self._forget_revoked()
         if self.partitions.waiting and not self.waiting.start():
             self.has_failed = True
             self.destination.resolve_in_doubt()
 
-    def _recover(self, failed: Exception) -> None:
+    def _recover(self, failed: TransactionFailed) -> None:
         """End what is open or unfinished; then every partition waits for its committed frontier."""
         log.warning("reading the frontier again after: %s", failed)
         REREADS.inc()
-        if isinstance(failed, RecordsMissing):
-            self.starter.partitions_with_gaps.add(failed.tp)
-        if self.work:
-            self.transaction_size.on_failed(sum(work.consumed for work in self.work.values()))
+        if self.round_input.work:
+            self.transaction_size.on_failed(
+                sum(work.consumed for work in self.round_input.work.values())
+            )
         self.destination.abort()
         try:
             self.finish_commit()
-            is_committed = isinstance(failed, PositionGone)
         except TransactionFailed as failed_too:
             log.warning("the commit before has failed too: %s", failed_too)
-            is_committed = False
         self.has_failed = True
         self.destination.resolve_in_doubt()
-        self.partitions.start_again(self.partitions.assigned, is_committed)
-
-    def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
-        """Step 2, for every partition of the batch that is still assigned; RecordsMissing where
-        records of the intermediate topic are, or may be, missing.
-
-        The intermediate topic has no transactions and is not compacted, so its records have
-        consecutive offsets. A gap means that a record was lost before it was read. The rule has to
-        see every record of an epoch, so it may not go on in this epoch.
-        """
-        batches: list[tuple[TopicPartition, Batch | CompiledBatch]] = list(
-            messages.split_by_partition()
-            if isinstance(messages, FetchedMessages)
-            else split_by_partition(messages).items()
-        )
-        self.intermediate_watch.check_first_records({tp for tp, _ in batches} - self.work.keys())
-        for tp, batch in batches:
-            state = self.partitions.assigned.get(tp)
-            if state is None:
-                continue
-            work = self.work.setdefault(
-                tp,
-                RoundDecisions(state.frontier.rule, state.next_offset, state.frontier.leader_epoch),
-            )
-            if not batch.is_continuation(work.next_offset):
-                raise RecordsMissing(
-                    tp,
-                    f"records of {tp} from offset {work.next_offset} on are missing: the next"
-                    f" batch ends at {batch.next_offset}",
-                )
-            if batch.leader_epoch != work.leader_epoch:
-                check_leader_change(tp, work, batch)
-            if isinstance(batch, Batch):
-                self._decide_batch(tp, state, work, batch)
-            elif (
-                state.partitioner
-                or state.surplus
-                or not work.scan(batch, state.frontier.source_identity)
-            ):
-                self._decide_batch(tp, state, work, split_by_partition(batch.list_messages())[tp])
-
-    def _decide_batch(
-        self, tp: TopicPartition, state: AssignedPartition, work: RoundDecisions, batch: Batch
-    ) -> None:
-        filter_records = (
-            partial(
-                self.record_filter.filter_records, self.routes[tp.topic].get_source(tp.partition)
-            )
-            if self.record_filter
-            else None
-        )
-        records = work.add(
-            batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records
-        )
-        if state.partitioner:
-            work.partitioned_records += state.partitioner(records)
+        self.partitions.start_again(self.partitions.assigned, is_certain=False)
 
     def run_transaction(self) -> None:
         """Steps 3 to 7; then the state changes."""
@@ -215,10 +147,13 @@ class Loop:
         self.destination.begin()
         failpoints.hit("two: begun")
         try:
-            written = {tp: self.round_output.write(tp, work) for tp, work in self.work.items()}
+            written = {
+                tp: self.round_output.write(tp, work) for tp, work in self.round_input.work.items()
+            }
             failpoints.hit("two: written")
             next_states = {
-                tp: self.round_output.build_next_state(tp, work) for tp, work in self.work.items()
+                tp: self.round_output.build_next_state(tp, work)
+                for tp, work in self.round_input.work.items()
             }
             self.round_output.send_offsets(next_states, member)
             self.finish_commit()
@@ -228,10 +163,11 @@ class Loop:
             if self.has_failed:
                 self.destination.finish_commit()
         except RecordRefused as refused:
+            self.destination.abort()
             raise (
                 refused
                 if refused.names_the_record
-                else RecordRefused(f"{refused} {describe_largest_record(self.work)}")
+                else RecordRefused(f"{refused} {describe_largest_record(self.round_input.work)}")
             ) from None
         except TransactionFailed:
             raise
@@ -244,7 +180,7 @@ class Loop:
             self.destination.abort()
             raise
         self.partitions.assigned.update(next_states)
-        self.started_commit = StartedCommit(self.work, written, began_at)
+        self.started_commit = StartedCommit(self.round_input.work, next_states, written, began_at)
 
     def finish_commit(self) -> None:
         """Wait for the commit that was started, if there is one; TransactionFailed when it is not
@@ -259,11 +195,12 @@ class Loop:
         try:
             self.destination.finish_commit()
         except (TransactionFailed, RecordRefused) as failed:
-            self.work = {}  # it was decided on top of that transaction
+            self.round_input.work = {}  # it was decided on top of that transaction
             self.transaction_size.on_failed(started.consumed)
             raise TransactionFailed(str(failed)) from None
         failpoints.hit("two: committed")
         self.has_failed = False
+        self.partitions.on_committed(started.next_states)
         self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
         started.report(self.routes, self.partitions.assigned)
         self.last_timestamp_ms.update(started.get_last_timestamps_ms(self.partitions.assigned))
@@ -272,9 +209,9 @@ class Loop:
         """Forget all state of revoked partitions: none of their records may be written."""
         revoked = self.partitions.pop_revoked()
         if revoked:
-            self.starter.on_revoked(revoked - self.partitions.waiting)
+            self.starter.on_revoked()
+        self.round_input.forget(revoked)
         for tp in revoked:
-            self.work.pop(tp, None)
             self.last_timestamp_ms.pop(tp, None)
             self.waiting.forget(tp)
             self.destination.outputs.pop(self.round_output.get_destination_partition(tp), None)

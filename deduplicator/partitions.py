@@ -43,9 +43,14 @@ class Partitions:
         """Those whose frontier has to be loaded, or committed for the first time."""
         self.revoked: set[TopicPartition] = set()
         """Those that were revoked, or are started again: their state has to be forgotten."""
-        self.last_committed: dict[TopicPartition, AssignedPartition] = {}
-        """Of those that wait to be started again: the state that this worker has committed. The
-        group can have lost it, because it deletes its offsets together with a topic.
+        self.committed: dict[TopicPartition, AssignedPartition] = {}
+        """The newest state that this worker has certainly committed, of partitions that are
+        assigned or wait. The group can lose it: it deletes its offsets together with a topic.
+        """
+        self.remembered: dict[TopicPartition, AssignedPartition] = {}
+        """The same where more may be committed: by another worker, since the partition was revoked
+        (a client that notices the deletion of a topic gives its partitions up), or by a transaction
+        that is in doubt.
         """
 
     def on_assigned(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -59,25 +64,36 @@ class Partitions:
         for tp in topic_partitions:
             self.assigned.pop(tp, None)
             self.waiting.discard(tp)
-            self.last_committed.pop(tp, None)
+            if tp in self.committed:
+                self.remembered[tp] = self.committed.pop(tp)
             self.revoked.add(tp)
 
     def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
         """The frontiers of these are loaded, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
-        self.last_committed = {
-            tp: state for tp, state in self.last_committed.items() if tp in self.waiting
-        }
+        self.committed.update(assigned)
+        for tp in assigned:
+            self.remembered.pop(tp, None)
 
-    def start_again(self, topic_partitions: Iterable[TopicPartition], is_committed: bool) -> None:
+    def on_committed(self, states: Mapping[TopicPartition, AssignedPartition]) -> None:
+        """These states are certainly committed."""
+        for tp, state in states.items():
+            if tp in self.assigned:
+                self.committed[tp] = state
+            elif tp in self.remembered:
+                self.remembered[tp] = state
+
+    def start_again(self, topic_partitions: Iterable[TopicPartition], is_certain: bool) -> None:
         """Load the frontiers of these assigned partitions again, as after an assignment.
-        `is_committed`: whether their state is certainly what the group has, or had.
+        `is_certain`: whether what this worker has committed last is certainly all that is
+        committed.
         """
-        states = {tp: self.assigned[tp] for tp in topic_partitions}
-        self.on_assigned(states)
-        if is_committed:
-            self.last_committed |= states
+        topic_partitions = set(topic_partitions)
+        committed = {tp: state for tp, state in self.committed.items() if tp in topic_partitions}
+        self.on_assigned(topic_partitions)
+        if is_certain:
+            self.committed.update(committed)
 
     def pop_revoked(self) -> set[TopicPartition]:
         """Those that were revoked since the last call, also if they were assigned again."""

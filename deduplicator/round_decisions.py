@@ -1,24 +1,31 @@
-"""The decisions of one round for one partition that are not committed yet: the new state, the
-records to write, and counts of the dropped ones.
+"""The decisions of one round for one partition that are not committed yet: the new state, what to
+write, and counts of what was dropped.
 
 Each round creates new ones, and they are forgotten together with their partition, so a failed
-transaction leaves none behind.
+transaction leaves none behind. A partition's envelopes of a round are all written in one of two
+ways: as they are, or record by record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
+from common.envelope import EnvelopeRecord, Head
 from common.errors import SourceRecreated
-from common.frontier import RuleState
+from common.frontier import LastRecord
+from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.compiled_batch import CompiledBatch
-from deduplicator.read_up_to_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
-from deduplicator.rule import decide
-from deduplicator.unwrap import Batch, Record
+from deduplicator.rule import RuleState, decide
+from deduplicator.unwrap import (
+    AcceptedEnvelope,
+    Record,
+    describe_last_record,
+    find_last_record,
+    unwrap,
+    unwrap_records,
+)
 
 FilterRecords = Callable[[list[Record], list[int]], FilterResult]
 
@@ -31,28 +38,28 @@ class RoundDecisions:
     """The state after these decisions."""
     next_offset: int
     """Of the intermediate topic."""
-    leader_epoch: int | None
-    """As in the frontier."""
-    parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
-    """The accepted records, unwrapped, in order, with their source offsets; no part is empty.
-    Records that Python has decided are in lists, the others are in C
-    (`deduplicator.compiled_batch`).
-    """
+    envelopes: list[AcceptedEnvelope] = field(default_factory=list)
+    """Those that are written as they are, in order."""
+    records: list[Record] = field(default_factory=list)
+    """Those that are written record by record, in order."""
+    source_offsets: list[int] = field(default_factory=list)
+    """Of `records`."""
     partitioned_records: list[tuple[TopicPartition, Sequence[Record]]] = field(default_factory=list)
-    """The same by destination partition, unless the route is one to one: partitioned before the
+    """`records` by destination partition, unless the route is one to one: partitioned before the
     transaction begins, since a user's function may do it.
     """
-    last: tuple[Batch | CompiledBatch, int] | None = None
-    """The batch of the last accepted record, and the record's position in it."""
-    left_out: bool = False
-    """Whether the frontier has since moved over records that `filter.sql` left out."""
+    last: tuple[AcceptedEnvelope, EnvelopeRecord] | None = None
+    """The last accepted record of those that are written record by record, before any filter."""
+    left_out_through: int = -1
+    """The end of the last accepted stretch of which `filter.sql` has left records out."""
     parked: list[Record] = field(default_factory=list)
     """Accepted records that go to the parked topic instead."""
     consumed: int = 0
+    """Source records in all envelopes, accepted or not."""
     duplicates: int = 0
     stale: int = 0
-    holes: int = 0
-    read_up_to: int = 0
+    gaps: int = 0
+    old_format: int = 0
     filtered: int = 0
     torn: int = 0
     """Accepted records that are not written, because a torn transaction has written them."""
@@ -60,119 +67,116 @@ class RoundDecisions:
     timestamps_ms: tuple[int, int] | None = None
     """Of the first and the last record that was written, once the records are released."""
 
-    def release_records(self) -> None:
-        """When they are written: only the counts and two timestamps are needed for what follows."""
-        if self.parts:
-            (first, _), (last, _) = self.parts[0], self.parts[-1]
-            self.timestamps_ms = first[0][3], last[-1][3]
-        self.parts, self.partitioned_records, self.last = [], [], None
+    def drop_old_format(self, message: Consumed) -> None:
+        """Go on after a record of the old format."""
+        self.old_format += 1
+        self.consumed += 1
+        self.next_offset = message.offset() + 1
 
-    @property
-    def records(self) -> list[Record]:
-        """All accepted records."""
-        return list(chain.from_iterable(records for records, _ in self.parts))
-
-    @property
-    def source_offsets(self) -> list[int]:
-        """Of all accepted records."""
-        return list(chain.from_iterable(source_offsets for _, source_offsets in self.parts))
-
-    def scan(self, batch: CompiledBatch, source_identity: str) -> bool:
-        """Decide a batch in C; False, and nothing is decided, when it contains something that only
-        Python can decide.
+    def decide(
+        self, message: Consumed, head: Head, source_identity: str
+    ) -> AcceptedEnvelope | None:
+        """Ask the rule about one envelope: its state and the counts change, and it is returned if
+        it is accepted. SourceRecreated before anything of another topic is accepted.
         """
-        decision = batch.scan(self.rule, source_identity)
-        if decision is None:
-            return False
-        self.rule = decision.state
-        if decision.records:
-            self.parts.append((decision.records, decision.records.source_offsets))
-            self.last, self.left_out = (batch, decision.records.last_position), False
-        self.next_offset = batch.next_offset
-        self.consumed += len(batch)
-        self.duplicates += decision.duplicates
-        self.stale += decision.stale
-        self.holes += decision.holes
-        return True
+        above = self.rule.frontier
+        decision, rule = decide(self.rule, head)
+        if decision == "accepted" and head.source_identity != source_identity:
+            raise _build_recreated_error(head.source_identity, source_identity)
+        self.rule = rule
+        self.next_offset = message.offset() + 1
+        if decision == "accepted":
+            value = message.value()
+            assert value is not None  # it has a head
+            return AcceptedEnvelope(message, head, value, above)
+        self.consumed += head.record_count
+        if decision == "duplicate":
+            self.duplicates += head.record_count
+        elif decision == "stale":
+            self.stale += head.record_count
+        else:
+            self.gaps += head.record_count
+        return None
 
-    def add(
+    def add_envelope(self, envelope: AcceptedEnvelope) -> None:
+        """Write an accepted envelope as it is."""
+        self.envelopes.append(envelope)
+        self.consumed += envelope.head.record_count
+        self._note_left_out(envelope)
+
+    def count_duplicates(self, count: int) -> None:
+        """Records of an accepted envelope that are copied already."""
+        self.duplicates += count
+        self.consumed += count
+
+    def add_records(
         self,
-        batch: Batch,
-        source_identity: str,
+        envelope: AcceptedEnvelope,
+        accepted: Sequence[EnvelopeRecord],
         zero_timestamp_ms: int | None,
         filter_records: FilterRecords | None = None,
     ) -> list[Record]:
-        """Decide a batch, and return the records to write; SourceRecreated before any record of
-        another topic is accepted.
-
-        Records that the filter leaves out are accepted, and not written.
+        """Write the next new records of an accepted envelope, perhaps none, one by one; returns
+        those that are written. Records that the filter leaves out are accepted, and not written.
         """
-        begin, to_write = 0, list[Record]()
-        for position, _, read_up_to in batch.read_up_to_messages:
-            to_write += self._decide(
-                batch, (begin, position), source_identity, zero_timestamp_ms, filter_records
-            )
-            next_rule = advance_frontier(self.rule, read_up_to)
-            if next_rule != self.rule and read_up_to.source_identity != source_identity:
-                raise _build_recreated_error(read_up_to.source_identity, source_identity)
-            self.left_out = self.left_out or (next_rule != self.rule and read_up_to.left_out)
-            self.rule, begin = next_rule, position
-        to_write += self._decide(
-            batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records
-        )
-        self.next_offset = batch.next_offset
-        self.consumed += len(batch.messages) + len(batch.read_up_to_messages)
-        self.read_up_to += len(batch.read_up_to_messages)
-        return to_write
-
-    def _decide(
-        self,
-        batch: Batch,
-        between: tuple[int, int],
-        source_identity: str,
-        zero_timestamp_ms: int | None,
-        filter_records: FilterRecords | None,
-    ) -> list[Record]:
-        """Decide the records of a batch between two positions."""
-        begin, end = between
-        decision = decide(self.rule, batch.origins[begin:end])
-        positions = (
-            [begin + position for position in decision.accepted] if begin else decision.accepted
-        )
-        accepted = [batch.origins[position] for position in positions]
-        for origin in accepted:
-            if origin.source_identity != source_identity:
-                raise _build_recreated_error(origin.source_identity, source_identity)
-        records, source_offsets = (
-            batch.list_records(positions, zero_timestamp_ms),
-            [origin.source_offset for origin in accepted],
-        )
+        self.consumed += len(accepted)
+        if accepted:
+            self.last = envelope, accepted[-1]
+        self._note_left_out(envelope)
+        records = unwrap_records(envelope, accepted, zero_timestamp_ms)
+        source_offsets = [record.source_offset for record in accepted]
         if filter_records is not None:
             records, source_offsets, parked, cycles = filter_records(records, source_offsets)
             self.parked += parked
             self.cycles += cycles
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
-        self._append_part(records, source_offsets)
-        if accepted:
-            self.last, self.left_out = (batch, positions[-1]), False
-        self.rule = decision.state
-        self.duplicates += decision.duplicates
-        self.stale += decision.stale
-        self.holes += decision.holes
+        self.records += records
+        self.source_offsets += source_offsets
         return records
 
-    def _append_part(self, records: list[Record], source_offsets: list[int]) -> None:
-        """Append to the last part if Python has decided it too: the fewer parts, the fewer
-        writes.
+    def _note_left_out(self, envelope: AcceptedEnvelope) -> None:
+        if envelope.head.has_left_out:
+            self.left_out_through = envelope.head.through
+
+    def stop_before_end(self, envelope: AcceptedEnvelope, source_offset: int) -> None:
+        """Records of the envelope above this offset are left to the next round: the frontier is
+        this offset, and the position stays at the envelope, which is decided again.
         """
-        if not records:
-            return
-        last, offsets = self.parts[-1] if self.parts else (None, None)
-        if isinstance(last, list) and isinstance(offsets, list):
-            last += records
-            offsets += source_offsets
-        else:
-            self.parts.append((records, source_offsets))
+        self.rule = self.rule._replace(frontier=source_offset)
+        self.next_offset = envelope.message.offset()
+
+    def find_last(self) -> tuple[AcceptedEnvelope, EnvelopeRecord] | None:
+        """The last accepted record, before any filter, and its envelope."""
+        return self.last or find_last_record(self.envelopes)
+
+    def describe_last_record(self, before: LastRecord | None) -> LastRecord | None:
+        """The frontier's description of the last accepted record; `before` is that of the frontier
+        before this round.
+        """
+        last = self.find_last()
+        # an envelope of which the rest is left to the next round ends beyond the frontier
+        left_out_through = min(self.left_out_through, self.rule.frontier)
+        if last is None:
+            return before._replace(left_out=True) if before and left_out_through >= 0 else before
+        envelope, record = last
+        return describe_last_record(envelope, record, left_out_through > record.source_offset)
+
+    def find_last_written(self, zero_timestamp_ms: int | None) -> Record | None:
+        """The last record that is written to the partition, as it is written."""
+        if self.records:
+            return self.records[-1]
+        last = find_last_record(self.envelopes)
+        return unwrap(*last, zero_timestamp_ms) if last else None
+
+    def release_records(self) -> None:
+        """When they are written: only the counts and two timestamps are needed for what follows."""
+        if self.records:
+            self.timestamps_ms = self.records[0][3], self.records[-1][3]
+        elif last := find_last_record(self.envelopes):
+            first = next(envelope for envelope in self.envelopes if envelope.head.record_count)
+            self.timestamps_ms = first.head.base_timestamp_ms, last[1].timestamp_ms
+        self.envelopes, self.records, self.source_offsets = [], [], []
+        self.partitioned_records, self.last = [], None
 
 
 def _build_recreated_error(found_identity: str, copied_identity: str) -> SourceRecreated:
@@ -187,11 +191,9 @@ def describe_largest_record(works: Mapping[TopicPartition, RoundDecisions]) -> s
     """The record of a refused transaction that was most probably refused."""
     size, partition, source_offset = max(
         (
-            (len(value or b"") + len(key or b""), tp.partition, source_offset)
+            (len(key or b"") + len(value or b""), tp.partition, source_offset)
             for tp, work in works.items()
-            for (key, value, *_), source_offset in zip(
-                work.records, work.source_offsets, strict=True
-            )
+            for key, value, source_offset in _list_sizes(work)
         ),
         default=(0, -1, -1),
     )
@@ -201,3 +203,15 @@ def describe_largest_record(works: Mapping[TopicPartition, RoundDecisions]) -> s
         f"The largest record of the batch is in source partition {partition} at offset"
         f" {source_offset}, {size} bytes"
     )
+
+
+def _list_sizes(work: RoundDecisions) -> list[tuple[bytes | None, bytes | None, int]]:
+    """Key, value and source offset of each record that is written."""
+    return [
+        (key, value, source_offset)
+        for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)
+    ] + [
+        (record.key, record.value, record.source_offset)
+        for envelope in work.envelopes
+        for record in envelope.read_records()
+    ]

@@ -23,11 +23,16 @@ class RoundOutput:
     """Writes the work of rounds; `routes` is by intermediate topic."""
 
     def __init__(
-        self, routes: Mapping[str, Route], partitions: Partitions, destination: Destination
+        self,
+        routes: Mapping[str, Route],
+        partitions: Partitions,
+        destination: Destination,
+        zero_timestamp_ms: int | None = None,
     ) -> None:
         self.routes = routes
         self.partitions = partitions
         self.destination = destination
+        self.zero_timestamp_ms = zero_timestamp_ms
 
     def get_destination_partition(self, tp: TopicPartition) -> TopicPartition:
         """The destination partition of an intermediate partition."""
@@ -37,62 +42,58 @@ class RoundOutput:
         """Step 4 for one partition; returns how many records were written. Records that a torn
         transaction has written are not written again.
         """
-        state, output, parts = (
-            self.partitions.assigned[tp],
-            self.get_destination_partition(tp),
-            work.parts,
-        )
+        state, output = self.partitions.assigned[tp], self.get_destination_partition(tp)
         if state.surplus is not None:
-            records = work.records
-            work.torn = state.surplus.skip_matching(records)
-            parts = (
-                [(records[work.torn :], work.source_offsets[work.torn :])]
-                if len(records) > work.torn
-                else []
-            )
-            if work.torn:
-                self.destination.outputs[output] = DestinationState(
-                    state.surplus.known_offset, 0, is_known_written=True
-                )
-            if not state.surplus.records:
-                state.surplus = None
-        if state.partitioner:
+            self._find_torn(output, state, work)
+        written = len(work.records) - work.torn
+        if work.envelopes:
+            written = self.destination.forward(output, work.envelopes, self.zero_timestamp_ms)
+            work.duplicates += sum(one.head.record_count for one in work.envelopes) - written
+        elif state.partitioner:
             for destination_partition, group in work.partitioned_records:
                 if group:
                     self.destination.write(destination_partition, group, ())
-        else:
-            for part, source_offsets in parts:
-                self.destination.write(output, part, source_offsets)
+        elif written:
+            self.destination.write(
+                output, work.records[work.torn :], work.source_offsets[work.torn :]
+            )
         if work.parked:
             self.destination.write(
                 TopicPartition(self.routes[tp.topic].parked_topic, 0), work.parked, ()
             )
-        return sum(len(part) for part, _ in parts)
+        return written
+
+    def _find_torn(
+        self, output: TopicPartition, state: AssignedPartition, work: RoundDecisions
+    ) -> None:
+        """How many of the records are at the destination already."""
+        assert state.surplus is not None
+        work.torn = state.surplus.skip_matching(work.records)
+        if work.torn:
+            self.destination.outputs[output] = DestinationState(
+                state.surplus.known_offset, 0, is_known_written=True
+            )
+        if not state.surplus.records:
+            state.surplus = None
 
     def build_next_state(self, tp: TopicPartition, work: RoundDecisions) -> AssignedPartition:
         """The partition's state when the round is committed."""
         state = self.partitions.assigned[tp]
-        last_record = (
-            work.last[0].describe_record(work.last[1]) if work.last else state.frontier.last_record
-        )
-        if last_record and work.left_out:
-            last_record = last_record._replace(left_out=True)
         frontier = replace(
             state.frontier,
-            rule=work.rule,
-            last_record=last_record,
+            source_offset=work.rule.frontier,
+            epoch=work.rule.epoch,
+            gap=work.rule.gap,
+            last_record=work.describe_last_record(state.frontier.last_record),
             last_written=self._describe_last_written(state, work),
-            leader_epoch=work.leader_epoch,
         )
         return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
-    @staticmethod
-    def _describe_last_written(state: AssignedPartition, work: RoundDecisions) -> str | None:
+    def _describe_last_written(self, state: AssignedPartition, work: RoundDecisions) -> str | None:
         if state.partitioner is not None:
             return None
-        return (
-            describe_written(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
-        )
+        last = work.find_last_written(self.zero_timestamp_ms)
+        return state.frontier.last_written if last is None else describe_written(last)
 
     def send_offsets(
         self, next_states: Mapping[TopicPartition, AssignedPartition], member: object

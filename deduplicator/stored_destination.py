@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import Route, TopicPartition
 from deduplicator.destination import DestinationState, GetOffsets
+from deduplicator.unwrap import AcceptedEnvelope
 
 
 class StoredDestination:
@@ -22,6 +23,17 @@ class StoredDestination:
         self.outputs: dict[TopicPartition, DestinationState] = {}
         """`known_offset` is the source offset of the last record; `sent` is always 0."""
         self._offsets: Sequence[ClientTopicPartition] = ()
+
+    can_forward = False
+
+    def forward(
+        self,
+        tp: TopicPartition,
+        envelopes: Sequence[AcceptedEnvelope],  # noqa: ARG002
+        zero_timestamp_ms: int | None,  # noqa: ARG002
+    ) -> int:
+        """Never called: such a store needs the records one by one."""
+        raise RuntimeError(f"envelopes cannot be forwarded to {tp}")
 
     # the store knows who owns a partition
     def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002

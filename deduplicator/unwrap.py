@@ -1,10 +1,6 @@
-"""From an intermediate record to the source's record: removes what stage one added, and changes
-nothing else.
-
-A batch is split by partition and turned into columns (messages, headers, origins), because
-`Message.headers()` builds a new list at each call and is the most expensive step of stage two: it
-is called once. Batches are small (`deduplicator.intermediate_consumer`), so the objects of a record
-are freed while they are still in the processor's cache.
+"""From an accepted envelope to the source's records, where they are needed one by one: by a filter,
+a mapping, a destination outside of Kafka, the records of a torn transaction. Everywhere else the
+envelope goes to the producer as it is (`deduplicator.compiled_path`).
 """
 
 from __future__ import annotations
@@ -12,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from common import origin as origins
+from common.envelope import (
+    EnvelopeInvalid,
+    EnvelopeRecord,
+    Head,
+    read_last_record,
+    read_records,
+)
 from common.errors import RecordRefused
 from common.frontier import KEPT, LastRecord
-from common.kafka.intermediate_records import (
-    build_foreign_record_error,
-    parse_origin,
-    parse_read_up_to,
-)
-from common.origin import Origin
-from common.read_up_to_record import ReadUpTo
-from common.records import Consumed, Headers, compute_checksum, list_headers
-from common.routes import TopicPartition
+from common.kafka.intermediate_records import build_foreign_record_error
+from common.records import Consumed, Headers, compute_checksum
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
 """A record as the source has it: key, value, headers (None without headers), timestamp in ms. A
@@ -31,166 +26,100 @@ plain tuple, because every record needs one.
 """
 
 
-def compute_record_checksum(record: Record) -> str:
-    """The checksum of a record, for the frontier."""
-    key, value, headers, timestamp_ms = record
-    return compute_checksum(key, value, headers or [], timestamp_ms)
+class AcceptedEnvelope(NamedTuple):
+    """An envelope whose records above the frontier are new."""
+
+    message: Consumed
+    head: Head
+    value: bytes
+    above: int
+    """The frontier before it: its records up to this source offset are copied already."""
+
+    def read_records(self) -> list[EnvelopeRecord]:
+        """The new records; ForeignRecord when the envelope is damaged."""
+        try:
+            records = read_records(self.value, self.head)
+        except EnvelopeInvalid as reason:
+            raise build_foreign_record_error(self.message, str(reason)) from None
+        return [record for record in records if record.source_offset > self.above]
+
+    def read_last_record(self) -> EnvelopeRecord | None:
+        """The last one, if it is new; ForeignRecord as above."""
+        if not self.head.record_count:
+            return None
+        try:
+            record = read_last_record(self.value, self.head)
+        except EnvelopeInvalid as reason:
+            raise build_foreign_record_error(self.message, str(reason)) from None
+        return record if record.source_offset > self.above else None
+
+
+def find_last_record(
+    envelopes: Sequence[AcceptedEnvelope],
+) -> tuple[AcceptedEnvelope, EnvelopeRecord] | None:
+    """The last new record of these envelopes, which are in order, and its envelope; None without a
+    new record.
+    """
+    for envelope in reversed(envelopes):
+        record = envelope.read_last_record()
+        if record is not None:
+            return envelope, record
+    return None
+
+
+def unwrap_records(
+    envelope: AcceptedEnvelope, records: Iterable[EnvelopeRecord], zero_timestamp_ms: int | None
+) -> list[Record]:
+    """Records of an envelope as the source has them; `zero_timestamp_ms` replaces timestamp 0."""
+    return [unwrap(envelope, record, zero_timestamp_ms) for record in records]
+
+
+def unwrap(
+    envelope: AcceptedEnvelope, record: EnvelopeRecord, zero_timestamp_ms: int | None
+) -> Record:
+    """One record of an envelope as the source has it. 1970-01-01T00:00:00.000Z is replaced:
+    librdkafka cannot write it, for it 0 means "now" (rd_kafka_msg_new0). RecordRefused without a
+    replacement.
+    """
+    timestamp_ms = record.timestamp_ms or zero_timestamp_ms
+    if timestamp_ms is None:
+        raise build_zero_timestamp_error(envelope.head.source_partition, record.source_offset)
+    return record.key, record.value, _decode_headers(envelope, record) or None, timestamp_ms
+
+
+def build_zero_timestamp_error(source_partition: int, source_offset: int) -> RecordRefused:
+    """The error for a record with timestamp 0, when nothing says what to write in its place."""
+    return RecordRefused(
+        f"the source record in partition {source_partition} at offset {source_offset} has timestamp"
+        " 0, which librdkafka cannot write: set destination.zero_timestamp=one to write 1 ms in its"
+        " place",
+        names_the_record=True,
+    )
+
+
+def _decode_headers(envelope: AcceptedEnvelope, record: EnvelopeRecord) -> Headers:
+    """Stage one refuses names that are not UTF-8."""
+    try:
+        return [(name.decode(), value) for name, value in record.headers]
+    except UnicodeDecodeError:
+        raise build_foreign_record_error(
+            envelope.message,
+            f"a header's name of the record at source offset {record.source_offset} is not UTF-8",
+        ) from None
+
+
+def describe_last_record(
+    envelope: AcceptedEnvelope, record: EnvelopeRecord, left_out: bool
+) -> LastRecord:
+    """The frontier's description of the last accepted record."""
+    checksum = compute_checksum(
+        record.key, record.value, _decode_headers(envelope, record), record.timestamp_ms
+    )
+    return LastRecord(record.source_offset, checksum, left_out)
 
 
 def describe_written(record: Record) -> str:
     """A written record, for the frontier (`Frontier.last_written`)."""
-    key, value, *_ = record
-    is_kept = key is not None and value is not None
-    return compute_record_checksum(record) + (KEPT if is_kept else "")
-
-
-class ReadUpToMessage(NamedTuple):
-    """A read-up-to record, and its position in a batch."""
-
-    position: int
-    """How many records of the batch come before it."""
-    intermediate_offset: int
-    read_up_to: ReadUpTo
-
-
-class Batch:
-    """Consecutive messages of one intermediate partition."""
-
-    __slots__ = ("headers", "messages", "origins", "read_up_to_messages")
-
-    def __init__(self) -> None:
-        self.messages: list[Consumed] = []
-        self.headers: list[Headers] = []
-        self.origins: list[Origin] = []
-        self.read_up_to_messages: list[ReadUpToMessage] = []
-        """Read-up-to records; `messages` does not contain them."""
-
-    @property
-    def next_offset(self) -> int:
-        """The intermediate offset to commit when the whole batch is decided."""
-        last = self.messages[-1].offset() if self.messages else -1
-        return (
-            max(
-                last,
-                (
-                    self.read_up_to_messages[-1].intermediate_offset
-                    if self.read_up_to_messages
-                    else -1
-                ),
-            )
-            + 1
-        )
-
-    @property
-    def leader_epoch(self) -> int | None:
-        """Of its last message: within a partition, leader epochs grow. None where it has only
-        read-up-to records.
-        """
-        return self.messages[-1].leader_epoch() if self.messages else None
-
-    def is_continuation(self, next_offset: int) -> bool:
-        """Whether it begins at this intermediate offset and has no gap."""
-        first_offsets = [
-            *(message.offset() for message in self.messages[:1]),
-            *(message.intermediate_offset for message in self.read_up_to_messages[:1]),
-        ]
-        return min(first_offsets) == next_offset and self.next_offset == next_offset + len(
-            self.messages
-        ) + len(self.read_up_to_messages)
-
-    def parse(self, partition: int) -> None:
-        """Parse the origins; if one is not of this partition, parse each by itself: it is a
-        read-up-to record, or a ForeignRecord that says what is wrong.
-        """
-        try:
-            names, values = zip(
-                *[record_headers[-1] for record_headers in self.headers], strict=True
-            )
-            parsed = origins.parse_all(values)
-            if set(names) == {origins.HEADER} and {
-                origin.source_partition for origin in parsed
-            } == {partition}:
-                self.origins = parsed
-                return
-        except (TypeError, ValueError, IndexError):
-            pass
-        messages, headers = self.messages, self.headers
-        self.messages, self.headers, self.origins = [], [], []
-        for message, record_headers in zip(messages, headers, strict=True):
-            read_up_to = parse_read_up_to(message)
-            if read_up_to is not None:
-                self.read_up_to_messages.append(
-                    ReadUpToMessage(len(self.messages), message.offset(), read_up_to)
-                )
-                continue
-            self.origins.append(parse_origin(message))
-            self.messages.append(message)
-            self.headers.append(record_headers)
-
-    def list_records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
-        """The source's records at these positions of the batch; `zero_timestamp_ms` replaces
-        timestamp 0.
-        """
-        messages, headers, parsed = self.messages, self.headers, self.origins
-        records: list[Record] = []
-        for position in positions:
-            message, record_headers = messages[position], headers[position]
-            timestamp_ms = parsed[position].timestamp_ms or self._replace_zero(
-                position, zero_timestamp_ms
-            )
-            records.append(
-                (
-                    message.key(),
-                    message.value(),
-                    record_headers[:-1] if len(record_headers) > 1 else None,
-                    timestamp_ms,
-                )
-            )
-        return records
-
-    def describe_record(self, position: int) -> LastRecord:
-        """The frontier's description of the last accepted record, which is at this position of the
-        batch.
-        """
-        message, origin = self.messages[position], self.origins[position]
-        return LastRecord(
-            origin.source_offset,
-            compute_checksum(
-                message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms
-            ),
-        )
-
-    def _replace_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
-        """The replacement of 1970-01-01T00:00:00.000Z, which librdkafka cannot write: for it, 0
-        means "now" (rd_kafka_msg_new0).
-        """
-        if zero_timestamp_ms is None:
-            origin = self.origins[position]
-            raise RecordRefused(
-                f"the source record in partition {origin.source_partition} at offset"
-                f" {origin.source_offset} has timestamp 0, which librdkafka cannot write: set"
-                " destination.zero_timestamp=one to write 1 ms in its place"
-            )
-        return zero_timestamp_ms
-
-
-def split_by_partition(messages: Sequence[Consumed]) -> dict[TopicPartition, Batch]:
-    """The messages by intermediate partition, with parsed origins; ForeignRecord for a record that
-    stage one did not write.
-    """
-    batches: dict[TopicPartition, Batch] = {}
-    topic, partition, batch = "", -1, Batch()
-    try:
-        headers_of_messages = list_headers(messages)
-    except RecordRefused as unreadable:
-        raise build_foreign_record_error(str(unreadable)) from None
-    for message, headers in zip(messages, headers_of_messages, strict=True):
-        # the client returns fetched messages partition by partition
-        if message.partition() != partition or message.topic() != topic:
-            topic, partition = message.topic(), message.partition()
-            batch = batches.setdefault(TopicPartition(topic, partition), Batch())
-        batch.messages.append(message)
-        batch.headers.append(headers or [])
-    for tp, batch in batches.items():
-        batch.parse(tp.partition)
-    return batches
+    key, value, headers, timestamp_ms = record
+    checksum = compute_checksum(key, value, headers or [], timestamp_ms)
+    return checksum + (KEPT if key is not None and value is not None else "")

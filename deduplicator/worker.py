@@ -8,16 +8,18 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from common import failpoints, runtime, source_candidates
 from common.background_probe import Probe
 from common.kafka import partition_offsets, permissions, topic_creation
+from common.kafka.client_errors import note_error
 from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
-from deduplicator import compiled_queue, destination_factory
+from deduplicator import destination_factory
 from deduplicator.destination import Destination
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
@@ -34,6 +36,8 @@ from deduplicator.user_call_timeout import CallLimit
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
 CHECK_INTERVAL_S = 5.0
+CHECK_COMMITS_S = 3.0
+"""How often it is looked whether the group still has its offsets."""
 ANSWER_TIMEOUT_S = 5.0
 """A cluster that needs longer is unreachable."""
 
@@ -75,6 +79,34 @@ class UnassignedPartitions:
             self.intermediate.join_group()
 
 
+class LostCommits:
+    """Checks regularly that the group still has the offsets, and with them the frontiers, of the
+    assigned partitions; starts those again that it has lost.
+
+    The group deletes its offsets together with a topic, sometimes later than the topic itself. This
+    worker knows the frontiers still, because nobody else moves those of its partitions.
+    """
+
+    def __init__(self, starter: PartitionStarter, partitions: Partitions) -> None:
+        self.starter = starter
+        self.partitions = partitions
+        self.due = runtime.monotonic() + CHECK_COMMITS_S
+
+    def check(self) -> None:
+        """Check, if it is time, between two rounds, while no commit is unfinished."""
+        if runtime.monotonic() < self.due:
+            return
+        self.due = runtime.monotonic() + CHECK_COMMITS_S
+        lost = self.starter.find_lost_commits(self.partitions.assigned)
+        if lost:
+            log.warning(
+                "the group has lost the offsets of %s, with its topic or without: committing the"
+                " frontiers again",
+                ", ".join(map(str, lost)),
+            )
+            self.partitions.start_again(lost, is_certain=True)
+
+
 @dataclass(slots=True)
 class Worker:
     """The parts of one process, and its work between the rounds; `build` builds it."""
@@ -90,6 +122,7 @@ class Worker:
     loop: Loop
     topic_discovery: TopicDiscovery
     unassigned: UnassignedPartitions
+    lost_commits: LostCommits
     join_timeout: JoinTimeout
     purge: Purge
     ends: Probe[dict[TopicPartition, int]]
@@ -104,7 +137,7 @@ class Worker:
         if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
             self.join_timeout.check()
-            self.loop.intermediate_watch.check()
+            self.lost_commits.check()
         next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
@@ -180,7 +213,12 @@ def build(settings: Settings, number: int) -> Worker:
             settings, topic_creation.prepare_topics, liveness.beat
         )
     }
-    intermediate = _build_intermediate(settings, number, routes, partitions)
+    intermediate = Intermediate(
+        create_stage_two_consumer(settings, number),
+        settings.deduplicator.group_protocol == "consumer",
+        partitions,
+        partial(note_error, settings.destination_cluster),
+    )
     consumer_group = ConsumerGroup(settings, liveness)
     destination, frontier_store = destination_factory.build_destination(
         settings, number, routes, consumer_group, intermediate.commit
@@ -188,6 +226,7 @@ def build(settings: Settings, number: int) -> Worker:
     # before the frontier is read: it ends the transactions that a predecessor left open
     destination.resolve_in_doubt()
     failpoints.hit("two: initialised")
+    COMPILED.labels(str(number)).set(destination.can_forward)
     starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
     loop = Loop(
         settings,
@@ -222,20 +261,10 @@ def build(settings: Settings, number: int) -> Worker:
         loop,
         TopicDiscovery(settings, routes.values()),
         UnassignedPartitions(starter, intermediate),
+        LostCommits(starter, partitions),
         JoinTimeout(consumer_group.group, intermediate),
         Purge(consumer_group.admin),
         ends,
-    )
-
-
-def _build_intermediate(
-    settings: Settings, number: int, routes: Mapping[str, Route], partitions: Partitions
-) -> Intermediate:
-    consumer = create_stage_two_consumer(settings, number)
-    queue = compiled_queue.create_queue(settings, routes.values(), consumer)
-    COMPILED.labels(str(number)).set(queue is not None)
-    return Intermediate(
-        consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue
     )
 
 

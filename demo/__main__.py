@@ -21,7 +21,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -79,13 +78,12 @@ class Demo:
             broker.wait()
         self.brokers[0].create_topic(TOPIC, PARTITIONS)
         loader = Loader(self.brokers[0].address, TOPIC)
-        destination = AdminClient({"bootstrap.servers": self.brokers[1].address, "log_level": 0})
         killer = Killer(
             self.seed,
             self.kills,
             RECORDS,
             self.service,
-            destination,
+            self.brokers[1].address,
             {"replicator": f"{TOPIC}-proxy", "deduplicator": TOPIC},
             PARTITIONS,
         )
@@ -102,7 +100,7 @@ class Demo:
                 self.over.set()  # however it ended, the load does not wait for another kill
         counts = {
             reason: self.service.total("reo_records_dropped_total", reason=reason)
-            for reason in ("duplicate", "stale", "hole")
+            for reason in ("duplicate", "stale", "gap")
         }
         code = self.service.stop()
         if code != 0:
@@ -179,7 +177,7 @@ class Demo:
                     " stale)"
                 ),
             ),
-            ("holes refused", f"{counts['hole']:,.0f}"),
+            ("dropped after a gap", f"{counts['gap']:,.0f}"),
             (
                 "kills",
                 (

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable
-from common.kafka import partition_offsets
+from common.kafka import intermediate_records, partition_offsets
 from common.routes import TopicPartition
 from demo.service import Service, kill
 
@@ -38,7 +39,7 @@ class Kill:
 
 
 class Killer:
-    """Watches both topics of the destination cluster and kills at the thresholds."""
+    """Watches both topics of the destination cluster at `address` and kills at the thresholds."""
 
     def __init__(
         self,
@@ -46,14 +47,29 @@ class Killer:
         kills: int,
         total: int,
         service: Service,
-        admin: AdminClient,
+        address: str,
         topics: dict[str, str],
         partitions: int,
     ) -> None:
         choose = random.Random(seed)
         self.total = total
         self.service = service
-        self.admin = admin
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self.reader = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "demo",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+                "log_level": 0,
+            }
+        )
+        self.covered = dict.fromkeys(range(partitions), 0)
+        """By partition, how many source offsets the newest known envelope covers: stage two
+        deletes envelopes that it has copied.
+        """
         self.topics = topics
         self.partitions = range(partitions)
         self.due = {
@@ -95,21 +111,24 @@ class Killer:
         return bool(waiting) and loaded > (min(waiting) + AHEAD) * self.total
 
     def written(self, stage: str) -> int:
-        """How many records the stage has written, all its runs together (markers of transactions
-        included).
+        """How many records the stage has written (markers of transactions included): stage one in
+        envelopes.
         """
+        topic_partitions = [
+            TopicPartition(self.topics[stage], partition) for partition in self.partitions
+        ]
         try:
-            return sum(
-                partition_offsets.list_end_offsets(
-                    self.admin,
-                    [
-                        TopicPartition(self.topics[stage], partition)
-                        for partition in self.partitions
-                    ],
-                ).values()
-            )
+            begins, ends = partition_offsets.list_bounds(self.admin, topic_partitions)
         except ClusterUnreachable:
             return 0
+        if stage == "deduplicator":
+            return sum(ends.values())
+        heads = intermediate_records.read_newest_heads(
+            self.reader, {tp: (begins[tp], ends[tp]) for tp in topic_partitions}
+        )
+        for tp, head in heads.items():
+            self.covered[tp.partition] = max(self.covered[tp.partition], head.through + 1)
+        return sum(self.covered.values())
 
     def _kill(self, stage: str, written: int, said: Callable[[Kill], None]) -> None:
         victim = self.victims[stage][0]

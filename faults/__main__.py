@@ -124,7 +124,7 @@ def main() -> int:
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(
                 f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records,"
-                f" {result.duplicates} duplicates, {result.holes} holes, {result.stale} stale,"
+                f" {result.duplicates} duplicates, {result.gaps} gaps, {result.stale} stale,"
                 f" {result.torn} torn, {result.seconds} s: {result.verdict}",
                 flush=True,
             )

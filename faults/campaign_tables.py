@@ -27,7 +27,6 @@ compares the service's own counters with the number of records that it read.
 What follows "at" in a fault's name is a step of stage one or two
 ([crash matrix](../design-schema.md#7-crash-matrix)). swallow_answer: the broker handles the
 request, and its answer is lost. half-open: the connection stays open and carries nothing.
-straggler: a record of an earlier producer batch, delivered late.
 """
 
 
@@ -75,7 +74,7 @@ def format_summary(rows: list[Row], how: str) -> list[str]:
         "records": "records compared",
         "aborted": "records aborted at the source",
         "duplicates": "duplicates dropped",
-        "holes": "records after holes dropped",
+        "gaps": "records after gaps dropped",
         "stale": "stale records dropped",
         "torn": "records of torn transactions, found at the destination and not written again",
     }
@@ -135,7 +134,7 @@ def format_stories(rows: list[Row]) -> list[str]:
         "## By story",
         "",
         (
-            "| story | runs | as expected | faults | duplicates | holes | stale | torn"
+            "| story | runs | as expected | faults | duplicates | gaps | stale | torn"
             " | exact after, s (median / maximum) |"
         ),
         "|---|---:|---:|---|---:|---:|---:|---:|---:|",
@@ -149,7 +148,7 @@ def format_stories(rows: list[Row]) -> list[str]:
         times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
         figures = " | ".join(
             f"{sum(get_figure(row, name) for row in story_rows):,}"
-            for name in ("duplicates", "holes", "stale", "torn")
+            for name in ("duplicates", "gaps", "stale", "torn")
         )
         faults = ", ".join(f"{count} × {what}" for what, count in hits.items())
         lines.append(
@@ -165,7 +164,7 @@ def format_runs(rows: list[Row]) -> list[str]:
         "## Every run",
         "",
         (
-            "| # | commit | story | seed | faults | records | duplicates | holes | stale | torn"
+            "| # | commit | story | seed | faults | records | duplicates | gaps | stale | torn"
             " | s | verdict |"
         ),
         "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|",
@@ -174,7 +173,7 @@ def format_runs(rows: list[Row]) -> list[str]:
         faults = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
         figures = " | ".join(
             f"{get_figure(row, name):,}"
-            for name in ("records", "duplicates", "holes", "stale", "torn")
+            for name in ("records", "duplicates", "gaps", "stale", "torn")
         )
         lines.append(
             f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {faults} |"

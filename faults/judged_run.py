@@ -42,7 +42,7 @@ class Result:
     records: int = 0
     aborted: int = 0
     duplicates: int = 0
-    holes: int = 0
+    gaps: int = 0
     stale: int = 0
     torn: int = 0
     seconds: float = 0.0
@@ -132,9 +132,9 @@ def _judge(run: Run, result: Result) -> str:
     differences = _wait_until_exact(run, source)
     result.heal_s = round(time.monotonic() - load_end_s, 1)
     services = run.services
-    result.duplicates, result.holes, result.stale = (
+    result.duplicates, result.gaps, result.stale = (
         _sum_metric(services, "reo_records_dropped_total", reason=reason)
-        for reason in ("duplicate", "hole", "stale")
+        for reason in ("duplicate", "gap", "stale")
     )
     result.torn = _sum_metric(services, "reo_torn_records_total")
     result.compiled = _sum_metric(services, "reo_deduplicator_compiled") > 0

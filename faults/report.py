@@ -35,11 +35,11 @@ RIVAL = "MirrorMaker 2, Kafka 4.3.1, exactly-once"
 SECTIONS = ("Simulated", "Planted defects", RIVAL, "Soak", "Every run")
 """The titles after the results of the fault runs."""
 NOT_SIMULATED = (
-    "**What it cannot find**: defects of what it replaces (Spark and its JVM, librdkafka, brokers,"
-    " PostgreSQL), of the compiled path (compared with Python's by property tests, on real brokers"
-    " and by the fuzzer), of the supervisor's process (what it decides is the same code), and of"
-    " the HTTP server; brokers that disagree about a topic's id, or give the partitions of a"
-    " topic that was created again away by its id (group.protocol=consumer)."
+    "**What it cannot find**: defects of what it replaces (Spark with stage one's sink, librdkafka,"
+    " brokers, PostgreSQL), of the compiled path (compared with Python's reader by property tests,"
+    " on real brokers and by the fuzzer), of the supervisor's process (what it decides is the same"
+    " code), and of the HTTP server; brokers that disagree about a topic's id, or give the"
+    " partitions of a topic that was created again away by its id (group.protocol=consumer)."
 )
 OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
 OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")

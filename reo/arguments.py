@@ -145,7 +145,7 @@ def _add_recover(commands: Commands) -> None:
 def _add_inspect(commands: Commands) -> None:
     inspect = commands.add_parser(
         "inspect",
-        help="print records of the intermediate topics in readable form",
+        help="print the envelopes on the intermediate topics in readable form",
         examples=help_examples.INSPECT,
     )
     inspect.add_argument("--partition", type=parse_count, metavar="N", help="only this partition")
@@ -154,14 +154,17 @@ def _add_inspect(commands: Commands) -> None:
         type=parse_count,
         metavar="OFFSET",
         dest="begin",
-        help="begin at this offset of the intermediate topic (default: the last records)",
+        help="begin at this offset of the intermediate topic (default: the last envelopes)",
     )
     inspect.add_argument(
         "--count",
         type=parse_count,
         default=10,
         metavar="N",
-        help="how many records of each partition (default 10)",
+        help="how many envelopes of each partition (default 10)",
+    )
+    inspect.add_argument(
+        "--records", action="store_true", help="print the source records in them, too"
     )
     add_result_options(inspect)
 

@@ -19,7 +19,7 @@ from common.kafka import needed_acls, permissions
 from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_kind, user_code
 from common.settings.clusters import Cluster
-from deduplicator import compiled_queue
+from deduplicator import compiled_path
 from reo import setup_spark
 from reo.checks import (
     api_versions,
@@ -235,7 +235,7 @@ def check_stage_one() -> list[Finding]:
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
     """Which of its two implementations runs; the compiled one is faster."""
-    reason = compiled_queue.find_disabled_reason(settings, state.sources)
+    reason = compiled_path.find_disabled_reason(settings, state.sources)
     return report_ok(
         "stage two",
         "the compiled path is used" if reason is None else f"Python does all the work: {reason}",

@@ -101,7 +101,12 @@ def _inspect(settings: Settings, options: argparse.Namespace) -> int:
     from reo.progress import inspect
 
     return inspect.run_command(
-        settings, options.json, options.partition, options.begin, options.count
+        settings,
+        options.json,
+        options.partition,
+        options.begin,
+        options.count,
+        options.records,
     )
 
 

@@ -12,7 +12,7 @@ ALL = """examples:
   reo lag --max-seconds 60       exit code 36 when the copy is further behind
   reo verify                     compare the destination with the source, record by record
   reo recover                    find a lost or reset frontier from the data; --apply commits it
-  reo inspect --partition 0      print the records of stage one on the intermediate topics
+  reo inspect --partition 0      print the envelopes on the intermediate topics
   reo topics                     compare the topics' configurations with the source's; --apply
                                  changes them
   reo config show                print every setting in effect, and where its value comes from
@@ -97,13 +97,15 @@ The setting topics.sync names configurations that are always as at the source: t
 them at each start.
 """
 INSPECT = """examples:
-  reo inspect                    the last ten records of each partition of the intermediate topics:
-                                 source offset, epoch, attempt and sequence
+  reo inspect                    the last ten envelopes of each intermediate partition: epoch, what
+                                 they cover of the source, number of records
+  reo inspect --records          the records in them: source offset, timestamp, key, size of the
+                                 value
   reo inspect --topic orders --partition 3 --from 120 --count 50
-  reo inspect --json | jq 'select(.foreign)'     a JSON object for each record
+  reo inspect --json | jq 'select(.foreign)'     a JSON object for each envelope
 
-The service deletes records from the intermediate topics once they are committed at the destination,
-so a copy without lag leaves few. Changes nothing.
+The service deletes envelopes once they are committed at the destination, so a copy without lag
+leaves few. Changes nothing.
 """
 SHOW = """examples:
   reo config show                every setting, its value, and where it comes from; secrets are

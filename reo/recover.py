@@ -11,14 +11,13 @@ partition of any route is refused:
    (`HangingTransaction`);
 2. check that the destination has no open transaction, and that its end is the same before and after
    reading: nobody writes to it;
-3. commit the frontiers as first frontiers are committed: no link, position at the end of the
-   intermediate topic, a raised epoch;
+3. commit the frontiers as first frontiers are committed: position at the end of the intermediate
+   topic, the highest epoch that the topic's frontiers have, or 0;
 4. read them again.
 
 The admin client commits, without a transaction: the request carries metadata, and the broker
-refuses it while the group has members. Stage one alone is not a member. A run that it plans before
-it sees the new frontier must not be accepted, so the epoch is an hour ahead of the clock
-(`common.run_epochs`). A frontier that the data confirms is not changed.
+refuses it while the group has members. Stage one alone is not a member, and may run: what it writes
+is true of the source, whatever the frontier is. A frontier that the data confirms is not changed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import run_epochs, runtime, source_candidates
+from common import source_candidates
 from common.errors import (
     ClusterUnreachable,
     CopyDiffers,
@@ -36,14 +35,13 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.frontier import Frontier, RuleState
-from common.kafka import intermediate_records, permissions, topic_creation, topics
+from common.frontier import Frontier
+from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.consumer_group import Commit, Group
-from common.kafka.partition_offsets import list_bounds
+from common.kafka.partition_offsets import list_end_offsets
 from common.routes import Route
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.gone_positions import is_recreated, raise_epoch
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
 from reo import recovery_report
 from reo.compare import alignment
@@ -61,7 +59,6 @@ class Recovery:
         self.source = source
         self.data = RouteData(settings, route, source)
         self.destination, self.group = self.data.destination, self.data.group
-        self.intermediate = self.data.describe_intermediate()
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.identity = ""
@@ -80,6 +77,7 @@ class Recovery:
             (row.frontier.source_partitions for row in self.partitions if row.frontier),
             default=len(self.data.common_partitions),
         )
+        epoch = max((row.frontier.epoch for row in self.partitions if row.frontier), default=0)
         self.identity = self._find_identity()
         for row in self.partitions:
             try:
@@ -98,15 +96,14 @@ class Recovery:
                 if not self._is_confirmed(row, end):
                     known = last_copied.destination_offset if last_copied else end - 1
                     row.new_frontier = Frontier(
-                        RuleState(row.source_offset, 0, None),
-                        self.identity,
-                        source_partitions,
-                        self.destination.topic_id,
-                        known,
-                        0,
-                        self.data.read_last_record(row.partition, last_copied),
-                        intermediate_topic_id=(self.intermediate and self.intermediate.topic_id)
-                        or None,
+                        source_offset=row.source_offset,
+                        epoch=epoch,
+                        source_identity=self.identity,
+                        source_partitions=source_partitions,
+                        destination_topic_id=self.destination.topic_id,
+                        destination_known=known,
+                        sent=0,
+                        last_record=self.data.read_last_record(row.partition, last_copied),
                         is_known_written=last_copied is not None,
                     )
             except (CopyDiffers, FrontierLost) as refusal:
@@ -125,29 +122,14 @@ class Recovery:
 
     def apply(self) -> None:
         """Commit the frontiers that `read_data` found."""
-        rows = {
-            self.route.get_intermediate(row.partition): row
+        frontiers = {
+            self.route.get_intermediate(row.partition): row.new_frontier
             for row in self.partitions
             if row.new_frontier
         }
         topic_creation.prepare_topics(self.settings)
-        begins, ends = list_bounds(self.data.destination_admin, rows)
-        newest = intermediate_records.read_last_origins(
-            self.data.destination_reader, {tp: (begins[tp], ends[tp]) for tp in rows}
-        )
-        # of all routes: a run that has read only those could have a higher epoch
-        committed = [frontier.rule.epoch for frontier in self.group.list_frontiers().values()]
-        epoch = run_epochs.create_higher_epoch(
-            int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())]
-        )
-        for row in rows.values():
-            assert row.new_frontier is not None
-            row.new_frontier = raise_epoch(row.new_frontier, epoch)
-        commits = {
-            tp: Commit(ends[tp], row.new_frontier.encode())
-            for tp, row in rows.items()
-            if row.new_frontier
-        }
+        ends = list_end_offsets(self.data.destination_admin, frontiers)
+        commits = {tp: Commit(ends[tp], frontier.encode()) for tp, frontier in frontiers.items()}
         self.group.commit(commits)
         if self.group.list_commits(commits) != commits:
             raise StageFailed(
@@ -177,7 +159,7 @@ class Recovery:
             and row.frontier.sent == 0
             and row.frontier.destination_known < end
         ):
-            return row.frontier.rule.frontier
+            return row.frontier.source_offset
         added = row.partition >= source_partitions
         if self.settings.start.kind == "latest" and not added:
             raise FrontierLost(
@@ -205,7 +187,7 @@ class Recovery:
             and frontier.last_record
             and frontier.last_record.source_offset == last_copied.source_offset
         ):
-            return max(frontier.rule.frontier, last_copied.source_offset)
+            return max(frontier.source_offset, last_copied.source_offset)
         return last_copied.source_offset
 
     def _find_identity(self) -> str:
@@ -228,9 +210,8 @@ class Recovery:
         return (
             frontier is not None
             and self._is_of_this_copy(frontier)
-            and frontier.rule.frontier == row.source_offset
+            and frontier.source_offset == row.source_offset
             and frontier.destination_known < end
-            and not (self.intermediate and is_recreated(frontier, self.intermediate))
         )
 
 

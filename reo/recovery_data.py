@@ -55,13 +55,6 @@ class RouteData:
             self.destination_admin, self.settings.destination_cluster, self.destination.name
         )
 
-    def describe_intermediate(self) -> topics.Topic | None:
-        """The intermediate topic, if it exists."""
-        name = self.route.intermediate_topic
-        return topics.look_up(
-            self.settings.destination_cluster, self.destination_admin, [name]
-        ).get(name)
-
     def list_destination_ends(self) -> Mapping[int, int]:
         """The end offsets of the partitions; HangingTransaction while a transaction there is open:
         its records could still become visible.

@@ -46,7 +46,7 @@ class RecoveredPartition:
             return (
                 f"offset {self.commit.intermediate_offset} without a frontier ({self.unreadable})"
             )
-        return f"source offset {self.frontier.rule.frontier}, epoch {self.frontier.rule.epoch}"
+        return f"source offset {self.frontier.source_offset}, epoch {self.frontier.epoch}"
 
     def describe_data(self) -> str:
         """As text for a person."""
@@ -63,20 +63,15 @@ class RecoveredPartition:
         """As text for a person."""
         if self.new_frontier is None:
             return "nothing"
-        epoch = (
-            f", epoch {self.new_frontier.rule.epoch}"
-            if self.new_frontier.rule.epoch
-            else ", a raised epoch"
-        )
-        return f"source offset {self.new_frontier.rule.frontier}{epoch}"
+        return f"source offset {self.new_frontier.source_offset}, epoch {self.new_frontier.epoch}"
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
         group = self.commit and {
             "intermediate_offset": self.commit.intermediate_offset,
             "unreadable": self.unreadable or None,
-            "source_offset": self.frontier and self.frontier.rule.frontier,
-            "epoch": self.frontier and self.frontier.rule.epoch,
+            "source_offset": self.frontier and self.frontier.source_offset,
+            "epoch": self.frontier and self.frontier.epoch,
         }
         data = (
             None

@@ -1,5 +1,5 @@
 """`reo setup`: prepares once what an installed reo needs besides its Python packages: it finds
-Java, fetches the jars, and archives Spark's classes.
+Java, fetches the jars, compiles stage one's sink, and archives Spark's classes.
 
 It can be repeated at any time, and changes nothing that is already correct. `make setup` of a
 checkout and the build of the image call it too.
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from common import runtime
 from common.errors import SettingsInvalid
-from deduplicator import compiled_library
-from replicator.spark import class_archive, connector_jars
+from deduplicator import compiled_path
+from replicator.spark import class_archive, connector_jars, sink_jar
 
 JAVA_VERSIONS = ("17", "21")
 """The versions that Spark 4.2 supports."""
@@ -31,6 +31,7 @@ def run_command(source: str | None) -> int:
         f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
         connector_jars.get_jars_folder(),
     )
+    _report("sink", *_prepare_sink())
     _report("archive", _prepare_archive(), class_archive.get_archive_path())
     _report("compiled", describe_compiled_path())
     return 0
@@ -62,12 +63,22 @@ def find_java() -> str:
 def describe_compiled_path() -> str:
     """Whether stage two uses the compiled path; if not, why."""
     try:
-        compiled_library.load_library()
-    except compiled_library.CompiledPathUnavailable as reason:
+        compiled_path.load_library()
+    except compiled_path.CompiledPathUnavailable as reason:
         return (
             f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
         )
     return "yes: stage two uses the compiled path"
+
+
+def _prepare_sink() -> tuple[str, Path]:
+    """Compile the sink unless it is there; returns what was done, and the jar."""
+    jar = connector_jars.get_jars_folder() / sink_jar.compute_name()
+    if jar.exists():
+        return "there already", jar
+    begin_s = runtime.monotonic()
+    sink_jar.build(connector_jars.get_jars_folder())
+    return f"compiled in {runtime.monotonic() - begin_s:.0f} s", jar
 
 
 def _prepare_archive() -> str:

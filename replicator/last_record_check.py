@@ -8,9 +8,9 @@ record. The frontier keeps that record's offset and checksum, whatever filter or
 through. So one record of each partition is read and compared: before each run, and during a run
 after every event that can lose records (`replicator.run_watch`).
 
-Between that record and the frontier no record is visible (`common.read_up_to_record`); a visible
-record there is a loss too. Where `filter.sql` left records out, the frontier says so, and this is
-not checked.
+Between that record and the frontier no record is visible (`common.envelope`); a visible record
+there is a loss too. Where `filter.sql` left records out, the frontier says so, and this is not
+checked.
 
 If the record is gone, there is nothing to compare. Retention may have deleted it: then the
 partition begins after it. In a compacted topic, compaction may have removed it. Anything else is a

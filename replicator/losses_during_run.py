@@ -1,32 +1,25 @@
 """Records that the source has lost while a run lives.
 
-A source that loses records ends before what was read from it. If it has grown again between two
+A source that loses records ends before what was copied from it. If it has grown again between two
 snapshots, its offsets show nothing. But records are lost only when the leader changes or while a
 broker is away. After either, the last copied records are compared with the source
-(`replicator.last_record_check`), as of the previous snapshot and as of now, until everything is
-copied that was written before that event.
+(`replicator.last_record_check`): as of the previous snapshot, and then as of each one, until stage
+two has read everything that was on the intermediate topic at that event. So what was read before
+the loss, and is copied after it, is compared too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common import runtime
-from common.kafka import partition_offsets
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import get_request_timeout_s
 from replicator import last_record_check
 from replicator.candidates import tail_comparison
 from replicator.clients import Clients
-from replicator.cluster_snapshot import ClusterSnapshot
+from replicator.cluster_snapshot import OUTAGE_S, ClusterSnapshot
+from replicator.partition_snapshot import PartitionSnapshot
 from replicator.run import Plan
-
-OUTAGE_S = 2.0
-"""A snapshot that ends this long after the previous one may have waited for a broker; no broker
-restarts faster.
-"""
 
 
 @dataclass(slots=True)
@@ -38,71 +31,44 @@ class SourceLosses:
     plan: Plan
     copied: dict[TopicPartition, last_record_check.LastCopied]
     """By source partition, what was copied last, as of the previous snapshot."""
-    unverified_up_to: dict[TopicPartition, int] = field(default_factory=dict)
-    """After an event that can lose records: the source offset up to which records were written
-    before it. Stage two may have copied them since.
+    uncompared_up_to: dict[TopicPartition, int] = field(default_factory=dict)
+    """By intermediate partition, after an event that can lose records: its end offset then. What
+    stage two copies from before it is compared.
     """
-    leader_epochs: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """By source partition, as of the previous snapshot."""
-    sampled_at: float = field(default_factory=runtime.monotonic)
 
-    def has_lost_records(
-        self, snapshot: ClusterSnapshot, next_offsets: Mapping[TopicPartition, int]
-    ) -> bool:
-        """Whether a partition ends before what was read from it; SourceTruncated when its last
-        copied record is gone. `next_offsets`: by intermediate partition, the source offset that
-        is written next.
+    def check(self, before: ClusterSnapshot | None, now: ClusterSnapshot) -> None:
+        """SourceTruncated when the last copied record of a partition is gone, ClusterUnreachable
+        when that cannot be told now.
         """
-        source_partitions = self.plan.map_source_partitions()
-        leader_epochs = {
-            source_tp: end.leader_epoch for source_tp, end in snapshot.source_stable_ends.items()
+        frontiers = {
+            tp: partition.commit.frontier
+            for tp, partition in now.partitions.items()
+            if partition.commit is not None
         }
-        truncated = {
-            source_tp
-            for tp, source_tp in source_partitions.items()
-            if snapshot.source_stable_ends[source_tp].offset < next_offsets[tp]
-        }
-        # while a transaction is open, the last stable offset may be below a first frontier
-        if truncated:
-            ends = partition_offsets.list_end_offsets(
-                self.clients.source_admin, truncated, timeout_s=get_request_timeout_s(self.settings)
-            )
-            truncated = {
-                source_tp
-                for tp, source_tp in source_partitions.items()
-                if source_tp in truncated and ends[source_tp] < next_offsets[tp]
-            }
-        frontiers = {tp: commit.frontier for tp, commit in snapshot.commits.items()}
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
-        if (
-            truncated
-            or leader_epochs != self.leader_epochs
-            or runtime.monotonic() > self.sampled_at + OUTAGE_S
-        ):
-            self._check_history(self.copied)
-            written = {
-                tp: newest.source_offset + 1
-                for tp, newest in snapshot.newest.items()
-                if newest.epoch == self.plan.epoch
+        if can_have_lost_records(before, now):
+            self._compare(self.copied)
+            self.uncompared_up_to = {
+                tp: partition.intermediate_end or 0 for tp, partition in now.partitions.items()
             }
-            self.unverified_up_to = {
-                tp: max(position, written.get(tp, 0)) for tp, position in next_offsets.items()
-            }
-        if self.unverified_up_to:
+        if self.uncompared_up_to:
+            sources = {now.partitions[tp].source for tp in self.uncompared_up_to}
             # the others are compared
-            self._check_history(
-                {tp: last for tp, last in copied.items() if last != self.copied.get(tp)}
+            self._compare(
+                {
+                    tp: last
+                    for tp, last in copied.items()
+                    if tp in sources and last != self.copied.get(tp)
+                }
             )
-            self.unverified_up_to = {
+            self.uncompared_up_to = {
                 tp: end
-                for tp, end in self.unverified_up_to.items()
-                if tp not in frontiers or frontiers[tp].rule.frontier + 1 < end
+                for tp, end in self.uncompared_up_to.items()
+                if (commit := now.partitions[tp].commit) is None or commit.intermediate_offset < end
             }
         self.copied |= copied
-        self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
-        return bool(truncated)
 
-    def _check_history(self, copied: dict[TopicPartition, last_record_check.LastCopied]) -> None:
+    def _compare(self, copied: dict[TopicPartition, last_record_check.LastCopied]) -> None:
         last_record_check.check_source_history(
             self.settings,
             self.clients.source_admin,
@@ -110,3 +76,25 @@ class SourceLosses:
             copied,
             self.clients.beat,
         )
+
+
+def can_have_lost_records(before: ClusterSnapshot | None, now: ClusterSnapshot) -> bool:
+    """Whether the source can have lost records between two snapshots; `before` is None after the
+    plan, which may be old.
+    """
+    return (
+        before is None
+        or now.taken_at_s > before.taken_at_s + OUTAGE_S
+        or any(
+            is_truncated(partition)
+            or partition.source_end.leader_epoch != before.partitions[tp].source_end.leader_epoch
+            for tp, partition in now.partitions.items()
+        )
+    )
+
+
+def is_truncated(partition: PartitionSnapshot) -> bool:
+    """Whether the source ends before what was copied from it. Not by the last stable offset: while
+    a transaction is open, that may be below a first frontier.
+    """
+    return partition.source_high_watermark < partition.next_offset

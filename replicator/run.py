@@ -4,14 +4,14 @@ and what a failed query means.
 There is one way to recover: a new run from the frontier. So every end of a run except two leads
 back to planning:
 
-    planned ──started──▶ running ──failed, superseded, hole, stalled, truncated, grown, lost,
-    lagging──▶ planned
-                            ├──finished──▶ drained ──complete, behind──▶ planned
+    planned ──started──▶ running ──failed, superseded, gap, stalled, truncated, grown, lost,
+    lagging, finished──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
 
-`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read everything that
-was there, stage two catches up, and the next plan shows whether anything is left to copy.
+`finished` and `complete` belong to `--stop-at-end`: the query has read everything that was there.
+For the next plan stage two has to read all that was written (`replicator.run_epochs`), so the plan
+shows whether anything is left to copy.
 """
 
 from __future__ import annotations
@@ -20,30 +20,25 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-import orjson
-from pyspark.sql import SparkSession
-
 from common.errors import FilterFailed, RecordRefused, SettingsInvalid
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from replicator import intermediate_sink, source, wrap
 from replicator.last_record_check import LastCopied
-from replicator.sql_filter import apply_filter
+from replicator.refused_records import find_refused_record
 
-State = Literal["planned", "running", "drained", "done"]
+State = Literal["planned", "running", "done"]
 Event = Literal[
     "started",
     "failed",
     "superseded",
-    "hole",
+    "gap",
     "stalled",
     "truncated",
     "grown",
     "lost",
     "lagging",
     "finished",
-    "behind",
     "complete",
     "stopped",
 ]
@@ -53,17 +48,14 @@ NEXT: dict[tuple[State, Event], State] = {
     ("planned", "stopped"): "done",
     ("running", "failed"): "planned",
     ("running", "superseded"): "planned",
-    ("running", "hole"): "planned",
+    ("running", "gap"): "planned",
     ("running", "stalled"): "planned",
     ("running", "truncated"): "planned",
     ("running", "grown"): "planned",
     ("running", "lost"): "planned",
     ("running", "lagging"): "planned",
-    ("running", "finished"): "drained",
+    ("running", "finished"): "planned",
     ("running", "stopped"): "done",
-    ("drained", "behind"): "planned",
-    ("drained", "complete"): "planned",
-    ("drained", "stopped"): "done",
 }
 
 
@@ -76,7 +68,7 @@ def get_next_state(state: State, event: Event) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run needs: an epoch above every committed one, and where each partition begins."""
+    """What a run needs: the epoch that every frontier shows, and where each partition begins."""
 
     epoch: int
     settings: Settings
@@ -87,8 +79,8 @@ class Plan:
     """Their identities in the frontiers."""
     start_offsets: dict[TopicPartition, int]
     """By intermediate partition, the first source offset to write."""
-    batch_bytes_max: int
-    """The largest max.message.bytes of the intermediate topics."""
+    message_bytes_max: dict[str, int]
+    """max.message.bytes, by intermediate topic."""
     last_copied: dict[TopicPartition, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
@@ -106,12 +98,6 @@ class Query(Protocol):
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether it runs."""
-
-    @property
-    def lastProgress(self) -> Any:  # noqa: N802
-        """The progress at the end of the last batch, or None: a mapping with `sources`, each with
-        an `endOffset`.
-        """
 
     def exception(self) -> Exception | None:
         """The error that ended it."""
@@ -142,27 +128,6 @@ class Engine(Protocol):
         """End it; nothing of it stays."""
 
 
-def start_query(spark: SparkSession, plan: Plan) -> Query:
-    """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is
-    there and end.
-    """
-    settings, at_source = plan.settings, plan.map_source_partitions()
-    records = source.read_records(
-        spark, settings, {at_source[tp]: offset for tp, offset in plan.start_offsets.items()}
-    )
-    wrapped = wrap.wrap_records(
-        apply_filter(records, settings.filter.sql), plan.identities, plan.epoch
-    )
-    writer = intermediate_sink.create_writer(wrapped, settings, plan.batch_bytes_max)
-    if settings.stop_at_end:
-        writer = writer.outputMode("append").trigger(availableNow=True)
-    else:
-        writer = writer.outputMode("update").trigger(
-            realTime=f"{settings.replicator.batch_s} seconds"
-        )  # type: ignore[call-overload]  # newer than its stub
-    return writer.start()
-
-
 def find_end_event(query: Query) -> Event | None:
     """The event with which the query ended, or None while it lives. RecordRefused when a new run
     would meet the same record again.
@@ -172,29 +137,33 @@ def find_end_event(query: Query) -> Event | None:
     failure = query.exception()
     if failure is None:
         return "finished"
-    if "max.request.size" in str(failure):
+    text = _read_full_text(failure)
+    if "max.request.size" in text:
         raise RecordRefused(
             "a record is larger than the buffer of stage one's producer: in"
             " intermediate.producer_options, set buffer.memory and max.request.size above its size;"
             " the record was not lost, stage one reads it again"
         )
-    if "RecordTooLargeException" in str(failure):
+    if "RecordTooLargeException" in text:
         raise RecordRefused(
             "the intermediate topic refused a record as too large: raise its max.message.bytes"
             " above the source's by 4096; the record was not lost, stage one reads it again"
         )
-    if refused_record := wrap.find_refused_record(_read_full_text(failure)):
+    if refused_record := find_refused_record(text):
         raise refused_record
-    invalid_option = re.search(
-        r"ConfigException: Invalid value .* for configuration (.*)", _read_full_text(failure)
-    )
+    if other_version := re.search(r"reo's sink was compiled for Spark .*", text):
+        raise SettingsInvalid(
+            f"{other_version[0]}: executors have to run the version of Spark that is installed here"
+            " (pyspark), see `reo setup`"
+        )
+    invalid_option = re.search(r"ConfigException: Invalid value .* for configuration (.*)", text)
     if invalid_option:  # the value is not repeated: it may be a secret
         raise SettingsInvalid(
             f"Kafka's client refuses the value of {invalid_option[1]}: check"
             " source.consumer_options and intermediate.producer_options"
         )
     # only the filter can raise one
-    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _read_full_text(failure))
+    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", text)
     if data_exception:
         raise FilterFailed(
             f"filter.sql fails at a record: {data_exception[0]}. Use functions that return NULL"
@@ -203,29 +172,16 @@ def find_end_event(query: Query) -> Event | None:
     return "failed"
 
 
-def read_offsets(query: Query) -> dict[TopicPartition, int]:
-    """By source partition, the offset up to which completed batches have read; Spark reports it at
-    the end of a batch (StreamingQueryProgress).
-    """
-    progress = query.lastProgress
-    ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for end in ends
-        if end
-        for topic, offsets in end.items()
-        for partition, offset in offsets.items()
-    }
-
-
 def _read_full_text(failure: Exception | None) -> str:
     return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
 
 
 def describe_failure(failure: Exception | None) -> str:
-    """Why a query failed, in one line: Spark's message and the innermost cause, which is what to
-    repair.
+    """Why a query failed, in one line: why an envelope was not written, or else Spark's message and
+    the innermost cause, which is what to repair.
     """
     text = _read_full_text(failure)
+    if unwritten := re.search(r"an envelope for \S+ was not written: .*", text):
+        return unwritten[0][:500]
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

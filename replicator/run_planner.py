@@ -1,6 +1,12 @@
 """Where the next run begins, and whether it may begin: from the committed frontiers alone. Stage
 one keeps no state of its own.
 
+    1. prepare   the source topics, and the topics of the destination
+    2. wait      until every partition has a frontier
+    3. install   the epoch of the run at every frontier (`replicator.run_epochs`); stage two has
+                 then read all that older runs have written, and the frontiers stay where they are
+    4. check     the source against these frontiers
+
 A run must not begin where it cannot be exact. So before every run the source is compared with the
 frontier (`replicator.candidates.source_selection`): it must still be the same topic, and still have
 everything after the frontier.
@@ -12,8 +18,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 
-from common import run_epochs, runtime, source_candidates
-from common.errors import ClusterUnreachable, HangingTransaction, SourceRefused, SourceTruncated
+from common import runtime, source_candidates
+from common.errors import (
+    ClusterUnreachable,
+    HangingTransaction,
+    SourceRefused,
+    SourceTruncated,
+    TopicMissing,
+)
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topic_creation, topics
 from common.kafka.clients import create_reader
@@ -29,14 +41,21 @@ from replicator.candidates import tail_comparison
 from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.run import Plan
+from replicator.run_epochs import EpochInstaller
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
 RETRY_S = 2.0
+PREPARE_AGAIN_S = 5.0
+"""When the topics are prepared again while a frontier is missing, or nothing can be written: an
+intermediate topic may have been deleted, and its frontiers with it.
+"""
+LOG_S = 10.0
+LOGGED_PARTITIONS = 10
 
 
 class Planner:
-    """Makes plans; waits for stage two while the frontiers cannot be read yet."""
+    """Makes plans; waits for stage two while the frontiers do not show the epoch yet."""
 
     def __init__(
         self,
@@ -45,26 +64,31 @@ class Planner:
         selection: SourceSelection,
         liveness: Liveness,
         stopping: Stopping,
-        clock: Callable[[], float] = runtime.time,
+        on_waiting: Callable[[], object] = lambda: None,
     ) -> None:
         self.settings = settings
         self.clients = clients
         self.selection = selection
         self.liveness = liveness
         self.stopping = stopping
-        self.clock = clock
+        self.on_waiting = on_waiting
+        """Called while stage two is waited for; its error ends the wait."""
+        self.epochs = EpochInstaller(clients.empty_envelopes)
         self.last_sources: dict[Route, Topic] = {}
         """The source topics of the previous plan."""
+        self.logged_at_s = 0.0
 
     def plan(self) -> Plan | None:
-        """The plan of the next run; None when the process is asked to stop while it waits."""
+        """The plan of the next run; None when the process is asked to stop while it waits. Another
+        call returns a plan with the same epoch, until `begin_run`.
+        """
         backoff_s = self.settings.source.backoff_min_ms / 1000
+        self.logged_at_s = runtime.monotonic()
         while not self.stopping():
             prepared = source_candidates.try_candidates(self.settings, self._prepare_sources)
-            commits = self._wait_for_frontiers(topics.list_intermediate_partitions(prepared))
-            if commits is None:
-                return None
-            frontiers = {tp: commit.frontier for tp, commit in commits.items()}
+            frontiers = self._install_epoch(topics.list_intermediate_partitions(prepared))
+            if frontiers is None:
+                continue
             try:
                 source = self.selection.select_source(prepared, frontiers)
             # with several candidates, one that was refused hides that another one is truncated
@@ -81,6 +105,10 @@ class Planner:
             wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
+
+    def begin_run(self) -> None:
+        """A run with the last plan begins: the next plan has another epoch."""
+        self.epochs.is_used = True
 
     def _has_moved(self, frontiers: Mapping[TopicPartition, Frontier]) -> bool:
         """Whether these frontiers are not the committed ones, or nobody can say: then what the
@@ -106,10 +134,6 @@ class Planner:
     def _build_plan(
         self, snapshot: SourceSnapshot, frontiers: Mapping[TopicPartition, Frontier]
     ) -> Plan:
-        read = [frontier.rule.epoch for frontier in frontiers.values()]
-        epoch = run_epochs.create_run_epoch(
-            int(self.clock() * 1000), read, runtime.get_random_bits(run_epochs.RANDOM_BITS)
-        )
         identities = {
             route: source_candidates.find_copied_identity(
                 self.settings,
@@ -123,25 +147,22 @@ class Planner:
             for route, source in snapshot.sources.items()
         }
         return Plan(
-            epoch,
+            self.epochs.epoch,
             snapshot.settings,
             snapshot.sources,
             identities,
-            {tp: frontier.rule.frontier + 1 for tp, frontier in frontiers.items()},
-            self._find_batch_bytes_max(frontiers),
+            {tp: frontier.source_offset + 1 for tp, frontier in frontiers.items()},
+            self._find_message_bytes_max(frontiers),
             tail_comparison.list_last_copied(snapshot.sources, frontiers),
         )
 
-    def _find_batch_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> int:
+    def _find_message_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> dict[str, int]:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
         timeout_s = self.settings.connect_timeout_s
-        return max(
-            (
-                topics.get_message_bytes_max(client, cluster, name, timeout_s)
-                for name in {tp.topic for tp in topic_partitions}
-            ),
-            default=0,
-        )
+        return {
+            name: topics.get_message_bytes_max(client, cluster, name, timeout_s)
+            for name in sorted({tp.topic for tp in topic_partitions})
+        }
 
     def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
         """The source topics to copy now. While patterns match no topic it waits, unless
@@ -165,27 +186,58 @@ class Planner:
                 is_logged = True
             runtime.sleep(RETRY_S)
 
-    def _wait_for_frontiers(
+    def _install_epoch(
         self, topic_partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, GroupCommit] | None:
-        """The frontier of every partition, after giving stage two `replicator.drain_s` to read the
-        intermediate topics to the end.
+    ) -> dict[TopicPartition, Frontier] | None:
+        """The frontiers, when each of them shows the epoch of the next run. None when the topics
+        have to be prepared again, or the process is asked to stop.
         """
-        drain_deadline = runtime.monotonic() + self.settings.replicator.drain_s
-        logged_at = 0.0
+        prepare_again_at_s = runtime.monotonic() + PREPARE_AGAIN_S
         while not self.stopping():
             self.liveness.report_waiting("stage two")
-            commits = self.try_read_commits(topic_partitions)
+            self.on_waiting()
+            commits = self._read_commits(topic_partitions)
+            if commits is None:
+                prepare_again_at_s = runtime.monotonic() + PREPARE_AGAIN_S
+                runtime.sleep(PAUSE_S)
+                continue
             missing = [tp for tp in topic_partitions if tp not in commits]
-            if not missing and (
-                runtime.monotonic() > drain_deadline or self._has_stage_two_read_all(commits)
-            ):
-                return commits
-            if missing and runtime.monotonic() > logged_at + 10:
-                logged_at = runtime.monotonic()
-                log.info("waiting for stage two to commit the first frontier of %s", missing)
+            waiting = {} if missing else self.epochs.find_waiting(commits)
+            if not missing and not waiting:
+                return {tp: commit.frontier for tp, commit in commits.items()}
+            if runtime.monotonic() > self.logged_at_s + LOG_S:
+                self.logged_at_s = runtime.monotonic()
+                self._log_waiting(missing, waiting)
+            is_undelivered = not waiting.keys().isdisjoint(self.epochs.empty_envelopes.undelivered)
+            if (missing or is_undelivered) and runtime.monotonic() > prepare_again_at_s:
+                return None
             runtime.sleep(PAUSE_S)
         return None
+
+    def _log_waiting(
+        self, missing: list[TopicPartition], waiting: Mapping[TopicPartition, GroupCommit]
+    ) -> None:
+        """What stage two has to do before the run can begin."""
+        if missing:
+            log.info("waiting for stage two to commit the first frontier of %s", missing)
+            return
+        try:
+            ends = partition_offsets.list_end_offsets(self.clients.destination_admin, waiting)
+        except (ClusterUnreachable, TopicMissing) as unknown:
+            log.info("waiting for stage two: %s", unknown)
+            return
+        unread = {
+            tp: max(0, ends[tp] - commit.intermediate_offset) for tp, commit in waiting.items()
+        }
+        shown = sorted(unread, key=lambda tp: -unread[tp])[:LOGGED_PARTITIONS]
+        log.info(
+            "waiting for stage two to read %d intermediate records of %s%s",
+            unread[shown[0]],
+            ", ".join(
+                [str(shown[0]), *(f"{unread[tp]} of {tp}" for tp in shown[1:])],
+            ),
+            f", and those of {len(unread) - len(shown)} more" if len(unread) > len(shown) else "",
+        )
 
     def try_read_commits(
         self, topic_partitions: Iterable[TopicPartition]
@@ -193,21 +245,19 @@ class Planner:
         """The commits, as of before any open transaction: stage two goes on while a run is planned,
         too. Empty while the cluster does not answer.
         """
+        return self._read_commits(topic_partitions) or {}
+
+    def _read_commits(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, GroupCommit] | None:
+        """The same; None while the cluster does not answer."""
         try:
             return partition_offsets.read_commits(
                 self.clients.frontier_reader, topic_partitions, 2.0
             )
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
-            return {}
-
-    def _has_stage_two_read_all(self, commits: dict[TopicPartition, GroupCommit]) -> bool:
-        try:
-            ends = partition_offsets.list_end_offsets(self.clients.destination_admin, commits)
-        except ClusterUnreachable as silent:
-            log.debug("%s", silent)
-            return False
-        return all(commits[tp].intermediate_offset >= end for tp, end in ends.items())
+            return None
 
 
 def wait_unless_stopping(

@@ -46,8 +46,8 @@ def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> d
         "kafka.max.poll.records": "1000",
         "kafka.max.partition.fetch.bytes": str(memory.compute_fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
-        # The sequence numbers need one Spark task per Kafka partition: minPartitions,
-        # maxRecordsPerPartition and speculation would split a partition and are not set anywhere.
+        # The sink needs one Spark task per Kafka partition, which reads it in order: minPartitions
+        # and maxRecordsPerPartition would split a partition and are not set anywhere.
         **client_options.to_spark_options(settings.source.consumer_options),
     }
 

@@ -67,10 +67,10 @@ def _check_single_source(
 ) -> None:
     for _, tp, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
         _check_beginning(snapshot, tp, frontier)
-        if snapshot.ends[tp] <= frontier.rule.frontier:
+        if snapshot.ends[tp] <= frontier.source_offset:
             raise SourceTruncated(
                 f"{tp} ends at offset {snapshot.ends[tp]}, but records up to"
-                f" {frontier.rule.frontier} were copied: the source lost its newest records. The"
+                f" {frontier.source_offset} were copied: the source lost its newest records. The"
                 " copy has records that the source no longer has; copy to a new destination.topic"
             )
     check_copied_history(snapshot, frontiers, on_progress)
@@ -113,7 +113,7 @@ def report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
 
 
 def _check_beginning(snapshot: SourceSnapshot, tp: TopicPartition, frontier: Frontier) -> None:
-    next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[tp]
+    next_offset, begin = frontier.source_offset + 1, snapshot.beginnings[tp]
     if begin > next_offset:
         filter_note = (
             ", and nothing tells whether filter.sql would have let them pass"
@@ -134,10 +134,10 @@ def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
         if tp not in snapshot.ends:
             raise Behind(f"{tp} does not exist there")
         _check_beginning(snapshot, tp, frontier)
-        if snapshot.ends[tp] <= frontier.rule.frontier:
+        if snapshot.ends[tp] <= frontier.source_offset:
             raise Behind(
                 f"{tp} ends there at offset {snapshot.ends[tp]}, and records up to"
-                f" {frontier.rule.frontier} were copied: it is behind, was truncated, or was"
+                f" {frontier.source_offset} were copied: it is behind, was truncated, or was"
                 " recreated"
             )
         if frontier.last_record and snapshot.stable_ends[tp] <= frontier.last_record.source_offset:

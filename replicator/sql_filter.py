@@ -1,13 +1,12 @@
-"""Checks the condition of `filter.sql` (`common.filters`), and applies it between reading and
-wrapping.
+"""Checks the condition of `filter.sql` (`common.filters`), and adds its result to each record as
+the column `kept`.
 
-The sequence number counts written records, so the filter must run before it in Spark's plan. It
-does: Spark moves filters towards the source, and never past a column that is not deterministic;
-`tests/e2e/test_filter_sql.py` checks the numbers.
+It is a column and no filter of Spark's: the sink has to see what is left out, because an envelope
+says up to where everything was copied or left out (SourceRow.java, OpenEnvelope.java).
 
-A start refuses what Spark refuses, and conditions that can give another result when a record is
-read again: functions that are not deterministic, and subqueries. A condition that is neither true
-nor false (SQL's NULL) leaves a record out, as WHERE does.
+A start refuses what Spark refuses in WHERE, and conditions that can give another result when a
+record is read again: functions that are not deterministic, and subqueries. A condition that is
+neither true nor false (SQL's NULL) leaves a record out, as WHERE does.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from common.errors import SettingsInvalid
-from replicator.wrap import HEADERS_TYPE
 
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 COLUMNS = {
     "key": "binary",
     "value": "binary",
@@ -30,17 +29,16 @@ COLUMNS = {
     "headers": HEADERS_TYPE,
 }
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
+KEPT = "kept"
 
 
-def apply_filter(records: DataFrame, condition: str) -> DataFrame:
-    """The records for which the condition is true; all records when it is empty. In a condition, a
-    record without headers has an empty array.
+def add_condition(records: DataFrame, condition: str) -> DataFrame:
+    """The records, and whether the condition is true for them; without a condition there is no such
+    column.
     """
     if not condition:
         return records
-    return records.withColumn(
-        "headers", f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE))
-    ).where(f.expr(condition))
+    return _fill_headers(records).withColumn(KEPT, f.coalesce(f.expr(condition), f.lit(False)))
 
 
 def check_condition(spark: SparkSession, condition: str) -> None:
@@ -51,7 +49,8 @@ def check_condition(spark: SparkSession, condition: str) -> None:
         *(f.lit(None).cast(kind).alias(name) for name, kind in COLUMNS.items())
     )
     try:
-        plan = apply_filter(no_records, condition)._jdf.queryExecution().analyzed()
+        filtered = _fill_headers(no_records).where(f.expr(condition))
+        plan = filtered._jdf.queryExecution().analyzed()
     except PySparkException as refused:
         reason = next(line for line in str(refused).splitlines() if line.strip())
         raise SettingsInvalid(f"filter.sql: Spark refuses {condition!r}: {reason}") from None
@@ -60,3 +59,8 @@ def check_condition(spark: SparkSession, condition: str) -> None:
             f"filter.sql: {condition!r} can give different results for the same record: use only"
             " the record's columns, no functions like rand() and no subqueries"
         )
+
+
+def _fill_headers(records: DataFrame) -> DataFrame:
+    """In a condition, a record without headers has an empty array."""
+    return records.withColumn("headers", f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE)))

@@ -1,9 +1,14 @@
 """The process of stage one: plan a run, start it, watch it, and repeat until asked to stop or, with
 `--stop-at-end`, until everything is copied.
 
-The JVM starts immediately, in parallel with the planning, because each takes seconds. All runs use
-the same JVM. A failed query does not resume from Spark's checkpoint; a new run from the frontier
-replaces it.
+The JVM starts immediately, in parallel with the planning, because each takes seconds. A plan does
+not get old while the JVM starts: its epoch is installed, so the frontiers stay where they are until
+the run writes. If another run begins in the meantime, or stage two begins again, the first snapshot
+shows it. What the source loses in the meantime, the first snapshot compares, too
+(`replicator.losses_during_run`).
+
+All runs use the same JVM. A failed query does not resume from Spark's checkpoint; a new run from
+the frontier replaces it.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import partition_offsets, permissions, topic_creation
+from common.kafka import permissions, topic_creation
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.settings import Settings
@@ -42,6 +47,8 @@ from replicator.stop_at_end import Completion
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
+PLAN_AGAIN_S = 0.5
+"""When a plan is made again while nobody can tell whether everything is copied."""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
@@ -66,10 +73,12 @@ class Stage:
         self.selection = SourceSelection(
             settings, runtime.create_random(), self.liveness.beat, state_file
         )
-        self.planner = Planner(settings, self.clients, self.selection, self.liveness, stopping)
+        # a JVM that does not start, or a filter that it refuses, is no reason to wait for stage two
+        self.planner = Planner(
+            settings, self.clients, self.selection, self.liveness, stopping, engine.count_slots
+        )
         self.health = CandidateHealth(settings, self.selection)
-        self.has_filter = bool(settings.filter.sql)
-        self.completion = Completion(settings, self.clients, self.planner, self.liveness, stopping)
+        self.completion = Completion(self.clients, self.planner, self.liveness, stopping)
         self.state: State = "planned"
         self.failures = 0
 
@@ -80,21 +89,24 @@ class Stage:
         complete_at = None
         while self.state != "done":
             began_at = runtime.monotonic()
-            # the JVM must first check whether the filter is valid
-            can_plan_first = self.settings.stop_at_end and not self.has_filter
-            # a plan made before the JVM is up would be outdated when the run starts
-            can_plan = can_plan_first or self._wait_for_slots()
             failpoints.hit("one: ready")
-            plan = self.planner.plan() if can_plan else None
+            # the JVM says whether the filter is valid, also where nothing is left to copy
+            must_start_first = self.settings.stop_at_end and bool(self.settings.filter.sql)
+            plan = self.planner.plan() if not must_start_first or self._wait_for_slots() else None
             failpoints.hit("one: planned")
             if plan is None:
                 self._apply("stopped")
-            elif self.settings.stop_at_end and self.completion.is_complete(plan):
-                self.completion.write_read_up_to(plan)
+                continue
+            left = self.completion.find_left(plan) if self.settings.stop_at_end else "records"
+            if left == "records":
+                self._run(plan)
+            elif left == "nothing":
+                failpoints.hit("one: drained")
+                self.completion.state_nothing_left(plan)
                 self._apply("complete")
                 complete_at = began_at
             else:
-                self._run(plan)
+                wait_unless_stopping(PLAN_AGAIN_S, self.liveness, self.stopping, "clusters")
         log.info("stage one has stopped")
         return complete_at
 
@@ -113,18 +125,15 @@ class Stage:
             {"epoch": plan.epoch, "starts": plan.start_offsets},
         )
         EPOCH.set(plan.epoch)
-        watch = Watch(plan.settings, self.clients, plan, lag=self.liveness.lag)
+        self.planner.begin_run()
+        watch = Watch(plan.settings, self.clients, plan, self.liveness.lag)
         try:
             query = self.engine.start(plan)
             self._apply("started")
             failpoints.hit("one: query started")
             event = self._follow(query, watch)
             self.liveness.report_waiting("spark")
-            offsets, failure = (
-                (run.read_offsets(query), query.exception())
-                if event in ("finished", "failed")
-                else ({}, None)
-            )
+            failure = query.exception() if event == "failed" else None
             RUNS.labels(event).inc()
             log.info(
                 "run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event}
@@ -143,9 +152,6 @@ class Stage:
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         failpoints.hit("one: run ended")
         self._apply(event)
-        if event == "finished":
-            self.completion.note_finished_run(watch, offsets)
-            self._apply(self._drain(watch))
         if event == "failed":
             log.warning("the query failed: %s", run.describe_failure(failure))
             self._pause()
@@ -160,8 +166,6 @@ class Stage:
             end_event = run.find_end_event(query)
             if end_event is not None:
                 return end_event
-            if self.has_filter:
-                watch.spark_read_up_to = run.read_offsets(query)
             event = self._evaluate_run(watch)
             if event is not None:
                 return event
@@ -204,32 +208,11 @@ class Stage:
 
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
-            return watch.find_event(
-                watch.take_snapshot(self.planner.try_read_commits(watch.plan.start_offsets))
-            )
+            return watch.observe(self.planner.try_read_commits(watch.plan.start_offsets))
         except (TopicMissing, SourceTruncated):
             # names a topic that was deleted or recreated while the snapshot was taken
             watch.check_sources()
             raise
-
-    def _drain(self, watch: Watch) -> Event:
-        """After `finished`: wait until stage two has read everything, or until it cannot go on."""
-        while not self.stopping():
-            event = self._evaluate_run(watch)
-            commits = self.planner.try_read_commits(watch.plan.start_offsets)
-            ends = partition_offsets.list_end_offsets(
-                self.clients.destination_admin, watch.plan.start_offsets
-            )
-            is_drained = len(commits) == len(ends) and all(
-                commits[tp].intermediate_offset >= end for tp, end in ends.items()
-            )
-            if is_drained and self.completion.has_copied_records(watch.plan, commits):
-                failpoints.hit("one: drained")
-                return "complete"
-            if event in ("superseded", "hole"):
-                return "behind"
-            runtime.sleep(0.1)
-        return "stopped"
 
     def _wait_for_slots(self) -> bool:
         """Wait until the engine has a slot for each partition; False when asked to stop before. On

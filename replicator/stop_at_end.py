@@ -1,36 +1,38 @@
 """`--stop-at-end` in stage one: whether all that the source had at the start is copied, and the end
 of the run.
 
-What the source has after the frontier need not be a record to copy: transaction markers, aborted
-records, and what the filter leaves out. Stage two commits how far that goes, so that a later start
-does not read it again.
+What the source has after the frontier need not be a record to copy: transaction markers and aborted
+records have offsets too. (What `filter.sql` leaves out is below the frontier: the sink's envelopes
+go on over it.) Stage two commits how far that goes, so that a later start does not read it again.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Literal
 
 from common import runtime
 from common.errors import ClusterUnreachable, SourceTruncated
-from common.kafka import destination_contents, partition_offsets, topics, visible_records
+from common.kafka import destination_contents, partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
-from common.settings import Settings
 from common.source_candidates import get_request_timeout_s
 from common.stage_process import Stopping
+from replicator import empty_envelopes, last_record_check
 from replicator.clients import Clients
-from replicator.read_up_to_writer import EmptyRange
+from replicator.cluster_snapshot import OUTAGE_S, find_first_visible
 from replicator.run import Plan
 from replicator.run_planner import Planner
-from replicator.run_watch import Watch
 
 log = logging.getLogger(__name__)
 WRITTEN_DOWN_S = 10.0
 """How long to wait for stage two at the end. What it has not committed by then, the next start
 checks again.
 """
+LOG_S = 10.0
+Left = Literal["nothing", "records", "unknown"]
 
 
 class Completion:
@@ -38,7 +40,6 @@ class Completion:
 
     def __init__(
         self,
-        settings: Settings,
         clients: Clients,
         planner: Planner,
         liveness: Liveness,
@@ -48,43 +49,31 @@ class Completion:
         self.planner = planner
         self.liveness = liveness
         self.stopping = stopping
-        self.has_filter = bool(settings.filter.sql)
         self.end_offsets: dict[TopicPartition, int] = {}
         """By intermediate partition, the source's end when the process started."""
-        self.nothing_passes_from: Mapping[TopicPartition, int] = {}
-        """With a filter, by intermediate partition: the source offset at which the last run began,
-        if it has read to the end and has written nothing.
-        """
-        self.last_read_up_to: dict[TopicPartition, int] = {}
-        """By intermediate partition, how far the last run that finished by itself has read."""
+        self.logged_at_s = -LOG_S
 
-    def note_finished_run(self, watch: Watch, offsets: dict[TopicPartition, int]) -> None:
-        """A run has ended by itself; `offsets`: how far it has read, by source partition."""
-        has_written_nothing = self.has_filter and watch.has_written_nothing()
-        self.nothing_passes_from = watch.plan.start_offsets if has_written_nothing else {}
-        self.last_read_up_to = {
-            tp: offsets[source_tp]
-            for tp, source_tp in watch.source_partitions.items()
-            if source_tp in offsets
-        }
-
-    def is_complete(self, plan: Plan) -> bool:
-        """Whether everything that the source had when the process started is below the frontier,
-        except what the filter leaves out, and the destination has it.
+    def find_left(self, plan: Plan) -> Left:
+        """What is left to copy of all that the source had when the process started; "nothing" only
+        when the destination has it. "unknown": another plan has to tell.
         """
         try:
-            if not self._is_copied(plan) or not self._is_same_source(plan):
-                return False
+            if not self._is_copied(plan):
+                return "records"
+            if not self._is_same_source(plan):
+                return "unknown"
         except ClusterUnreachable as silent:
             log.warning("whether everything is copied cannot be told yet: %s", silent)
-            return False
-        is_there = self.has_copied_records(plan, self.planner.try_read_commits(plan.start_offsets))
-        if not is_there:
+            return "unknown"
+        if self.has_copied_records(plan, self.planner.try_read_commits(plan.start_offsets)):
+            return "nothing"
+        if runtime.monotonic() > self.logged_at_s + LOG_S:
+            self.logged_at_s = runtime.monotonic()
             log.info(
                 "everything is copied, say the frontiers, but the destination does not show it:"
                 " waiting until stage two has compared them"
             )
-        return is_there
+        return "unknown"
 
     def has_copied_records(self, plan: Plan, commits: Mapping[TopicPartition, GroupCommit]) -> bool:
         """Whether the destination has what these commits say. Where it lost records, or was
@@ -92,7 +81,7 @@ class Completion:
         checked yet proves nothing. It may have moved the frontier back since the plan was made.
         """
         return all(
-            tp in commits and commits[tp].frontier.rule.frontier + 1 >= start
+            tp in commits and commits[tp].frontier.source_offset + 1 >= start
             for tp, start in plan.start_offsets.items()
         ) and destination_contents.has_copied_records(
             self.clients.destination_admin,
@@ -112,8 +101,6 @@ class Completion:
         )
 
     def _is_copied(self, plan: Plan) -> bool:
-        if self._is_filtered_out(plan):
-            return True
         source_partitions = plan.map_source_partitions()
         if not self.end_offsets:
             ends = partition_offsets.list_end_offsets(
@@ -122,17 +109,24 @@ class Completion:
             self._warn_of_open_transactions(ends)
             self.end_offsets = {tp: ends[source_tp] for tp, source_tp in source_partitions.items()}
         self._check_ends(plan, source_partitions)
-        return all(
-            visible_records.find_first_visible(
-                self.clients.source_reader,
-                source_partitions[tp],
-                plan.start_offsets[tp],
-                end,
-                self.clients.beat,
-            )
-            is None
-            for tp, end in self.end_offsets.items()
+        first_visible = find_first_visible(
+            self.clients,
+            {
+                source_partitions[tp]: (begin, end)
+                for tp, (begin, end) in self._list_uncopied(plan).items()
+            },
         )
+        return all(offset is None for offset in first_visible.values())
+
+    def _list_uncopied(self, plan: Plan) -> dict[TopicPartition, tuple[int, int]]:
+        """By intermediate partition, the source offsets that are not below the frontier and were
+        there when the process started: the first one, and the one after the last.
+        """
+        return {
+            tp: (plan.start_offsets[tp], end)
+            for tp, end in self.end_offsets.items()
+            if plan.start_offsets[tp] < end
+        }
 
     def _check_ends(
         self, plan: Plan, source_partitions: Mapping[TopicPartition, TopicPartition]
@@ -142,9 +136,7 @@ class Completion:
         candidate that ends earlier can be behind.
         """
         uncopied = {
-            source_partitions[tp]: end
-            for tp, end in self.end_offsets.items()
-            if plan.start_offsets[tp] < end
+            source_partitions[tp]: end for tp, (_, end) in self._list_uncopied(plan).items()
         }
         if not uncopied or plan.settings.failover or not self._find_shorter(uncopied):
             return
@@ -178,46 +170,64 @@ class Completion:
                     ends[tp],
                 )
 
-    def _is_filtered_out(self, plan: Plan) -> bool:
-        """Whether the last run has read all that this plan would read, and nothing of it has passed
-        the filter. Stage two may have moved a frontier back since that run began, and the run may
-        have been of another candidate, which ends earlier.
-        """
-        return all(
-            tp in self.nothing_passes_from
-            and self.nothing_passes_from[tp] <= start
-            and self.last_read_up_to.get(tp, start) >= self.end_offsets.get(tp, 0)
-            for tp, start in plan.start_offsets.items()
-        )
-
-    def write_read_up_to(self, plan: Plan) -> None:
+    def state_nothing_left(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have
-        stage two commit that.
-
-        A source that has lost its newest records since ends earlier; the offsets after that end
-        will be those of other records.
+        stage two commit that, where it is certain. SourceTruncated when the source has lost what
+        was copied.
         """
-        is_filtered_out = self._is_filtered_out(plan)
-        ends = self.last_read_up_to if is_filtered_out else self.end_offsets
-        source_partitions = plan.map_source_partitions()
-        begins, ends_now = partition_offsets.list_bounds(
-            self.clients.source_admin, source_partitions.values()
+        try:
+            empty_ranges = self._find_empty_ranges(plan)
+        except ClusterUnreachable as silent:
+            log.info("the next start reads the source from the frontiers on: %s", silent)
+            return
+        self.clients.empty_envelopes.write(
+            empty_envelopes.state_nothing(plan.epoch, plan.identities, empty_ranges),
+            empty_envelopes.STATE_AGAIN_S,
         )
-        empty_ranges = {
-            tp: EmptyRange(start - 1, end)
-            for tp, start in plan.start_offsets.items()
-            if (end := min(ends.get(tp, 0), ends_now[source_partitions[tp]])) > start
-            and (is_filtered_out or begins[source_partitions[tp]] <= start)
-        }
-        self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
-        self.clients.read_up_to_writer.flush()
+        self.clients.empty_envelopes.flush()
         deadline = runtime.monotonic() + WRITTEN_DOWN_S
         while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
             self.liveness.beat()
             commits = self.planner.try_read_commits(empty_ranges)
             empty_ranges = {
-                tp: gap
-                for tp, gap in empty_ranges.items()
-                if tp not in commits or commits[tp].frontier.rule.frontier < gap.end - 1
+                tp: (begin, end)
+                for tp, (begin, end) in empty_ranges.items()
+                if tp not in commits or commits[tp].frontier.source_offset < end - 1
             }
             runtime.sleep(0.05)
+
+    def _find_empty_ranges(self, plan: Plan) -> dict[TopicPartition, tuple[int, int]]:
+        """The ranges of `_list_uncopied` of which certainly nothing was ever visible: the
+        conditions of `replicator.empty_envelopes`. The look at the source is between two answers
+        about its leaders, and the last copied records are compared before it.
+        """
+        uncopied, source_partitions = self._list_uncopied(plan), plan.map_source_partitions()
+        at_source = {source_partitions[tp]: empty_range for tp, empty_range in uncopied.items()}
+        timeout_s = get_request_timeout_s(plan.settings)
+        began_at_s = runtime.monotonic()
+        before = partition_offsets.list_stable_ends(self.clients.source_admin, at_source, timeout_s)
+        last_record_check.check_source_history(
+            plan.settings,
+            self.clients.source_admin,
+            self.clients.source_reader,
+            {tp: last for tp, last in plan.last_copied.items() if tp in at_source},
+            self.clients.beat,
+        )
+        look_began_at_s = runtime.monotonic()
+        first_visible = find_first_visible(self.clients, at_source)
+        look_s = runtime.monotonic() - look_began_at_s
+        beginnings = partition_offsets.list_beginning_offsets(
+            self.clients.source_admin, at_source, timeout_s
+        )
+        now = partition_offsets.list_stable_ends(self.clients.source_admin, at_source, timeout_s)
+        # a look may be long: it reads over all markers
+        if runtime.monotonic() - began_at_s - look_s > OUTAGE_S:
+            return {}
+        return {
+            tp: (begin, end)
+            for tp, (begin, end) in uncopied.items()
+            for source in (source_partitions[tp],)
+            if first_visible[source] is None
+            and beginnings[source] <= begin
+            and now[source].offset >= end
+        }

@@ -37,6 +37,7 @@ class Clusters:
         """
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
         self.destination.record_delay_s = plan.destination_record_delay_s
+        self.destination.producer_queue_records = plan.producer_queue_records
         self.candidates = (
             [Cluster(schedule, f"source{number}") for number in range(plan.candidates)]
             if plan.candidates > 1
@@ -164,6 +165,13 @@ class Clusters:
         """Append records to a source partition at once."""
         self.written_at_s = self.schedule.now
         self.source.append(*tp, [self._create_record(*tp) for _ in range(count)])
+
+    def append_aborted_record(self, tp: TopicPartition) -> None:
+        """An aborted transaction of one record: two offsets that no consumer sees."""
+        self.written_at_s = self.schedule.now
+        transaction = self.source.open_transaction()
+        transaction.append(*tp, [self._create_record(*tp)])
+        transaction.abort()
 
     def _create_record(self, topic: str, partition: int) -> tuple[Any, ...]:
         self.records_written += 1

@@ -28,7 +28,14 @@ from simulator.fault_helpers import (
     run_without_workers,
     truncate_log,
 )
-from simulator.fault_kinds import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
+from simulator.fault_kinds import (
+    EXCLUSIVE_FAULTS,
+    FILTER_CHANGED,
+    FRONTIERS_DELETED,
+    SOURCE_FAULTS,
+    TORN,
+)
+from simulator.record_filter import CONDITIONS
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
@@ -180,13 +187,36 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
         return ""
     system.recovered_exit_codes.add(FrontierLost.exit_code)
     frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
-    if frozen_s:  # records stay unread, and one of their run's batches can come after the recovery
-        injector.producer_faults.append("producer batch late")
+    if frozen_s:  # records stay unread, and an envelope of their run can come after the recovery
+        injector.envelope_faults.append("envelope late")
     run_without_workers(
         injector, frozen_s, lambda: system.stop_for_operator(operator.delete_frontiers)
     )
     injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
     return f"after {frozen_s:.1f} s without a worker, the operator stops the service"
+
+
+def _change_filter(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """An operator stops the service, changes `filter.sql`, and starts it again: what is on its way
+    was filtered otherwise.
+    """
+    system = injector.system
+    if not has_frontiers(injector) or system.is_stopped_by_operator:
+        return ""
+    condition = generator.choice([one for one in CONDITIONS if one != system.filter_sql])
+    injector.envelope_faults += generator.choice(([], ["envelope late"], ["executor frozen"]))
+    frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
+
+    def change() -> None:
+        system.stop_for_operator(
+            lambda system: operator.change_while_stopped(
+                system, lambda: system.change_filter(condition)
+            )
+        )
+
+    run_without_workers(injector, frozen_s, change)
+    injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
+    return f"after {frozen_s:.1f} s without a worker, to {condition!r}"
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
@@ -197,4 +227,5 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "newest destination records lost": _truncate_destination,
     TORN: _tear_transaction,
     FRONTIERS_DELETED: _delete_frontiers,
+    FILTER_CHANGED: _change_filter,
 }

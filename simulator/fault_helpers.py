@@ -34,6 +34,12 @@ def choose_partition(injector: FaultInjector, generator: random.Random) -> tuple
     )
 
 
+def choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
+    """A partition of a source topic at random."""
+    route, partition = choose_partition(injector, generator)
+    return route.get_source(partition)
+
+
 def truncate_log(
     cluster: Cluster, tp: TopicPartition, generator: random.Random, *, may_keep_epoch: bool = True
 ) -> list[Record]:

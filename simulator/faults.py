@@ -1,6 +1,6 @@
-"""Injects the faults of a plan when their call has come: into requests and producer batches here,
-into processes, clusters and topics in `process_faults`, `source_faults`, `replica_faults`,
-`intermediate_faults` and `destination_faults`.
+"""Injects the faults of a plan when their call has come: into requests and envelopes here, into
+processes, clusters and topics in `process_faults`, `source_faults`, `source_losses`,
+`replica_faults`, `intermediate_faults` and `destination_faults`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from common.errors import SourceTruncated
-from common.routes import TopicPartition
 from simulator import (
     destination_faults,
     intermediate_faults,
     process_faults,
     replica_faults,
     source_faults,
+    source_losses,
 )
 from simulator.child import Child
 from simulator.kafka import Cluster
@@ -35,10 +35,11 @@ OUTCOMES: dict[str, RequestOutcome] = {
     "request lost": "lost",
     "request late": "late",
 }
-PRODUCER_FAULTS = {
-    "producer batch lost": "lose",
-    "producer batch late": "straggle",
+ENVELOPE_FAULTS = {
+    "envelope lost": "lose",
+    "envelope late": "straggle",
     "task repeated": "repeat",
+    "executor frozen": "freeze",
 }
 END_TXN = "EndTxn"
 GROUP_APIS = frozenset(
@@ -57,6 +58,7 @@ GROUP_APIS = frozenset(
 INJECTORS = (
     process_faults.INJECTORS
     | source_faults.INJECTORS
+    | source_losses.INJECTORS
     | replica_faults.INJECTORS
     | destination_faults.INJECTORS
     | intermediate_faults.INJECTORS
@@ -84,7 +86,7 @@ class FaultInjector:
         self.coordinator_client = ""
         """The task that sends these, when the first one was sent."""
         self.group_coordinator_away_until_s = 0.0
-        self.producer_faults: list[str] = []
+        self.envelope_faults: list[str] = []
         self.injected_kinds: list[str] = []
         """The kinds of the faults that were injected."""
         self.allowed_exit_codes: set[int] = set()
@@ -93,10 +95,6 @@ class FaultInjector:
         """The service must end with one of these exit codes."""
         self.loss_unseen_until_s = 0.0
         """Until then, stage one may not have looked at a source that lost records."""
-        self.unread_cuts: dict[TopicPartition, int] = {}
-        """By source partition: its end after it lost records that were not read. Stage one can
-        have counted their offsets as read: it asked for the end, and saw that none is visible.
-        """
         self.torn_partitions: set[tuple[str, int]] = set()
         """The intermediate partitions with a torn transaction."""
         self.unexpected_error = ""
@@ -110,14 +108,7 @@ class FaultInjector:
 
     def allows(self, exit_code: int) -> bool:
         """Whether the service may end with this exit code."""
-        frontiers = {tp: self.system.load_frontier(tp) for tp in self.unread_cuts}
-        is_read_past_cut = any(
-            frontier is not None and frontier >= self.unread_cuts[tp]
-            for tp, frontier in frontiers.items()
-        )
-        return exit_code in self.required_exit_codes | self.allowed_exit_codes or (
-            exit_code == SourceTruncated.exit_code and is_read_past_cut
-        )
+        return exit_code in self.required_exit_codes | self.allowed_exit_codes
 
     def on_call(self, process: Process) -> None:
         """Called when a process gives control back: injects the faults whose call this is."""
@@ -140,8 +131,8 @@ class FaultInjector:
         if fault.kind in OUTCOMES:
             self.request_faults.append((fault.kind, generator.choice(("", END_TXN))))
             return
-        if fault.kind in PRODUCER_FAULTS:
-            self.producer_faults.append(fault.kind)
+        if fault.kind in ENVELOPE_FAULTS:
+            self.envelope_faults.append(fault.kind)
             return
         description = INJECTORS[fault.kind](self, generator, child)
         self._record_fault(fault.kind, description)
@@ -170,7 +161,7 @@ class FaultInjector:
     @property
     def is_last_fault(self) -> bool:
         """Whether no fault is still to come."""
-        return not (self.pending or self.request_faults or self.producer_faults)
+        return not (self.pending or self.request_faults or self.envelope_faults)
 
     def kill_processes(self, name: str = "") -> None:
         """Kill all live processes of the service whose name begins with `name`."""
@@ -188,7 +179,7 @@ class FaultInjector:
         self.ends_at = max(self.ends_at, self.system.schedule.now + seconds)
         self.system.schedule.call_later(seconds, lambda: (call(), None)[1])
 
-    # ---- requests and producer batches
+    # ---- requests and envelopes
 
     def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
         """The outcome of a request of one of the service's processes."""
@@ -212,15 +203,15 @@ class FaultInjector:
         self._record_fault(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
         return OUTCOMES[kind]
 
-    def take_producer_fault(self, task: Task) -> str:
-        """The fault of a producer batch of stage one, or an empty string."""
-        if not self.producer_faults:
+    def take_envelope_fault(self, task: Task) -> str:
+        """The fault of an envelope of stage one, or an empty string."""
+        if not self.envelope_faults:
             return ""
-        kind = self.producer_faults.pop(0)
+        kind = self.envelope_faults.pop(0)
         self._record_fault(kind, str(task.tp))
         schedule = self.system.schedule
         if kind == "task repeated" and self.system.plan.is_compacted:
-            # the log cleaner runs while two attempts write: they number the records differently
+            # the log cleaner runs while two attempts write: they do not write the same records
             self.call_later(
                 schedule.random.uniform(0.0, 0.2),
                 lambda: self._record_fault(
@@ -228,7 +219,7 @@ class FaultInjector:
                     source_faults.compact_partition(self, task.source_partition),
                 ),
             )
-        return PRODUCER_FAULTS[kind]
+        return ENVELOPE_FAULTS[kind]
 
     # ---- processes
 

@@ -10,56 +10,15 @@ error that the injected fault allows.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.routes import TopicPartition
 from simulator import log_reader
 from simulator.kafka.log import Log
+from simulator.partition_copy import ExpectedRecord, PartitionCopy, Violation
 
 if TYPE_CHECKING:
     from simulator.system import System
-
-Content = tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class ExpectedRecord:
-    """One visible record of the source."""
-
-    offset: int
-    content: Content
-    visible_at: float = 0.0
-    """The virtual time at which it became visible."""
-    copied_at: float = math.inf
-    """The virtual time at which the destination had its copy."""
-    is_optional: bool = False
-    """Whether the source deleted it before the destination had its copy."""
-
-
-@dataclass(slots=True)
-class PartitionCopy:
-    """One partition: the records that were visible at the source, and how many of them the
-    destination has.
-    """
-
-    expected: list[ExpectedRecord] = field(default_factory=list)
-    source_read_to: int = 0
-    """`expected` is complete up to this source offset."""
-    next_index: int = 0
-    """The index in `expected` of the next record to be copied."""
-    destination_read_to: int = 0
-    """The destination is compared up to this offset."""
-    compared: int = 0
-    first_offset: int = 0
-    """The copy begins at this source offset."""
-    is_first_offset_known: bool = True
-    """With `source.start=latest`, `first_offset` is known when the first frontier is committed."""
-
-
-class Violation(Exception):
-    """The copy is not what it must be."""
 
 
 class Judge:
@@ -153,9 +112,14 @@ class Judge:
         if read_result is not None and not self.is_source_history_lost:
             records, copy.source_read_to = read_result
             copy.expected += [
-                ExpectedRecord(offset, content, self.system.schedule.now)
+                ExpectedRecord(
+                    offset,
+                    content,
+                    self.system.schedule.now,
+                    is_left_out=not self.system.is_copied(tp, offset, content),
+                )
                 for offset, content in records
-                if offset >= copy.first_offset and self.system.is_copied(content)
+                if offset >= copy.first_offset
             ]
 
     def _compare_destination(self, tp: TopicPartition, copy: PartitionCopy) -> None:
@@ -167,47 +131,7 @@ class Judge:
         if records and not copy.is_first_offset_known:
             raise Violation(f"{tp} has a record before the first frontier is committed")
         for offset, content in records:
-            while (
-                copy.next_index < len(copy.expected)
-                and copy.expected[copy.next_index].is_optional
-                and copy.expected[copy.next_index].content != content
-            ):
-                copy.next_index += 1
-            if copy.next_index == len(copy.expected):
-                raise Violation(
-                    f"{tp} has a record at offset {offset} after the copies of all source"
-                    f" records: {content}{self._explain_mismatch(copy, content)}"
-                )
-            expected_record = copy.expected[copy.next_index]
-            if expected_record.content != content:
-                raise Violation(
-                    f"{tp} has {content} at offset"
-                    f" {offset}{self._explain_mismatch(copy, content)}; the next source record is"
-                    f" {expected_record.content} at offset {expected_record.offset}"
-                )
-            expected_record.copied_at = self.system.schedule.now
-            copy.next_index += 1
-            copy.compared += 1
-
-    @staticmethod
-    def _explain_mismatch(copy: PartitionCopy, content: Content) -> str:
-        before = [
-            expected_record.offset
-            for expected_record in copy.expected[: copy.next_index]
-            if expected_record.content == content
-        ]
-        after = [
-            expected_record.offset
-            for expected_record in copy.expected[copy.next_index :]
-            if expected_record.content == content
-        ]
-        if before:
-            return f" (a duplicate of source offset {before[0]})"
-        return (
-            f" (of source offset {after[0]}: records before it are missing)"
-            if after
-            else " (unknown to the source)"
-        )
+            copy.compare_record(tp, offset, content, self.system.schedule.now)
 
     def is_complete(self) -> bool:
         """Whether the destination has every visible source record."""
@@ -215,31 +139,26 @@ class Judge:
             self.change_count = -1  # a first frontier changes no log
         self.has_violation()
         return all(
-            (copy.is_first_offset_known or not copy.expected)
-            and all(
-                expected_record.is_optional for expected_record in copy.expected[copy.next_index :]
-            )
+            (copy.is_first_offset_known or not copy.expected) and not copy.list_uncopied()
             for copy in self.copies.values()
         )
 
     def measure_wait_s(self) -> float:
         """For how long the oldest record that is not copied has been visible."""
         visible_times = [
-            copy.expected[copy.next_index].visible_at
+            uncopied_records[0].visible_at
             for copy in self.copies.values()
-            if copy.is_first_offset_known
-            and copy.next_index < len(copy.expected)
-            and not copy.expected[copy.next_index].is_optional
+            if copy.is_first_offset_known and (uncopied_records := copy.list_uncopied())
         ]
         return self.system.schedule.now - min(visible_times) if visible_times else 0.0
 
     def describe_missing(self) -> str:
         """A text that says which records are not copied."""
         return ", ".join(
-            f"{source}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source"
-            f" offset {copy.expected[copy.next_index].offset}"
+            f"{source}: {len(uncopied_records)} of {len(copy.expected)}, from source offset"
+            f" {uncopied_records[0].offset}"
             for source, copy in self.copies.items()
-            if copy.next_index < len(copy.expected)
+            if (uncopied_records := copy.list_uncopied())
         )
 
     def allow_missing(self, source: TopicPartition, offsets: range | frozenset[int]) -> bool:
@@ -249,7 +168,11 @@ class Judge:
         self.has_violation()
         copy = self._find_copy(source)
         uncopied_records = copy.expected[copy.next_index :]
-        missing_records = [record for record in uncopied_records if record.offset in offsets]
+        missing_records = [
+            record
+            for record in uncopied_records
+            if record.offset in offsets and not record.is_left_out
+        ]
         for record in missing_records:
             record.is_optional = True
         return bool(missing_records)
@@ -265,6 +188,12 @@ class Judge:
             ),
             default=-1,
         )
+
+    def find_first_uncopied_offset(self, source: TopicPartition) -> int | None:
+        """The source offset of the first record that the destination has to get, or None."""
+        copy = self._find_copy(source)
+        uncopied_records = copy.list_uncopied() if copy.is_first_offset_known else []
+        return uncopied_records[0].offset if uncopied_records else None
 
     def get_highest_first_offset(self, source: TopicPartition) -> int:
         """The source offset at which the copy begins, or the highest at which it can begin."""
@@ -282,6 +211,24 @@ class Judge:
             source_offsets = log_reader.list_data_offsets(self.system.source, source)
             for expected_record in copy.expected:
                 expected_record.is_optional = expected_record.offset not in source_offsets
+
+    def apply_filter(self, source: TopicPartition, begin: int) -> None:
+        """Another filter decides on the records from this source offset on: none of them may be
+        copied yet.
+        """
+        self.has_violation()
+        copy = self._find_copy(source)
+        last_copied_offset = self.find_last_copied_offset(source)
+        if last_copied_offset >= begin and not self.is_history_lost:
+            self.violation = self.violation or (
+                f"a run with another filter begins at offset {begin} of {source}, but the record at"
+                f" offset {last_copied_offset} is copied already"
+            )
+        for record in copy.expected:
+            if record.offset >= begin:
+                record.is_left_out = not self.system.is_copied(
+                    source, record.offset, record.content
+                )
 
     def reread_source(self, source: TopicPartition) -> None:
         """The source lost offsets that nobody had read: read the records that are not copied again.

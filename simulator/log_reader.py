@@ -60,4 +60,4 @@ def load_frontier(cluster: Cluster, group: str, tp: TopicPartition) -> int | Non
     """The frontier that a group has committed for an intermediate partition, or None."""
     found = cluster.groups.get(group)
     commit = found.offsets.get(tp) if found else None
-    return frontiers.decode(commit[1]).rule.frontier if commit else None
+    return frontiers.decode(commit[1]).source_offset if commit else None

@@ -67,6 +67,7 @@ def change_while_stopped(system: System, change: Callable[[], object]) -> None:
 def run_recover(system: System) -> None:
     """Run `reo recover` until it succeeds. When it refuses for good, the service has ended."""
     _wait_for_processes(system)
+    system.is_recovered = True
     for _ in range(ATTEMPTS_MAX):
         system.schedule.sleep(system.schedule.random.uniform(*PAUSE_S))
         with (

@@ -17,8 +17,10 @@ from simulator.fault_kinds import (
     EXCLUSIVE_FAULTS,
     FAULT_FAMILIES,
     FAULT_WEIGHTS,
+    FILTER_CHANGED,
     FRONTIERS_DELETED,
     PARTITION_ADDED,
+    REPEATABLE_FAULTS,
     SOURCE_FAULTS,
     TOPIC_ADDED,
 )
@@ -32,6 +34,7 @@ SWARM_SHARE, SWARM_KINDS_SHARE = 0.35, 0.25
 """This share of the plans draws from a part of the kinds only, so that these meet more often (swarm
 testing: Groce et al., ISSTA 2012).
 """
+CLOCK_OFFSET_MAX_S = 6 * 3600.0
 FAMILY_SHARE = 0.25
 """This share of the plans draws from one of `FAULT_FAMILIES` only."""
 
@@ -61,12 +64,16 @@ class PlanExtras:
     """How long the destination takes for each record of a transaction. A full transaction takes
     longer than its timeout.
     """
+    producer_queue_records: int = 0
+    """The limit of the queue of stage two's producers, if it is a short one."""
     batch_s: int = 30
     """`replicator.batch_s`."""
     topics: int = 1
     """How many source topics there are at the beginning."""
     has_pattern: bool = False
     """Whether a pattern selects the topics, so that a new one is copied too."""
+    is_compiled: bool = True
+    """`deduplicator.compiled`."""
     is_compacted: bool = False
     """Whether cleanup.policy is compact, so that the destination may lack records."""
 
@@ -110,6 +117,8 @@ def _draw_extras(
     is_compacted = is_plain and generator.random() < 1 / 4
     if filter_setting == "filter.function" and generator.random() < 1 / 2:
         kinds += (PARTITION_ADDED,)  # while that function is slow
+    elif is_plain and generator.random() < 1 / 8:
+        kinds += (FILTER_CHANGED,)
     return PlanExtras(
         candidates=candidates,
         start=start,
@@ -119,6 +128,8 @@ def _draw_extras(
         topics=topic_count,
         has_pattern=has_pattern,
         is_compacted=is_compacted,
+        is_compiled=generator.random() < 3 / 4,
+        producer_queue_records=generator.choice((0, 0, 0, 0, 0, 0, 2, 4)),
     ), kinds
 
 
@@ -143,16 +154,23 @@ def _draw_fault_kinds(
     possible_kinds, weights = list(possible_weights), list(possible_weights.values())
     kinds: list[str] = []
     for kind in generator.choices(possible_kinds, weights, k=generator.randint(0, FAULTS_MAX)):
-        if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds):
+        if _can_meet(kind, kinds):
             kinds.append(kind)
     if extras.start == "latest":
         # nobody could say at which offset the new copy has to begin
         kinds = [kind for kind in kinds if kind != DESTINATION_RECREATED]
-    return kinds + [
-        kind
-        for kind in extra_kinds
-        if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)
-    ]
+    for kind in extra_kinds:
+        if _can_meet(kind, kinds):
+            kinds.append(kind)
+    return kinds
+
+
+def _can_meet(kind: str, kinds: list[str]) -> bool:
+    """Whether a schedule with faults of these kinds can have this one too."""
+    others = EXCLUSIVE_FAULTS.intersection(kinds)
+    return kind not in EXCLUSIVE_FAULTS or not (
+        others - {kind} or (others and kind not in REPEATABLE_FAULTS)
+    )
 
 
 def _draw_faults(generator: random.Random, kinds: list[str]) -> tuple[Fault, ...]:
@@ -180,11 +198,11 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
 
     One schedule in eight has two or three candidates; in one in sixteen, an operator deletes the
     frontiers; one in eight starts at the latest offsets; one in four filters records; one in
-    thirty-two has a slow destination; every second one has short batches; one in four has several
-    topics, one in eight a pattern; one in five has compacted topics. With `candidates`, the plan
-    has that number and none of the others; with `topics`, that number and no pattern. These are
-    drawn with a generator of their own, so that the rest of the plan is the same with and without
-    them.
+    thirty-two has a slow destination; one in ten changes its filter; every second one has short
+    batches; one in four has several topics, one in eight a pattern; one in five has compacted
+    topics. With `candidates`, the plan has that number and none of the others; with `topics`, that
+    number and no pattern. These are drawn with a generator of their own, so that the rest of the
+    plan is the same with and without them.
     """
     generator = random.Random(seed)  # noqa: S311
     extras = PlanExtras(candidates=candidates or 1)
@@ -202,7 +220,7 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
         protocol=generator.choice(("classic", "classic", "consumer")),
         stop_at_end=generator.random() < 0.15,
         clock_offsets_s=tuple(
-            generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900)))
+            generator.choice((0.0, 2.0, CLOCK_OFFSET_MAX_S)) * generator.uniform(-1, 1)
             for _ in range(4)
         ),
         faults=faults,
@@ -228,6 +246,8 @@ SIMPLEST: dict[str, Any] = {
     "topics": 1,
     "has_pattern": False,
     "is_compacted": False,
+    "is_compiled": False,
+    "producer_queue_records": 0,
     "partitions": 1,
     "clock_offsets_s": (0.0,) * 4,
     "start": "earliest",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common import runtime
 from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
-from simulator import kafka
+from simulator import compiled_path_twin, kafka
 from simulator.faults import FaultInjector
 from simulator.frontier_judge import FrontierJudge
 from simulator.judge import Judge
@@ -29,6 +29,8 @@ MARKERS_S = 20.0
 """A committed transaction is visible when its markers are written, which is after the commit."""
 READY_WITHIN_S = 120.0
 """After the copy is complete, every process has to be ready within this time."""
+QUIET_S = 12.0
+"""For this time after that, no run may end: longer than a gap stays open before one does."""
 HISTORY_LOST_S = 60.0
 """When one side lost records and the service need not end, it is only watched for this time."""
 LAST_REQUEST_S = 10.0
@@ -76,6 +78,7 @@ def run_plan(plan: Plan) -> Result:
             *kafka.clients(system.network), has_tls_listener=lambda _: False
         )
     )
+    put_compiled_path_back = compiled_path_twin.use_twin()
     try:
         system.start_all()
         result.violation = _run_schedule(judges)
@@ -83,6 +86,7 @@ def run_plan(plan: Plan) -> Result:
             result.story += schedule.describe_stacks()
     finally:
         schedule.close()
+        put_compiled_path_back()
         kafka_clients.use_clients(real_clients)
         runtime.use_runtime(system_runtime)
     result.faults.update(injector.injected_kinds)
@@ -123,13 +127,17 @@ class Judges:
         self.judged_change_count = -1 if is_violated else Log.change_count
         return is_violated
 
+    def has_ended(self) -> bool:
+        """Whether the service has ended."""
+        return self.system.service_exit_code is not None
+
     def is_over(self) -> bool:
         """Whether every fault is over and the sources get no more records, or the service has
         ended.
         """
         return (
             self.has_violation()
-            or self.system.service_exit_code is not None
+            or self.has_ended()
             or (
                 not self.injector.pending
                 and not self.system.is_loading
@@ -139,7 +147,7 @@ class Judges:
 
     def is_complete(self) -> bool:
         """Whether everything is copied, or the service has ended."""
-        if self.has_violation() or self.system.service_exit_code is not None:
+        if self.has_violation() or self.has_ended():
             return True
         return (
             not self.injector.required_exit_codes
@@ -159,13 +167,13 @@ def _run_schedule(judges: Judges) -> str:
         + (HISTORY_LOST_S if is_only_watched else COMPLETE_WITHIN_S),
         judges.is_complete,
     )
-    if system.service_exit_code is None and not judges.has_violation() and judges.is_complete():
+    if not judges.has_ended() and not judges.has_violation() and judges.is_complete():
         # no record may follow
         schedule.run(
             schedule.now + SETTLE_S,
-            lambda: judges.has_violation() or system.service_exit_code is not None,
+            lambda: judges.has_violation() or judges.has_ended(),
         )
-        violation = _find_unready(judges)
+        violation = _find_unready(judges) or _find_restless(judges)
         if violation:
             return violation
     if system.service_exit_code == 0:
@@ -178,20 +186,39 @@ def _run_schedule(judges: Judges) -> str:
 
 
 def _find_unready(judges: Judges) -> str:
-    """When everything is copied, every process has to become ready, and no lag to be reported."""
-    schedule, judge = judges.schedule, judges.metrics_judge
+    """When everything is copied, every process has to become ready, no lag to be reported, every
+    frontier to be committed, and no gap to be open.
+    """
+    schedule = judges.schedule
+
+    def describe_unready() -> str:
+        return (
+            judges.metrics_judge.describe_unready() or judges.frontier_judge.describe_unfinished()
+        )
+
     schedule.run(
         schedule.now + READY_WITHIN_S,
-        lambda: (
-            judges.has_violation()
-            or judges.system.service_exit_code is not None
-            or not judge.describe_unready()
-        ),
+        lambda: judges.has_violation() or judges.has_ended() or not describe_unready(),
     )
-    unready = judge.describe_unready()
-    if judges.has_violation() or judges.system.service_exit_code is not None or not unready:
+    unready = describe_unready()
+    if judges.has_violation() or judges.has_ended() or not unready:
         return ""
     return f"everything has been copied for {READY_WITHIN_S:.0f} s, and {unready}"
+
+
+def _find_restless(judges: Judges) -> str:
+    """Then no run has a reason to end. (Two of stage one supersede each other.)"""
+    schedule, system = judges.schedule, judges.system
+    if judges.has_ended() or sum(one.name.startswith("stage one") for one in system.children) > 1:
+        return ""
+    runs = len(system.queries)
+    schedule.run(
+        schedule.now + QUIET_S,
+        lambda: judges.has_violation() or judges.has_ended() or len(system.queries) > runs,
+    )
+    if len(system.queries) > runs:
+        return "everything is copied and every process is ready, but another run has begun"
+    return ""
 
 
 def _find_violation(

@@ -10,19 +10,18 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from common.errors import SourceRecreated, SourceTruncated, TopicMissing
+from common.errors import SourceRecreated, TopicMissing
 from common.routes import TopicPartition
 from simulator import log_reader
 from simulator.child import Child
 from simulator.fault_helpers import (
     QUIET_AFTER_S,
     QUIET_S,
-    choose_partition,
+    choose_source_partition,
     has_frontier,
     has_frontiers,
     is_copy_quiet,
     make_unavailable,
-    truncate_log,
 )
 from simulator.fault_kinds import PARTITION_ADDED, TOPIC_ADDED
 
@@ -112,16 +111,11 @@ def _recreate_unread(injector: FaultInjector, generator: random.Random) -> str:
     return f"{candidate.cluster.name}, {topic}: {count} other records"
 
 
-def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
-    route, partition = choose_partition(injector, generator)
-    return route.get_source(partition)
-
-
 def _delete_copied_source_records(
     injector: FaultInjector, generator: random.Random, _: Child | None
 ) -> str:
     """Retention: what is copied is deleted, or later, in a quiet source, everything."""
-    source = _choose_source_partition(injector, generator)
+    source = choose_source_partition(injector, generator)
     if generator.random() < 0.5:
         injector.call_later(QUIET_AFTER_S, lambda: _delete_quiet_records(injector, source))
         return f"{source}: all, if it is quiet in {QUIET_AFTER_S:.0f} s"
@@ -153,7 +147,7 @@ def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> No
 
 
 def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    return compact_partition(injector, _choose_source_partition(injector, generator))
+    return compact_partition(injector, choose_source_partition(injector, generator))
 
 
 def compact_partition(injector: FaultInjector, source: TopicPartition) -> str:
@@ -192,71 +186,6 @@ def _add_topic(injector: FaultInjector, _: random.Random, __: Child | None) -> s
     return route.source_topic if route else ""
 
 
-def _delete_unread_source_records(
-    injector: FaultInjector, generator: random.Random, _: Child | None
-) -> str:
-    source = _choose_source_partition(injector, generator)
-    end = injector.system.source.log(*source).end
-    offset = generator.randint(0, end)
-    injector.judge.allow_missing(source, range(offset))
-    # nobody can know whether records that were never read were visible
-    if offset > injector.judge.find_last_copied_offset(source) + 1:
-        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-    injector.system.source.delete_records(*source, offset)
-    return (
-        f"{source} begins at {offset} of {end}, copied to"
-        f" {injector.judge.find_last_copied_offset(source)}"
-    )
-
-
-SAMPLED_S = 2.0
-"""Stage one compares what was copied as of its previous snapshot: a loss that is over between two
-snapshots, and took only what was copied since, it cannot see.
-"""
-
-
-def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    tp = _choose_source_partition(injector, generator)
-    log = injector.system.source.log(*tp)
-    end_before = log.end
-    if not end_before:
-        return ""
-    copied, compared = (
-        injector.judge.find_last_copied_offset(tp, before_s) for before_s in (0.0, SAMPLED_S)
-    )
-    read_to = max(
-        injector.system.spark_read_to.get(tp, 0), injector.judge.get_highest_first_offset(tp)
-    )
-    may_grow_again = generator.random() < 0.5
-    # when a log grows again under the same leader epoch, the broker was away
-    truncate_log(injector.system.source, tp, generator, may_keep_epoch=not may_grow_again)
-    end_after = log.end
-    if log.end < read_to:  # some of the lost records are copied, or can be in flight
-        injector.judge.is_source_history_lost = True
-        is_certain = log.end <= compared and injector.is_calm
-        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-        if is_certain:
-            injector.required_exit_codes.add(SourceTruncated.exit_code)
-            injector.loss_unseen_until_s = injector.system.schedule.now + SAMPLED_S
-    # the marker of a transaction that was read is lost: whether it counts, nobody can say
-    elif log.last_stable_offset < read_to:
-        injector.judge.is_source_history_lost = True
-        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-    else:
-        if injector.system.plan.stop_at_end:  # the end was after the lost records
-            injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-        injector.unread_cuts[tp] = log.end
-        injector.judge.reread_source(tp)
-    if may_grow_again:
-        injector.system.append_records(tp, generator.randint(1, 6))
-        if injector.system.plan.stop_at_end:  # the end was before these
-            injector.judge.allow_missing(tp, range(end_before, log.end))
-    return (
-        f"{tp}: {end_before - end_after} of {end_before}, read to {read_to}, copied to {copied},"
-        f" grown to {log.end}"
-    )
-
-
 def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     topic = injector.system.choose_route(generator).source_topic
     count = log_reader.count_partitions(injector.system.source, topic)
@@ -277,8 +206,6 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "source compacted": _compact_source,
     PARTITION_ADDED: _add_partition,
     TOPIC_ADDED: _add_topic,
-    "unread source records deleted": _delete_unread_source_records,
-    "newest source records lost": _truncate_source,
     "source recreated": _recreate_source,
     "candidate not fed": _pause_candidate_feed,
     "leaders of a candidate changed": _change_leaders,

@@ -1,18 +1,15 @@
 """The simulated Spark query: what stage one's JVM writes to the intermediate topics, and everything
 that can go wrong there.
 
-A query runs micro-batches, one after the other. A batch has one task per partition (`spark_task`),
-with sequences from 0. Spark starts a batch only when the previous batch is completely written.
-Faults of producer batches change this. The JVM is a process of its own: it can be frozen, and it
-can go on writing after its driver was killed.
+A query runs micro-batches, one after the other. A batch has one task per partition (`spark_task`).
+Spark starts a batch only when the previous batch is completely written; the driver hands on how far
+its last attempts have written. Faults of envelopes change this. The JVM is a process of its own: it
+can be frozen, and it can go on writing after its driver was killed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from common.errors import StageFailed
 from common.routes import TopicPartition
@@ -91,13 +88,21 @@ class Query:
         self.started_at_s = self.system.schedule.now
         self.ended = Signal(self.system.schedule)
         self.progressed = Signal(self.system.schedule)
-        """A task has read its part of the batch, a write is acknowledged, or the query has
+        """A task has read its part of the batch, an envelope is acknowledged, or the query has
         ended.
         """
-        self.ends: dict[TopicPartition, int] = {}
-        """For each source partition, the end offset of the last completed batch."""
-        self.system.queries.append(self)
+        self.attempts: list[Task] = []
+        """All attempts of all tasks."""
+        self.system.on_query_started(self)
         self.system.schedule.start(engine.process, self._run_batches, "query")
+
+    def find_identity(self, intermediate: TopicPartition) -> str:
+        """The identity of the source topic that is written to an intermediate topic."""
+        return next(
+            identity
+            for route, identity in self.plan.identities.items()
+            if route.intermediate_topic == intermediate.topic
+        )
 
     @property
     def can_read(self) -> bool:
@@ -109,17 +114,6 @@ class Query:
         """Whether the query is running."""
         self.engine.check_jvm()
         return not self.is_over
-
-    @property
-    def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802
-        """The progress of the last completed batch."""
-        self.engine.check_jvm()
-        if not self.ends:
-            return None
-        offsets: dict[str, dict[str, int]] = {}
-        for tp, end in self.ends.items():
-            offsets.setdefault(tp.topic, {})[str(tp.partition)] = end
-        return {"sources": [{"endOffset": orjson.dumps(offsets).decode()}]}
 
     def exception(self) -> QueryFailed | None:
         """The error with which the query failed."""
@@ -139,16 +133,19 @@ class Query:
         self.end(None)
 
     def end(self, failure: str | None) -> None:
-        """End the query: its tasks read no more. Producer batches in flight still arrive."""
+        """End the query: its tasks read no more. Envelopes in flight still arrive."""
         if not self.is_over:
             self.is_over = True
             self.failure = QueryFailed(failure) if failure else None
+            for attempt in self.attempts:
+                attempt.is_interrupted = True
             self.ended.notify()
             self.progressed.notify()
 
     def _run_batches(self) -> None:
         settings, source_partitions = self.plan.settings, self.plan.map_source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.start_offsets)
+        written_through = {tp: begin - 1 for tp, begin in positions.items()}
         source = self.system.find_cluster(settings.source_cluster)
         last_end = (
             {tp: source.log(*source_partitions[tp]).last_stable_offset for tp in positions}
@@ -163,6 +160,7 @@ class Query:
                     tp,
                     source_partitions[tp],
                     begin,
+                    written_through[tp],
                     last_end.get(tp),
                     ends_at,
                 )
@@ -174,7 +172,8 @@ class Query:
                 schedule.wait(self.progressed, FOREVER_S)
             if self.is_over:
                 return
-            positions = {task.tp: task.last_attempt.position for task in tasks}
-            self.ends = {source_partitions[tp]: position for tp, position in positions.items()}
+            last_attempts = [task.last_attempt for task in tasks]
+            positions = {attempt.tp: attempt.position for attempt in last_attempts}
+            written_through = {attempt.tp: attempt.writer.through for attempt in last_attempts}
             if settings.stop_at_end:
                 self.end(None)

@@ -1,14 +1,13 @@
-"""A task of the simulated Spark query: reads a partition's records and writes them to the
-intermediate topic.
+"""A task of the simulated Spark query: one attempt reads a partition's records and gives them to
+its writer (`envelope_writer`).
 
-It reads committed records and gives producer batches to its client, which delivers them in order,
-each after a delay. The faults change this:
+It reads committed records. The faults of envelopes concern it too:
 
-- `lose`: the client gives up a producer batch and delivers the next one; the attempt fails some
-  time later;
-- `straggle`: a producer batch arrives much later, when the query may have ended long ago;
+- `lose`, `straggle`: the attempt fails some time after its envelope was lost;
 - `repeat`: Spark starts a second attempt of a task on another host, from the beginning of its batch
-  and with sequences from 0, while the first attempt goes on writing, slowly.
+  and with the same `after`, while the first attempt goes on writing, slowly;
+- `freeze`: its executor stands still, with what it has in flight, and goes on when another attempt
+  has taken over, or when the run has ended.
 
 When an attempt fails, Spark starts another (`spark.task.maxFailures`), or the query fails. When an
 attempt fails that was already replaced, the query goes on.
@@ -16,13 +15,11 @@ attempt fails that was already replaced, the query goes on.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from common.origin import HEADER, Origin, encode
 from common.routes import TopicPartition
 from simulator import log_reader
+from simulator.envelope_writer import EnvelopeWriter
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
@@ -37,13 +34,13 @@ POLL_TIMEOUT_S = 120.0
 """A task of a batch with an end fails when it gets nothing for so long: `spark.network.timeout`, as
 `kafkaConsumer.pollTimeoutMs` is not set (`tests/e2e/test_lost_batch_end.py`).
 """
-RESEND_S = 0.5
-FAIL_DELAY_S = (0.01, 3.0)
-"""An attempt fails this long after its producer batch was lost."""
 INTERRUPTED_MAX_S = (0.5, 5.0)
 """An attempt that was replaced is interrupted before one of these times."""
 REPLACED_DELAY_S = (0.0, 0.5)
 """How long an attempt that was replaced waits before it reads on."""
+FROZEN_S = (1.0, 60.0)
+"""How long an executor stands still."""
+FROZEN_STEP_S = 0.5
 
 
 class Task:
@@ -55,26 +52,27 @@ class Task:
         tp: TopicPartition,
         source_partition: TopicPartition,
         begin: int,
+        after: int,
         end: int | None,
         ends_at: float,
     ) -> None:
         self.query, self.system = query, query.system
-        self.attempt = next(self.system.attempt_numbers)
         self.tp, self.source_partition = tp, source_partition
         self.begin = self.position = begin
+        self.after = after
+        """Of the first envelope: the same for every attempt of a task."""
         self.end, self.ends_at = end, ends_at
-        self.sequence = 0
-        self.unacknowledged_batches = 0
-        self.in_flight: deque[list[tuple[Any, ...]]] = deque()
-        """Producer batches on their way, in the order in which they were sent."""
-        self.last_arrival = 0.0
+        self.filter_sql = query.plan.settings.filter.sql
         self.progressed_at = self.system.schedule.now
         """When the last offset was read, or the task began."""
         self.is_interrupted = False
+        self.thaws_at = 0.0
         self.next_attempt: Task | None = None
         """The attempt that replaces this one."""
         self.is_read = False
         self.source_changed = Signal(self.system.schedule)
+        self.writer = EnvelopeWriter(self, query.find_identity(tp), query.plan.epoch, after)
+        query.attempts.append(self)
 
     @property
     def last_attempt(self) -> Task:
@@ -83,21 +81,30 @@ class Task:
 
     @property
     def is_done(self) -> bool:
-        """Whether the last attempt has read its part of the batch, and all its writes are
+        """Whether the last attempt has read its part of the batch, and all that it has written is
         acknowledged.
         """
         last_attempt = self.last_attempt
-        return last_attempt.is_read and last_attempt.unacknowledged_batches == 0
+        return last_attempt.is_read and last_attempt.writer.is_done
+
+    @property
+    def is_standing_still(self) -> bool:
+        """Whether its executor, or the JVM of all of them, stands still now."""
+        jvm = self.query.engine.process
+        return self.system.schedule.now < self.thaws_at or (jvm.is_frozen and jvm.is_alive)
+
+    def can_read(self) -> bool:
+        """Whether this attempt may still read its source."""
+        return not (self.is_interrupted or self.is_read) and self.query.can_read
 
     def read(self) -> None:
-        """Read, wrap and send records until the batch ends."""
+        """Read records and give them to the writer until the batch ends."""
         schedule, source = (
             self.system.schedule,
             self.system.find_cluster(self.query.plan.settings.source_cluster),
         )
         while not self.is_interrupted and not self.query.is_over:
-            if source.is_down:
-                schedule.wait(source.up, IDLE_S)
+            if self._wait_while_away(source):
                 continue
             if self.end is not None and self.position >= self.end:
                 break
@@ -108,38 +115,51 @@ class Task:
                 schedule.random.randint(1, 4),
                 self._find_end(source),
             )
-            if read_result is None:  # out of range
-                if self.query.plan.settings.stop_at_end or schedule.random.random() < 0.5:
-                    self._fail("OffsetOutOfRangeException")
-                    return
-                schedule.sleep(1.0)
+            if read_result is None:
+                self._retry_or_fail()
                 continue
-            records, next_offset = read_result
-            self._accept(records, next_offset)
-            if not records:
-                if self.end is None and schedule.now >= self.ends_at:
-                    break
-                if self._is_timed_out():
-                    self._fail("KafkaIllegalStateException: Some data may have been lost")
-                    return
-                self._wait_for_records(source)
-            else:
+            if self._accept(*read_result):
                 schedule.sleep(schedule.random.uniform(0.0005, 0.01))
+            elif self.end is None and schedule.now >= self.ends_at:
+                break
+            elif self._is_timed_out():
+                self._fail("KafkaIllegalStateException: Some data may have been lost")
+            else:
+                self._wait_for_records(source)
             if self.next_attempt and schedule.random.random() < 0.5:
                 schedule.sleep(schedule.random.uniform(*REPLACED_DELAY_S))
+        if not self.is_interrupted and not self.query.is_over:
+            self.writer.close()
         self.is_read = True
         self.query.progressed.notify()
 
-    def _accept(self, records: list[tuple[int, Any]], next_offset: int) -> None:
-        """Send what was read, up to this offset of the source."""
-        if wrapped_records := list(self._wrap_records(records)):
-            self._send(wrapped_records)
+    def _retry_or_fail(self) -> None:
+        """The position is out of range: Real-Time Mode may ask again for ever."""
+        if self.query.plan.settings.stop_at_end or self.system.schedule.random.random() < 0.5:
+            self._fail("OffsetOutOfRangeException")
+        else:
+            self.system.schedule.sleep(1.0)
+
+    def _wait_while_away(self, source: Cluster) -> bool:
+        """Wait a little if the executor stands still or the source is down; whether it was so."""
+        schedule = self.system.schedule
+        if schedule.now < self.thaws_at:
+            schedule.sleep(min(FROZEN_STEP_S, self.thaws_at - schedule.now))
+            return True
+        if source.is_down:
+            schedule.wait(source.up, IDLE_S)
+            return True
+        return False
+
+    def _accept(self, records: list[tuple[int, log_reader.Content]], next_offset: int) -> bool:
+        """Write what was read, up to this offset of the source. Returns whether there were
+        records.
+        """
+        self.writer.append(records)
         if next_offset > self.position:
             self.progressed_at = self.system.schedule.now
         self.position = next_offset
-        self.system.spark_read_to[self.source_partition] = max(
-            next_offset, self.system.spark_read_to.get(self.source_partition, 0)
-        )
+        return bool(records)
 
     def _is_timed_out(self) -> bool:
         """Whether the batch has an end, and nothing has come for POLL_TIMEOUT_S."""
@@ -166,118 +186,57 @@ class Task:
         if log:
             log.watchers.pop(self.source_changed, None)
 
-    def _wrap_records(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
-        plan = self.query.plan
-        identity = next(
-            identity
-            for route, identity in plan.identities.items()
-            if route.intermediate_topic == self.tp.topic
-        )
-        is_filtered = plan.settings.filter.sql != ""
-        for offset, content in records:
-            if is_filtered and not self.system.is_copied(content):
-                continue
-            key, value, headers, timestamp_ms = content
-            origin = Origin(
-                self.source_partition.partition,
-                offset,
-                timestamp_ms,
-                0,
-                plan.epoch,
-                self.attempt,
-                self.sequence,
-                identity,
-            )
-            self.sequence += 1
-            yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()
+    # ---- attempts
 
-    def _send(self, batch: list[tuple[Any, ...]]) -> None:
-        """Give a producer batch to the client, which delivers it in order unless a fault changes
-        that.
+    def replace(self) -> None:
+        """Spark starts another attempt, and kills this one some time later."""
+        if not self.next_attempt:
+            generator = self.system.schedule.random
+            self._start_next_attempt()
+            self.system.schedule.call_later(
+                generator.uniform(0.0, generator.choice(INTERRUPTED_MAX_S)), self._interrupt
+            )
+
+    def freeze(self) -> None:
+        """Its executor stands still. If that takes long, Spark starts another attempt, and kills
+        this one when it is heard of again.
         """
-        schedule, fault = self.system.schedule, self.system.faults.take_producer_fault(self)
-        arrival = max(self.last_arrival, schedule.now + schedule.random.uniform(0.0005, 0.02))
-        if fault in ("lose", "straggle"):
-            # never acknowledged, so Spark does not complete the batch
-            self.unacknowledged_batches += 1
+        schedule = self.system.schedule
+        seconds = schedule.random.uniform(*FROZEN_S) * schedule.random.random()
+        self.thaws_at = schedule.now + seconds
+        lost_after_s = schedule.random.uniform(0.5, FROZEN_S[1])
+        if lost_after_s < seconds:
+            schedule.call_later(lost_after_s, self._start_next_attempt)
             schedule.call_later(
-                schedule.random.uniform(*FAIL_DELAY_S),
-                lambda: self._fail_attempt("TimeoutException: expiring 1 record(s)"),
+                seconds + schedule.random.uniform(0.0, INTERRUPTED_MAX_S[0]), self._interrupt
             )
-            if fault == "straggle":
-                self._deliver_alone(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
-            return
-        if fault == "repeat" and not self.next_attempt:
-            schedule.start(
-                self.query.engine.process, self._start_next_attempt, f"task {self.tp}, again"
-            )
-        self.last_arrival = arrival
-        self.unacknowledged_batches += 1
-        self.in_flight.append(batch)
-        schedule.push(arrival, self._deliver_next)
-
-    def _deliver_next(self) -> None:
-        """Deliver the oldest batch: an idempotent producer keeps the order, also when it has to
-        send again.
-        """
-        if self._is_destination_down():
-            self.system.schedule.call_later(RESEND_S, self._deliver_next)
-        else:
-            self._append(self.in_flight.popleft())
-
-    def _deliver_alone(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
-        """Deliver a batch that the producer has given up, whenever it arrives."""
-        self.unacknowledged_batches += 1
-
-        def arrive() -> None:
-            if self._is_destination_down():
-                self.system.schedule.call_later(RESEND_S, arrive)
-            else:
-                self._append(batch)
-
-        self.system.schedule.push(arrives_at_s, arrive)
-
-    def _is_destination_down(self) -> bool:
-        return self._find_destination().is_down
-
-    def _find_destination(self) -> Cluster:
-        return self.system.find_cluster(self.query.plan.settings.destination_cluster)
-
-    def _append(self, batch: list[tuple[Any, ...]]) -> None:
-        self.unacknowledged_batches -= 1
-        self.query.progressed.notify()
-        destination = self._find_destination()
-        if log_reader.has_partition(destination, self.tp):
-            destination.append(self.tp.topic, self.tp.partition, batch)
-        else:
-            self._fail("UnknownTopicOrPartitionException")
+        self.system.faults.schedule_end(seconds, lambda: None)
 
     def _start_next_attempt(self) -> None:
-        other = Task(
+        if self.next_attempt or self.is_interrupted or not self.query.can_read:
+            return
+        self.next_attempt = Task(
             self.query,
             self.tp,
             self.source_partition,
             self.begin,
+            self.after,
             self.end,
             self.ends_at,
         )
-        self.next_attempt = other
-        generator = self.system.schedule.random
-        self.system.schedule.call_later(
-            generator.uniform(0.0, generator.choice(INTERRUPTED_MAX_S)), self._interrupt
+        self.system.schedule.start(
+            self.query.engine.process, self.next_attempt.read, f"task {self.tp}, again"
         )
-        other.read()
 
-    def _fail_attempt(self, reason: str) -> None:
+    def fail_attempt(self, reason: str) -> None:
+        """The attempt fails: another one takes over, or the query fails too."""
         if self.next_attempt:
             self._interrupt()
         elif self.system.schedule.random.random() < 0.5:
             self._fail(reason)
-        elif not self.query.is_over and self.query.engine.process.is_alive:
+        else:
+            self._start_next_attempt()
             self._interrupt()
-            self.system.schedule.start(
-                self.query.engine.process, self._start_next_attempt, f"task {self.tp}, again"
-            )
 
     def _interrupt(self) -> None:
         self.is_interrupted = True

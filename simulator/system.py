@@ -6,11 +6,9 @@ and how long a restart waits, `common.liveness` which process is killed because 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from common import settings as settings_module
 from common.errors import ReoError
 from common.liveness import is_silent
 from common.metrics import HEARTBEAT, READY
@@ -25,14 +23,11 @@ from simulator.child import Child
 from simulator.clusters import LOAD_S, Clusters
 from simulator.plan import Plan
 from simulator.schedule import START_UNIX_S, Process, Schedule
+from simulator.service_settings import build_settings
 from simulator.spark_query import Engine, Query
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
-
-PATTERN = r"^orders(.*)=copy\1"
-FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
-"""The value of each filter setting. The simulated query filters as the function does."""
 
 
 class System(Clusters):
@@ -48,6 +43,8 @@ class System(Clusters):
         self.service_exit_code: int | None = None
         """The exit code of the service."""
         self.ended_at = 0.0
+        self.is_recovered = False
+        """Whether `reo recover` has been run."""
         self.recovered_exit_codes: set[int] = set()
         """After these exit codes, an operator recovers the frontiers and starts the service
         again.
@@ -55,64 +52,50 @@ class System(Clusters):
         self.is_stopped_by_operator = False
         """Whether an operator has stopped the service: no process is started."""
         self.end_reason = ""
-        self.spark_read_to: dict[TopicPartition, int] = {}
-        """For each source partition, up to which offset a query has read."""
-        self.attempt_numbers = itertools.count(1)
-        """Of Spark's task attempts: each has its own."""
+        self.read_through: dict[TopicPartition, int] = {}
+        """For each source partition, the last row that a query has read."""
+        self.conditions: dict[TopicPartition, list[tuple[int, str]]] = {}
+        """For each source partition, the conditions of `filter.sql`, each with the first source
+        offset that was read with it.
+        """
+        self.filter_sql = record_filter.CONDITIONS[1] if plan.filter_setting == "filter.sql" else ""
+        """The present one."""
         self.ends_at_start: dict[TopicPartition, int] = {}
         """For each source partition, its end when the service was started."""
-        self.settings = self._settings()
+        self.settings = build_settings(self, self.filter_sql)
         self.end_of_copy = EndOfCopy(self._are_workers_ready)
-
-    def _settings(self) -> Settings:
-        environment = {
-            "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092",
-            "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
-            "REO_APPLICATION": "reo",
-            "REO_INSTANCE": "host",
-            "REO_SOURCE_START": self.plan.start,
-            "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
-            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(),
-            "REO_REPLICATOR_BATCH_S": str(self.plan.batch_s),
-            "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000",
-            "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10",
-            "REO_METRICS_PORT": "0",
-        }
-        if self.plan.has_pattern or self.plan.topics > 1:
-            environment["REO_TOPICS"] = (
-                PATTERN
-                if self.plan.has_pattern
-                else ",".join(
-                    f"{route.source_topic}={route.destination_topic}" for route in self.routes
-                )
-            )
-        else:
-            environment |= {
-                "REO_SOURCE_TOPIC": self.routes[0].source_topic,
-                "REO_DESTINATION_TOPIC": self.routes[0].destination_topic,
-            }
-        if self.candidates:
-            environment |= {
-                "REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(
-                    f"{cluster.name}:9092" for cluster in self.candidates
-                ),
-                "REO_SOURCE_MODE": "failover",
-                "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20",
-            }
-        if self.plan.filter_setting:
-            environment["REO_" + self.plan.filter_setting.upper().replace(".", "_")] = FILTERS[
-                self.plan.filter_setting
-            ]
-        return settings_module.load(environment)
 
     def load_frontier(self, source: TopicPartition) -> int | None:
         """The frontier that the group has committed for a source partition, or None."""
         intermediate = self.find_route(source.topic).get_intermediate(source.partition)
         return log_reader.load_frontier(self.destination, self.settings.application, intermediate)
 
-    def is_copied(self, content: log_reader.Content) -> bool:
-        """Whether the filter lets a record through."""
-        return not self.plan.filter_setting or record_filter.is_value_copied(content[1])
+    def is_copied(self, source: TopicPartition, offset: int, content: log_reader.Content) -> bool:
+        """Whether the filters let a record through."""
+        conditions = self.conditions.setdefault(source, [(0, self.filter_sql)])
+        condition = next(one for begin, one in reversed(conditions) if begin <= offset)
+        return record_filter.is_row_copied(condition, content[1]) and (
+            self.plan.filter_setting != "filter.function"
+            or record_filter.is_value_copied(content[1])
+        )
+
+    def change_filter(self, condition: str) -> None:
+        """Another `filter.sql` from the next start on."""
+        self.filter_sql = condition
+        self.settings = build_settings(self, self.filter_sql)
+
+    def on_query_started(self, query: Query) -> None:
+        """A run with another `filter.sql` begins: what is copied before its first offsets is as the
+        filter before wanted it, what follows is as this one does.
+        """
+        self.queries.append(query)
+        condition = query.plan.settings.filter.sql
+        for intermediate, source in query.plan.map_source_partitions().items():
+            begin = query.plan.start_offsets[intermediate]
+            conditions = self.conditions.setdefault(source, [(0, condition)])
+            if conditions[-1][1] != condition:
+                conditions.append((begin, condition))
+                self.faults.judge.apply_filter(source, begin)
 
     def start_all(self) -> None:
         """Create the source topic and start all processes."""

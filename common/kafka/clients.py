@@ -200,14 +200,14 @@ def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
             "group.protocol": "classic" if classic else "consumer",
             **(classic_options if classic else {}),
             "isolation.level": "read_committed",
-            # an offset that is gone is examined (`deduplicator.intermediate_consumer`), never
-            # skipped
-            "auto.offset.reset": "error",
+            # where envelopes are gone, those that are left are as good: the rule decides
+            "auto.offset.reset": "earliest",
             "enable.auto.commit": False,  # offsets are committed in the transaction
             "enable.auto.offset.store": False,
             "fetch.wait.max.ms": 100,
             "fetch.message.max.bytes": 1_048_576,
-            # per partition: the fetcher runs ahead while a transaction commits
+            # per partition, also where each envelope has one record: the fetcher runs ahead while
+            # a transaction commits
             "queued.min.messages": 50_000,
             # when a full queue is checked again; with the default, 1 s, stage two waited a third of
             # its time (measured)

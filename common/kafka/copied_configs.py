@@ -14,8 +14,14 @@ from typing import Any
 
 from confluent_kafka.admin import ConfigSource
 
-WRAPPED_EXTRA_BYTES = 4096
-"""Room for the origin header (about 130 bytes) and for the framing of a batch around one record."""
+ENVELOPE_EXTRA_BYTES = 4096
+"""By how much the limit of an intermediate topic is above the source's: room for an envelope with
+the source's largest record, as that is stored without compression. It needs less than 100 bytes:
+the head (54), a longer varint for the source offset (up to 9), and the fields of the intermediate
+record around its value (up to 15). A batch with one record is framed alike on both sides. A record
+that the source's producer has compressed can need any number more, unless it is compressed again
+(`producer.compression_type`).
+"""
 LIMIT = "max.message.bytes"
 TIMESTAMPS = {"message.timestamp.type": "CreateTime"}
 """Of every destination topic: its timestamps are the source's."""
@@ -99,14 +105,11 @@ def list_not_copied(source: Entries, known: Entries) -> dict[str, str]:
 
 def build_intermediate_config(source: Entries) -> dict[str, str]:
     """What an intermediate topic is made with: nothing expires unread, since stage two purges what
-    it has committed.
+    it has committed. One replica in sync is enough: what is lost is read again from the source.
     """
-    return {
-        "cleanup.policy": "delete",
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-        LIMIT: str(get_max_message_bytes(source) + WRAPPED_EXTRA_BYTES),
+    return _build_kept_config(source) | {
         "message.timestamp.type": "LogAppendTime",
+        "min.insync.replicas": "1",
     }
 
 
@@ -114,7 +117,17 @@ def build_parked_config(source: Entries) -> dict[str, str]:
     """What a topic for parked records is made with: they wait for a person, however old they
     are.
     """
-    return build_intermediate_config(source) | TIMESTAMPS
+    return _build_kept_config(source) | TIMESTAMPS
+
+
+def _build_kept_config(source: Entries) -> dict[str, str]:
+    """Nothing expires, and a record of the source fits with what reo adds to it."""
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        LIMIT: str(get_max_message_bytes(source) + ENVELOPE_EXTRA_BYTES),
+    }
 
 
 def build_destination_config(source: Entries, known: Entries) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Create or extend the intermediate and the destination topics to match the source topics.
 
 The intermediate topic has exactly the source's partitions, because intermediate partition p holds
-source partition p and nothing else. The destination topic has at least as many. `prepare_topics`
-is idempotent; every process of the service may call it.
+source partition p and nothing else. The destination topic has at least as many. An intermediate
+topic may be lost at any time, so it is created with few replicas
+(`intermediate.replication_factor`). `prepare_topics` is idempotent; every process of the service
+may call it.
 """
 
 from __future__ import annotations
@@ -20,12 +22,16 @@ from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
+SET_REPLICAS = (
+    "set topics.replication_factor, or for an intermediate topic intermediate.replication_factor"
+)
 
 
 def prepare_topics(
@@ -64,6 +70,7 @@ def prepare_topics(
         )
         for name in dict.fromkeys(route.destination_topic for route in copied)
     }
+    brokers = topics.count_brokers(settings.destination_cluster, destination_admin, timeout_s)
     for route, source in copied.items():
         beat()
         _create_route_topics(
@@ -74,6 +81,7 @@ def prepare_topics(
             source,
             existing,
             partition_counts[route.destination_topic],
+            brokers,
         )
     for name, source in parked.items():
         source_config = topics.describe_config(
@@ -83,7 +91,7 @@ def prepare_topics(
             destination_admin,
             settings.destination_cluster,
             existing.get(name),
-            build_topic(settings, name, 1, copied_configs.build_parked_config(source_config)),
+            build_parked_topic(settings, name, source_config),
             timeout_s,
         )
     return copied
@@ -97,6 +105,7 @@ def _create_route_topics(
     source: Topic,
     existing: Mapping[str, Topic],
     partitions: int,
+    brokers: int,
 ) -> None:
     """Create or extend the intermediate and the destination topic of a route, and check them.
     (Stage two creates tables.)
@@ -105,11 +114,8 @@ def _create_route_topics(
     source_config = topics.describe_config(
         source_admin, settings.source_cluster, source.name, timeout_s
     )
-    intermediate = build_topic(
-        settings,
-        route.intermediate_topic,
-        source.partitions,
-        copied_configs.build_intermediate_config(source_config),
+    intermediate = build_intermediate_topic(
+        settings, route.intermediate_topic, source.partitions, source_config, brokers
     )
     # first: an existing topic shows which configurations the brokers know
     existing_intermediate = existing.get(route.intermediate_topic) or create(
@@ -129,11 +135,8 @@ def _create_route_topics(
             destination_admin,
             settings.destination_cluster,
             destination,
-            build_topic(
-                settings,
-                route.destination_topic,
-                partitions,
-                copied_configs.build_destination_config(source_config, known),
+            build_destination_topic(
+                settings, route.destination_topic, partitions, source_config, known
             ),
             timeout_s,
         )
@@ -151,11 +154,38 @@ def _create_route_topics(
     )
 
 
-def build_topic(
-    settings: Settings, name: str, partitions: int, config: Mapping[str, str]
+def build_intermediate_topic(
+    settings: Settings, name: str, partitions: int, source_config: Entries, brokers: int
 ) -> NewTopic:
-    """A topic as reo creates it, with one of the configurations of `copied_configs`."""
-    return NewTopic(name, partitions, settings.topics.replication_factor, config=dict(config))
+    """An intermediate topic as reo creates it at a destination with so many brokers."""
+    return NewTopic(
+        name,
+        partitions,
+        min(settings.intermediate.replication_factor, brokers),
+        config=copied_configs.build_intermediate_config(source_config),
+    )
+
+
+def build_destination_topic(
+    settings: Settings, name: str, partitions: int, source_config: Entries, known: Entries
+) -> NewTopic:
+    """A destination topic as reo creates it; `known` is any topic's configuration there."""
+    return NewTopic(
+        name,
+        partitions,
+        settings.topics.replication_factor,
+        config=copied_configs.build_destination_config(source_config, known),
+    )
+
+
+def build_parked_topic(settings: Settings, name: str, source_config: Entries) -> NewTopic:
+    """A topic for parked records as reo creates it."""
+    return NewTopic(
+        name,
+        1,
+        settings.topics.replication_factor,
+        config=copied_configs.build_parked_config(source_config),
+    )
 
 
 def create_or_extend(
@@ -246,11 +276,10 @@ def _explain(error: KafkaError, cluster: Cluster, new: NewTopic) -> ReoError:
     if error.code() in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
         return TopicsUnfit(
             f"{doing}: {error.str()}. Create it as the cluster requires it, with"
-            f" {new.num_partitions} partitions"
+            f" {new.num_partitions} partitions; if it is the number of replicas, {SET_REPLICAS}"
         )
     if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
         return TopicsUnfit(
-            f"{doing}: {error.str()}. Set topics.replication_factor to no more than the cluster"
-            " has brokers"
+            f"{doing}: {error.str()}. To no more than the cluster has brokers, {SET_REPLICAS}"
         )
     return translate(error, doing)

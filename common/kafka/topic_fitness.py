@@ -111,7 +111,6 @@ def find_unfit_configs(
     """An error for each configuration of existing topics that prevents an exact copy;
     `source_limit` is the source's largest batch in bytes.
     """
-    # a producer would split refused batches without end, and copy nothing
     if (
         intermediate is not None
         and copied_configs.get_max_message_bytes(intermediate) < source_limit
@@ -120,14 +119,14 @@ def find_unfit_configs(
             f"the intermediate topic {route.intermediate_topic} takes batches of up to"
             f" {copied_configs.get_max_message_bytes(intermediate)} bytes, the source topic has up"
             f" to {source_limit}: set its max.message.bytes to at least"
-            f" {source_limit + copied_configs.WRAPPED_EXTRA_BYTES}, or run `reo topics --apply`"
+            f" {source_limit + copied_configs.ENVELOPE_EXTRA_BYTES}, or run `reo topics --apply`"
         )
     if intermediate is not None and copied_configs.is_compacted(intermediate):
         yield TopicsUnfit(
             f"the intermediate topic {route.intermediate_topic} has"
-            f" cleanup.policy={intermediate['cleanup.policy'].value}: compaction deletes records"
-            " that are not copied yet. Set it to delete, or run `reo topics --apply`; then start"
-            " again"
+            f" cleanup.policy={intermediate['cleanup.policy'].value}: brokers refuse envelopes on a"
+            " compacted topic, because they have no key. Set it to delete, or run `reo topics"
+            " --apply`; then start again"
         )
     if copy is not None and str(copy["message.timestamp.type"].value) != "CreateTime":
         yield TopicsUnfit(

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common import runtime
+from common.envelope import compute_identity
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
 from common.kafka import copied_configs
-from common.kafka.cluster_metadata import read_cluster_id
+from common.kafka.cluster_metadata import read_brokers, read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
-from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
@@ -39,7 +39,7 @@ class Topic:
 
     @property
     def identity(self) -> str:
-        """See `common.origin.compute_identity`."""
+        """See `common.envelope.compute_identity`."""
         return compute_identity(self.cluster_id, self.name, self.topic_id)
 
 
@@ -75,6 +75,18 @@ def get_cluster_id(
         client,
         timeout_s,
         lambda: read_cluster_id(client, min(timeout_s, REQUEST_TIMEOUT_S)),
+    )
+
+
+def count_brokers(
+    cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
+) -> int:
+    """How many brokers the cluster has now."""
+    return ask_cluster(
+        cluster,
+        client,
+        timeout_s,
+        lambda: len(read_brokers(client, min(timeout_s, REQUEST_TIMEOUT_S)).brokers),
     )
 
 

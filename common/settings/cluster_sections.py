@@ -146,6 +146,14 @@ class Intermediate:
         " topic>-proxy`.",
         "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",
     )
+    replication_factor: int = declare(
+        2,
+        "Of intermediate topics that reo creates, at most the number of brokers; -1 is the brokers'"
+        " default. What is lost there is read again from the source: with 2 the copy goes on while"
+        " a broker is down, more only cost.",
+        minimum=-1,
+        maximum=32767,
+    )
     producer_options: dict[str, str] = declare_options(
         "the producer with which stage one writes the intermediate topic (Java, in Spark)"
     )

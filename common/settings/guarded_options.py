@@ -59,13 +59,15 @@ _C_ACCESS = (
     "ssl.key.location",
 )
 _SET_BY_SPARK = Guard("Spark sets it itself and refuses another value", always=True)
+_SET_BY_STAGE_ONE = Guard("stage one sets it itself: envelopes are bytes", always=True)
 _CALLBACK = Guard("reo sets it to a function; a text cannot replace that", always=True)
 _INTERCEPTOR = Guard("an interceptor can change or hold back records")
 _START_OFFSETS = Guard(
     "a run begins at the frontier, partition by partition: use source.start for where a copy begins"
 )
 _ONE_TASK = Guard(
-    "the sequence numbers need one Spark task for each partition, which reads all of it in order"
+    "an envelope begins where the one before it ended: one Spark task has to read all of a"
+    " partition, in order"
 )
 _COMMITTED = Guard("records of aborted transactions would be copied", "read_committed")
 _NO_CREATION = Guard(
@@ -128,25 +130,24 @@ _SPARK_SOURCE = {
         "Spark's tasks need a group of their own, which must not be the one that holds the frontier"
     ),
 }
-_SPARK_SINK = {
+_STAGE_ONE_PRODUCER = {
     **_guard_access("destination", "https", *_JAVA_ACCESS),
     "acks": _ACKS,
     "enable.idempotence": _IDEMPOTENCE,
     "max.in.flight.requests.per.connection": _IN_FLIGHT,
     "retries": Guard(
-        "a record that is given up is a hole, which only a new run fills", "2147483647"
+        "an envelope that is given up leaves a gap, which only a new run fills", "2147483647"
     ),
     "delivery.timeout.ms": Guard(
-        "a record that is given up is a hole, which only a new run fills: use"
+        "an envelope that is given up leaves a gap, which only a new run fills: use"
         " producer.delivery_timeout_ms"
     ),
     "transactional.id": Guard(
-        "Spark's sink begins no transactions, so nothing could be written", always=True
+        "stage one begins no transactions, so nothing could be written", always=True
     ),
     "interceptor.classes": _INTERCEPTOR,
-    **dict.fromkeys(("key.serializer", "value.serializer"), _SET_BY_SPARK),
+    **dict.fromkeys(("key.serializer", "value.serializer"), _SET_BY_STAGE_ONE),
     "topic": Guard("the intermediate topic is set by intermediate.topic"),
-    "includeheaders": Guard("the origin is a header: without it nothing could be copied", "true"),
     "checkpointlocation": Guard(
         "a run begins at the frontier, never at a checkpoint of an earlier run"
     ),
@@ -202,7 +203,9 @@ _STAGE_TWO_CONSUMER = {
         "uniform|range",
     ),
     "auto.offset.reset": Guard(
-        "a missing offset would be skipped silently instead of examined", "error"
+        "with another value stage two stops at a position that is gone, or skips envelopes that"
+        " only a new run writes again",
+        "earliest|smallest|beginning",
     ),
     **dict.fromkeys(
         ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store"),
@@ -246,7 +249,7 @@ _STAGE_TWO_PRODUCER = {
 }
 GUARDED: Mapping[str, Mapping[str, Guard]] = {
     "source.consumer_options": _SPARK_SOURCE,
-    "intermediate.producer_options": _SPARK_SINK,
+    "intermediate.producer_options": _STAGE_ONE_PRODUCER,
     "intermediate.consumer_options": _STAGE_TWO_CONSUMER,
     "destination.producer_options": _STAGE_TWO_PRODUCER,
     spark_options.SETTING: spark_options.GUARDS,

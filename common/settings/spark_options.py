@@ -59,11 +59,11 @@ GUARDS: Mapping[str, Guard] = {
         "false",
     ),
     "spark.speculation": Guard(
-        "a second attempt of a task at the same time would interleave two sequences of numbers",
+        "a second attempt of a task at the same time would write every record once more",
         "false",
     ),
-    "spark.sql.streaming.unsupportedOperationCheck": Guard(
-        "Spark would refuse the sequence number", "false", always=True
+    "spark.sql.streaming.realTimeMode.allowlistCheck": Guard(
+        "Spark knows its own sinks only and would refuse stage one's", "false", always=True
     ),
     "spark.sql.ansi.enabled": Guard(
         "filter.sql would silently leave out what it cannot decide", "true"

@@ -16,7 +16,7 @@ class Producer:
 
     linger_ms: int = declare(
         0,
-        "How long stage one's batches wait for more records; under load they are full without it.",
+        "How long stage one's producer waits for more envelopes before it sends some.",
         "KAFKA_CONFIG_PRODUCER_LINGER_MS",
         maximum=1000,
     )
@@ -27,7 +27,7 @@ class Producer:
     )
     delivery_timeout_ms: int = declare(
         604_800_000,
-        "How long stage one tries to deliver a record (7 days). Stage two tries for one"
+        "How long stage one tries to deliver an envelope (7 days). Stage two tries for one"
         " transaction, then aborts and does it again, without end.",
         "KAFKA_CONFIG_PRODUCER_DELIVERY_TIMEOUT_MS",
         minimum=120_000,
@@ -65,8 +65,12 @@ class Replicator:
         minimum=5,
         maximum=86_400,
     )
-    drain_s: int = declare(
-        10, "How long a new run waits for stage two to catch up before it begins.", maximum=3600
+    envelope_bytes: int = declare(
+        122_880,
+        "At this size stage one sends an envelope. Larger ones cost less processor time for each"
+        " record, until the intermediate topic's `max.message.bytes`.",
+        minimum=1024,
+        maximum=8_388_608,
     )
 
 
@@ -110,6 +114,5 @@ class Deduplicator:
     without_frontier: Literal["refuse", "append"] = declare(
         "refuse",
         "A destination with records but no frontier: `refuse` stops, `append` copies from "
-        "`source.start` after them. A frontier of an intermediate topic that was deleted and "
-        "created again, where records can be left out: `append` goes on from it.",
+        "`source.start` after them.",
     )

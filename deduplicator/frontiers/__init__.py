@@ -9,5 +9,4 @@ In the order of a start:
     committed_frontiers.py  the group's commits, and how long an unfinished transaction is waited
                             for
     first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
-    gone_positions.py       positions that the intermediate topic no longer has
 """

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import filters, partition_mapping, source_candidates
 from common.errors import FrontierLost
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
@@ -96,7 +96,7 @@ class FirstFrontiers:
             frontier = self._build_frontier(tp, has_records, first_output, state)
             log.info(
                 "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
-                {"tp": route.get_source(tp.partition), "offset": frontier.rule.frontier + 1},
+                {"tp": route.get_source(tp.partition), "offset": frontier.source_offset + 1},
             )
             assigned[tp] = AssignedPartition(-1, frontier)
             if route.is_one_to_one:
@@ -184,12 +184,16 @@ class FirstFrontiers:
             if frontier.destination_topic_id == destination.topic_id
         ]
         return Frontier(
-            RuleState(offset - 1, 0, None),
-            source_candidates.find_copied_identity(self.settings, source, same_destination),
-            source_partitions,
-            destination.topic_id,
-            output.known_offset,
-            output.sent,
+            source_offset=offset - 1,
+            # above those of the runs that have written before: what they wrote is not of this copy
+            epoch=max((frontier.epoch for frontier in topic_frontiers), default=-1) + 1,
+            source_identity=source_candidates.find_copied_identity(
+                self.settings, source, same_destination
+            ),
+            source_partitions=source_partitions,
+            destination_topic_id=destination.topic_id,
+            destination_known=output.known_offset,
+            sent=output.sent,
         )
 
     def _check_still_missing(self, tp: TopicPartition, destination: topics.Topic) -> None:

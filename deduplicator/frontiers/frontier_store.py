@@ -194,11 +194,7 @@ def merge_group_commits(
     for tp, (next_offset, text) in stored.items():
         committed = GroupCommit(next_offset, _decode(tp, text))
         in_group = group_commits.get(tp)
-        # commits are deleted with their topic: the stored offset may be one of a deleted topic,
-        # where the frontier does not say of which one it is
-        if in_group is None and not committed.frontier.intermediate_topic_id:
-            committed = GroupCommit(-1, committed.frontier)
-        elif in_group is not None and tp in partitions:
+        if in_group is not None and tp in partitions:
             _check_not_set_back(tp, committed.frontier, in_group.frontier, identity)
         if in_group != committed:
             to_commit_again.add(tp)
@@ -231,13 +227,13 @@ def _check_not_set_back(
     """
     if (
         in_group.destination_topic_id == identity
-        and in_group.rule.frontier > stored.rule.frontier
-        and in_group.rule.epoch >= stored.rule.epoch
+        and in_group.source_offset > stored.source_offset
+        and in_group.epoch >= stored.epoch
     ):
         raise DestinationTruncated(
             f"the database was set back: by the group's commit on {tp} it had records up to"
-            f" source offset {in_group.rule.frontier}, now its frontier is at"
-            f" {stored.rule.frontier}. If this database is the right one (restored from a backup,"
+            f" source offset {in_group.source_offset}, now its frontier is at"
+            f" {stored.source_offset}. If this database is the right one (restored from a backup,"
             " or a standby that lacked the newest transactions), stop the service, delete the"
             " group (kafka-consumer-groups.sh --delete --group) and start again: the copy goes on"
             " from the database's frontier"

@@ -15,7 +15,7 @@ from deduplicator.destination import Destination
 from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.intermediate_consumer import Intermediate
-from deduplicator.partitions import Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import set_frontier_metric
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -52,11 +52,9 @@ class WaitingPartitions:
         """For partitions that wait: load and check their frontiers, commit first frontiers, then
         fetch from there; False when such a commit has failed. The worker is not ready meanwhile.
 
-        If that commit fails, or cannot be read yet, they go on waiting, and the next round polls
-        first: partitions that are revoked by then are not tried again. What is to be committed, or
-        compared with the epochs of others, is kept, since nobody else moves these frontiers, and
-        frontiers that are loaded again would not say that their epochs were just raised
-        (`PartitionStarter.raise_epochs_again`).
+        If that commit fails, they go on waiting, and the next round polls first: partitions that
+        are revoked by then are not tried again. What is to be committed is kept, since nobody else
+        moves these frontiers.
         """
         while self.partitions.waiting:
             if self.liveness.reason is None:
@@ -66,7 +64,7 @@ class WaitingPartitions:
                     if not self._is_assignment_current():
                         return True
                     self.starting = self.starter.start_partitions(
-                        self.partitions.waiting, self.partitions.last_committed
+                        self.partitions.waiting, self._list_known()
                     )
                     failpoints.hit("two: frontier read")
                     self.destination.outputs.update(self.starting.outputs)
@@ -82,9 +80,25 @@ class WaitingPartitions:
             # only now: partitions that are lost together with their cluster keep reporting lag
             self.liveness.lag.keep_only(self.partitions.assigned)
             for tp, state in started.items():
-                set_frontier_metric(self.routes, tp, state.frontier.rule.frontier)
+                set_frontier_metric(self.routes, tp, state.frontier.source_offset)
             self.intermediate.start_fetching(started)
         return True
+
+    def _list_known(self) -> dict[TopicPartition, AssignedPartition]:
+        """What this worker knows of the partitions, in case the group has lost it. If more may be
+        committed (`Partitions.remembered`), that is certain to be found where the records of the
+        destination can be compared with the frontier, on a route that is one to one.
+        """
+        remembered = {
+            tp: state
+            for tp, state in self.partitions.remembered.items()
+            if tp.topic in self.routes and self.routes[tp.topic].is_one_to_one
+        }
+        return {
+            tp: state
+            for tp, state in (remembered | self.partitions.committed).items()
+            if tp in self.partitions.waiting
+        }
 
     def _is_assignment_current(self) -> bool:
         """Whether offsets that are sent with the group metadata of the last assignment are refused
@@ -99,16 +113,12 @@ class WaitingPartitions:
         self.starting.forget(tp)
 
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
-        while start.to_commit or start.epoch_raised:
-            if start.to_commit:
-                member = self.intermediate.member_metadata.get()
-                self.destination.begin()
-                self.round_output.send_offsets(
-                    {tp: start.assigned[tp] for tp in start.to_commit}, member
-                )
-                self.destination.start_commit()
-                self.destination.finish_commit()
-                failpoints.hit("two: first frontier made")
-                start.to_commit = []
-            if start.epoch_raised:
-                start.to_commit = self.starter.raise_epochs_again(start)
+        if not start.to_commit:
+            return
+        member = self.intermediate.member_metadata.get()
+        self.destination.begin()
+        self.round_output.send_offsets({tp: start.assigned[tp] for tp in start.to_commit}, member)
+        self.destination.start_commit()
+        self.destination.finish_commit()
+        failpoints.hit("two: first frontier made")
+        start.to_commit = []

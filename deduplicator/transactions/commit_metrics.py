@@ -19,12 +19,13 @@ from common.metrics import (
     TRANSACTION_SECONDS,
 )
 from common.routes import SAME, Route, TopicPartition
+from deduplicator.partitions import AssignedPartition
 from deduplicator.round_decisions import RoundDecisions
 
 
 class StartedCommit:
-    """The decisions of one round, by intermediate partition; `written` counts the records that were
-    written.
+    """The decisions of one round and the states that they lead to, by intermediate partition;
+    `written` counts the records that were written.
 
     `began_at` is when the transaction was begun, on the monotonic clock.
     """
@@ -32,10 +33,12 @@ class StartedCommit:
     def __init__(
         self,
         work: Mapping[TopicPartition, RoundDecisions],
+        next_states: Mapping[TopicPartition, AssignedPartition],
         written: Mapping[TopicPartition, int],
         began_at: float,
     ) -> None:
         self.work = work
+        self.next_states = next_states
         self.written = written
         self.began_at = began_at
         self.consumed = sum(one.consumed for one in work.values())
@@ -77,11 +80,11 @@ def _report_partition(route: Route, tp: TopicPartition, work: RoundDecisions, wr
     for reason, number in (
         ("duplicate", work.duplicates),
         ("stale", work.stale),
-        ("hole", work.holes),
+        ("gap", work.gaps),
         ("filtered", work.filtered),
         ("cycle", work.cycles),
         ("parked", len(work.parked)),
-        ("read-up-to", work.read_up_to),
+        ("old format", work.old_format),
     ):
         DROPPED.labels(reason, *intermediate).inc(number)
     if work.timestamps_ms:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 ABOUT = "frontier"
 CONTINUES = "the destination confirms it; the copy would continue at"
 CONTINUES_ANEW = (
-    "the intermediate topic lost unread records, the group lost its commit and the database has it,"
-    " or the destination was recreated; the copy would continue at"
+    "the group lost its commit and the database has it, or the destination was recreated; the copy"
+    " would continue at"
 )
 BEGINS = "there is none yet; the copy would begin at"
 
@@ -171,7 +171,7 @@ def _check_start(
                 else BEGINS
             )
             next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = (
-                start.assigned[tp].frontier.rule.frontier + 1
+                start.assigned[tp].frontier.source_offset + 1
             )
         findings += [
             report_ok(
@@ -189,7 +189,7 @@ def _check_surplus(state: RouteTopics, route: Route, start: StartedPartitions) -
     """
     about = f"{ABOUT} of {route.source_topic}"
     with_surplus = {
-        route.get_source(tp.partition): (assigned.surplus, assigned.frontier.rule.frontier + 1)
+        route.get_source(tp.partition): (assigned.surplus, assigned.frontier.source_offset + 1)
         for tp, assigned in start.assigned.items()
         if tp.topic == route.intermediate_topic and assigned.surplus
     }

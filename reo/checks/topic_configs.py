@@ -47,14 +47,14 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
         if not destination_kind.is_outside_kafka(state.settings):
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
+    copies = {route.destination_topic for route in state.sources}
     for name in dict.fromkeys(
         name
         for route in state.sources
         for name in (route.destination_topic, route.intermediate_topic)
         if name in state.existing
     ):
-        yield from _check_replicas(state, name)
-    copies = {route.destination_topic for route in state.sources}
+        yield from _check_replicas(state, name, is_disposable=name not in copies)
     for row in ConfigDrift(state.settings).differences:
         if (
             row.then is not None
@@ -97,7 +97,7 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
             about,
             f"up to {limit} bytes, which"
             f" {'both' if destination_kind.is_outside_kafka(state.settings) else 'all three'}"
-            " topics take",
+            f" topics take{_describe_compression(state)}",
         )
     for table, option in PRODUCERS:
         value = state.settings.get_options(table).get(option, "")
@@ -108,6 +108,18 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
                 " bytes: a larger record stops the copy",
                 f"remove {option}, or raise it",
             )
+
+
+def _describe_compression(state: RouteTopics) -> str:
+    """The limit is on what a broker stores: a record that is stored compressed at the source can be
+    too large where it is not.
+    """
+    if state.settings.producer.compression_type != "none":
+        return ""
+    return (
+        "; a record that its producer has compressed counts uncompressed here"
+        " (producer.compression_type is none)"
+    )
 
 
 def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
@@ -189,8 +201,10 @@ def _check_timestamps(state: RouteTopics, route: Route) -> Iterator[Finding]:
             )
 
 
-def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
-    """Whether every partition can be written to, and what is lost with a broker."""
+def _check_replicas(state: RouteTopics, name: str, is_disposable: bool) -> Iterator[Finding]:
+    """Whether every partition can be written to, and what is lost with a broker. What an
+    intermediate topic loses is read again from the source.
+    """
     about = f"replicas of {name}"
     try:
         answers = state.destination_admin.describe_topics(
@@ -227,6 +241,12 @@ def _check_replicas(state: RouteTopics, name: str) -> Iterator[Finding]:
                 f" of {replicas} replicas {in_sync} are in sync, while min.insync.replicas is"
                 f" {min_in_sync}. Start the missing brokers"
             ),
+        )
+    elif is_disposable:
+        yield report_ok(
+            about,
+            f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}; what is lost there"
+            " is read again from the source",
         )
     elif replicas > 1 and min_in_sync == 1:
         yield report_warning(

@@ -35,6 +35,8 @@ class RouteTopics:
     existing: dict[str, Topic]
     source_admin: AdminClient
     destination_admin: AdminClient
+    brokers: int
+    """Of the destination."""
     at_source: dict[str, Entries] = field(default_factory=dict)
     at_destination: dict[str, Entries] = field(default_factory=dict)
     tables: frozenset[str] | None = None
@@ -91,7 +93,10 @@ def load_route_topics(settings: Settings) -> RouteTopics:
         topics.list_written_topics(settings, sources) | parked.keys(),
         timeout_s,
     )
-    return RouteTopics(settings, sources, parked, existing, source_admin, destination_admin)
+    brokers = topics.count_brokers(settings.destination_cluster, destination_admin, timeout_s)
+    return RouteTopics(
+        settings, sources, parked, existing, source_admin, destination_admin, brokers
+    )
 
 
 def check_topics(state: RouteTopics) -> Iterator[Finding]:
@@ -126,22 +131,20 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         if not destination_kind.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
-            intermediate = topic_creation.build_topic(
+            intermediate = topic_creation.build_intermediate_topic(
                 state.settings,
                 route.intermediate_topic,
                 source.partitions,
-                copied_configs.build_intermediate_config(state.get_source_config(source.name)),
+                state.get_source_config(source.name),
+                state.brokers,
             )
             yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
     for name, source in state.parked.items():
         yield _check_creation(
             state,
             state.existing.get(name),
-            topic_creation.build_topic(
-                state.settings,
-                name,
-                1,
-                copied_configs.build_parked_config(state.get_source_config(source.name)),
+            topic_creation.build_parked_topic(
+                state.settings, name, state.get_source_config(source.name)
             ),
         )
 
@@ -155,11 +158,8 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
     known: Entries = next(
         (entries for name in state.existing if (entries := state.get_config(name))), {}
     )
-    new_topic = topic_creation.build_topic(
-        state.settings,
-        route.destination_topic,
-        partitions,
-        copied_configs.build_destination_config(source_entries, known),
+    new_topic = topic_creation.build_destination_topic(
+        state.settings, route.destination_topic, partitions, source_entries, known
     )
     return _check_creation(
         state,
@@ -192,10 +192,16 @@ def _check_creation(
         config_text = ", ".join(
             f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items())
         )
+        replicas = (
+            f"{new_topic.replication_factor} replica"
+            f"{'' if new_topic.replication_factor == 1 else 's'}"
+            if new_topic.replication_factor > 0
+            else "the brokers' default number of replicas"
+        )
         return report_ok(
             about,
-            f"does not exist: it would be created with {new_topic.num_partitions} partitions and"
-            f" {config_text}",
+            f"does not exist: it would be created with {new_topic.num_partitions} partitions,"
+            f" {replicas} and {config_text}",
         )
     if existing.partitions < new_topic.num_partitions:
         return report_ok(

@@ -85,7 +85,7 @@ class PartitionTranslator:
                 " run `reo recover` when it is lost"
             )
         self._check_offset(row, offset, bounds)
-        copied = frontier.rule.frontier + 1
+        copied = frontier.source_offset + 1
         if bounds[1] < copied:
             raise OffsetUntranslatable(
                 f"{row.source}: the source ends at offset {bounds[1]}, the copy is at {copied}: the"

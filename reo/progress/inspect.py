@@ -1,8 +1,8 @@
-"""`reo inspect`: prints records of the intermediate topics in readable form. Their origins are
-bytes, which Kafka's console consumer cannot show.
+"""`reo inspect`: prints the envelopes of the intermediate topics in readable form, and with
+`--records` the source records in them. They are bytes, which Kafka's console consumer cannot show.
 
-It only reads; it commits nothing, and the service may run. A record that stage one did not write is
-printed with the reason.
+It only reads; it commits nothing, and the service may run. A record that stage one did not write,
+or that is damaged, is printed with the reason, and one of an earlier version of reo as such.
 """
 
 from __future__ import annotations
@@ -16,36 +16,46 @@ import orjson
 from confluent_kafka import Consumer
 
 from common import source_candidates
+from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
 from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
-from common.kafka.intermediate_records import parse_header
-from common.read_up_to_record import ReadUpTo
+from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.output import align_columns
 
-HEAD = (
+ENVELOPE_HEAD = (
+    "intermediate",
+    "offset",
+    "epoch",
+    "after",
+    "through",
+    "records",
+    "size",
+    "",
+)
+RECORD_HEAD = (
     "intermediate",
     "offset",
     "source offset",
-    "epoch",
-    "attempt",
-    "sequence",
     "timestamp",
+    "kind",
     "key",
     "value",
+    "headers",
 )
+TIMESTAMP_KINDS = {-1: "none", 0: "create", 1: "append"}
 KEY_MAX = 24
 """A longer key is cut after so many characters."""
 
 
 def read_rows(
-    settings: Settings, partition: int | None, begin: int | None, count: int
+    settings: Settings, partition: int | None, begin: int | None, count: int, with_records: bool
 ) -> Iterator[dict[str, Any]]:
-    """The records of each partition from offset `begin` on, or the last ones; at most `count` of
+    """The envelopes of each partition from offset `begin` on, or the last ones; at most `count` of
     each.
     """
     client, consumer = (
@@ -74,64 +84,120 @@ def read_rows(
         for tp in topic_partitions:
             first = max(begins[tp], ends[tp] - count if begin is None else begin)
             if first < ends[tp]:
-                yield from _read_partition(consumer, tp, first, count)
+                for message in _read_partition(consumer, tp, first, count):
+                    yield describe_message(message, with_records)
     finally:
         consumer.close()
 
 
 def _read_partition(
     consumer: Consumer, tp: TopicPartition, first: int, count: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Consumed]:
     with closing(visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)) as records:
-        yield from map(_describe_record, islice(records, count))
+        yield from islice(records, count)
 
 
-def _describe_record(message: Consumed) -> dict[str, Any]:
-    key, value = message.key(), message.value()
+def describe_message(message: Consumed, with_records: bool) -> dict[str, Any]:
+    """A record of an intermediate topic as a JSON object."""
+    value = message.value()
     row: dict[str, Any] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "written_ms": message.timestamp()[1],
-        "key": None if key is None else key.decode(errors="replace"),
-        "value_bytes": None if value is None else len(value),
+        "bytes": None if value is None else len(value),
     }
     try:
-        header = parse_header(message)
+        head = parse_intermediate(message)
+        if head is None:
+            return row | {"old_format": True}
+        row["envelope"] = {
+            "source_identity": head.source_identity,
+            "epoch": head.epoch,
+            "after": head.after,
+            "through": head.through,
+            "records": head.record_count,
+            "left_out": head.has_left_out,
+        }
+        if with_records:
+            try:
+                row["records"] = list(map(_describe_record, read_records(value or b"", head)))
+            except EnvelopeInvalid as damage:
+                raise build_foreign_record_error(message, str(damage)) from None
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
-    return row | (
-        {
-            "read_up_to" if isinstance(header, ReadUpTo) else "origin": {
-                name: getattr(header, name) for name in header.__struct_fields__
-            }
-        }
+    return row
+
+
+def _describe_record(record: EnvelopeRecord) -> dict[str, Any]:
+    return {
+        "source_offset": record.source_offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_kind": TIMESTAMP_KINDS[record.timestamp_kind],
+        "key": None if record.key is None else record.key.decode(errors="replace"),
+        "value_bytes": None if record.value is None else len(record.value),
+        "headers": [name.decode(errors="replace") for name, _ in record.headers],
+    }
+
+
+def format_text(rows: list[dict[str, Any]], with_records: bool) -> str:
+    """A table of envelopes, or of the records in them."""
+    if not with_records:
+        return "\n".join(align_columns([ENVELOPE_HEAD, *map(_format_envelope, rows)]))
+    return "\n".join(
+        align_columns([RECORD_HEAD, *(cells for row in rows for cells in _format_records(row))])
     )
 
 
-def format_text(rows: list[dict[str, Any]]) -> str:
-    """A table."""
-    return "\n".join(align_columns([HEAD, *map(_format_cells, rows)]))
+def _format_place(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['topic']}-{row['partition']}", str(row["offset"])
 
 
-def _format_cells(row: dict[str, Any]) -> tuple[str, ...]:
-    tp, size = (
-        f"{row['topic']}-{row['partition']}",
-        "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes",
-    )
+def _format_envelope(row: dict[str, Any]) -> tuple[str, ...]:
+    size = _format_size(row["bytes"])
+    if note := _describe_other(row):
+        return *_format_place(row), *("",) * 4, size, note
+    envelope = row["envelope"]
+    numbers = (str(envelope[name]) for name in ("epoch", "after", "through", "records"))
+    return *_format_place(row), *numbers, size, _describe_emptiness(envelope)
+
+
+def _format_records(row: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    if note := _describe_other(row):
+        yield *_format_place(row), note, *("",) * 5
+        return
+    if not row["records"]:
+        yield *_format_place(row), _describe_emptiness(row["envelope"]), *("",) * 5
+    for record in row["records"]:
+        yield (
+            *_format_place(row),
+            str(record["source_offset"]),
+            str(record["timestamp_ms"]),
+            record["timestamp_kind"],
+            _shorten(record["key"]),
+            _format_size(record["value_bytes"]),
+            ", ".join(record["headers"]),
+        )
+
+
+def _describe_other(row: dict[str, Any]) -> str:
+    """What a record is that is no envelope; empty for an envelope."""
     if "foreign" in row:
-        return tp, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
-    if "read_up_to" in row:
-        read_up_to = row["read_up_to"]
-        text = f"nothing to copy after {read_up_to['follows']}"
-        numbers = (str(row["offset"]), str(read_up_to["source_offset"]), str(read_up_to["epoch"]))
-        return tp, *numbers, "", "", text, "", ""
-    origin = row["origin"]
-    fields = (
-        str(origin[name])
-        for name in ("source_offset", "epoch", "attempt", "sequence", "timestamp_ms")
-    )
-    return tp, str(row["offset"]), *fields, _shorten(row["key"]), size
+        return "not reo's, or damaged"
+    return "of an earlier version of reo" if "old_format" in row else ""
+
+
+def _describe_emptiness(envelope: dict[str, Any]) -> str:
+    """What an envelope says without records, and whether `filter.sql` has left some out."""
+    if envelope["after"] == envelope["through"]:
+        return "a run begins"
+    if not envelope["records"]:
+        return "nothing to copy"
+    return "filter.sql left records out" if envelope["left_out"] else ""
+
+
+def _format_size(size: int | None) -> str:
+    return "null" if size is None else f"{size} bytes"
 
 
 def _shorten(key: str | None) -> str:
@@ -139,11 +205,20 @@ def _shorten(key: str | None) -> str:
 
 
 def run_command(
-    settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int
+    settings: Settings,
+    as_json: bool,
+    partition: int | None,
+    begin: int | None,
+    count: int,
+    with_records: bool,
 ) -> int:
     """The sub-command: exit code 0."""
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "inspect")
-    rows = list(read_rows(settings, partition, begin, count))
-    print("\n".join(orjson.dumps(row).decode() for row in rows) if as_json else format_text(rows))
+    rows = list(read_rows(settings, partition, begin, count, with_records))
+    print(
+        "\n".join(orjson.dumps(row).decode() for row in rows)
+        if as_json
+        else format_text(rows, with_records)
+    )
     return 0

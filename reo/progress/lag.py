@@ -24,9 +24,7 @@ HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "b
 
 
 def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
-    """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others:
-    stage two's lag counts records of the intermediate topic.
-    """
+    """The lag of stage one, of stage two, and of the copy."""
     return (
         sum_lag([row.stage_one_lag for row in partitions]),
         sum_lag([row.stage_two_lag for row in partitions]),

@@ -4,8 +4,8 @@ Lag in records is counted in offsets: markers and aborted records between visibl
 what is after the last visible record is not, unless an open transaction of the source holds it
 back. Lag in seconds is how long the first waiting record has been there, by its own timestamp at
 the source, so old records lag by their age; it is unknown when all that waits is after an open
-transaction. `filter.sql` leaves no trace of the records that it drops: with it both lags reach back
-to the last record that passed.
+transaction. Stage two's lag in seconds is how long the first envelope that it has not read has been
+on the intermediate topic.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from common.envelope import Head
 from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
 from common.records import Consumed
@@ -61,6 +62,12 @@ class PartitionProgress:
     """
     epoch: int
     """Of the newest run that is visible; 0 when there is none."""
+    unread: int
+    """How many records of the intermediate topic stage two has not read."""
+    is_run_waiting: bool
+    """Whether the newest run has written its epoch, and not begun: it waits until stage two has
+    read the intermediate partition.
+    """
 
     @property
     def lags(self) -> tuple[Lag, Lag, Lag]:
@@ -90,8 +97,8 @@ class Readings:
     intermediate_begins: Mapping[TopicPartition, int]
     intermediate_ends: Mapping[TopicPartition, int]
     newest: Mapping[TopicPartition, Consumed | None]
-    epochs: Mapping[TopicPartition, int]
-    """Of the newest records."""
+    heads: Mapping[TopicPartition, Head]
+    """Of the newest records; one of the old format has none."""
     first_not_consumed: Mapping[TopicPartition, Consumed | None]
 
     def find_progress(self, source: TopicPartition, tp: TopicPartition) -> PartitionProgress:
@@ -101,6 +108,7 @@ class Readings:
         end, last = self.ends[source], self.newest.get(tp)
         written, copied = self.written[source], self.copied[source]
         held_back = end - self.stable_ends[source]
+        head = self.heads.get(tp)
         first_for_stage_one = (
             self.first_not_written if written > copied else self.first_not_copied
         ).get(source)
@@ -115,12 +123,16 @@ class Readings:
             stage_one_lag=_measure_lag(
                 end - written, first_for_stage_one, self.taken_at_ms, held_back
             ),
-            stage_two_lag=self._measure_stage_two_lag(tp, commit) if commit else Lag(),
+            stage_two_lag=_measure_lag(
+                written - copied, self.first_not_consumed.get(tp), self.taken_at_ms
+            ),
             copy_lag=_measure_lag(
                 end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
             ),
             last_written_ms=last.timestamp()[1] if last else None,
-            epoch=max(self.epochs.get(tp, 0), frontier.rule.epoch if frontier else 0),
+            epoch=max(head.epoch if head else 0, frontier.epoch if frontier else 0),
+            unread=self._count_unread(tp, commit) if commit else 0,
+            is_run_waiting=bool(head and frontier and head.epoch > frontier.epoch),
         )
 
     def find_open_at_source(self) -> dict[TopicPartition, int]:
@@ -131,13 +143,11 @@ class Readings:
             if offset < self.ends[source]
         }
 
-    def _measure_stage_two_lag(self, tp: TopicPartition, commit: GroupCommit) -> Lag:
-        begin = max(commit.intermediate_offset, self.intermediate_begins[tp])
-        return _measure_lag(
-            self.intermediate_ends[tp] - begin,
-            self.first_not_consumed.get(tp),
-            self.taken_at_ms,
-        )
+    def _count_unread(self, tp: TopicPartition, commit: GroupCommit) -> int:
+        begin, end = self.intermediate_begins[tp], self.intermediate_ends[tp]
+        # a position that is gone is the beginning of what is there now
+        position = commit.intermediate_offset
+        return end - (position if begin <= position <= end else begin)
 
 
 def _measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:

@@ -4,14 +4,14 @@ process of the service, so it also works when none runs.
 What is asked, and where it is read:
 
     the source's end           its offsets
-    progress of stage one      the origin of the newest record on the intermediate topic, or the
-                               frontier when all records there were purged
+    progress of stage one      the head of the newest envelope on the intermediate topic, or the
+                               frontier when all envelopes there were purged
     progress of stage two      the frontier in the group's commit, as it was before any open
                                transaction
     what waits for stage one,  the first visible record at the source from that offset on, and its
     or for both                timestamp
-    what waits for stage two   the first record on the intermediate topic from the group's offset
-                               on, and when it was written there
+    what waits for stage two   the difference of these two, and when the first envelope from the
+                               group's offset on was written
 
 `reo.progress.partition_progress` has the figures that follow from that.
 """
@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer
 
 from common import runtime
+from common.envelope import Head
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
-from common.kafka.intermediate_records import parse_header
+from common.kafka.intermediate_records import parse_intermediate
 from common.kafka.topics import Topic
-from common.origin import Origin
-from common.read_up_to_record import ReadUpTo
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings
@@ -136,8 +135,12 @@ class SnapshotReader:
             self.clients.frontier_reader,
             {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
         )
-        origins = {tp: parse_header(message) for tp, message in newest.items() if message}
-        written, copied = self._find_next_offsets(pairs, commits, origins)
+        heads = {
+            tp: head
+            for tp, message in newest.items()
+            if message is not None and (head := parse_intermediate(message)) is not None
+        }
+        written, copied = self._find_next_offsets(pairs, commits, heads)
         first_not_copied = self._read_waiting(copied, begins, stable)
         first_not_written = self._read_waiting(
             {source: offset for source, offset in written.items() if offset > copied[source]},
@@ -156,7 +159,7 @@ class SnapshotReader:
             intermediate_begins,
             intermediate_ends,
             newest,
-            {tp: origin.epoch for tp, origin in origins.items()},
+            heads,
             first_not_consumed,
         )
 
@@ -164,25 +167,23 @@ class SnapshotReader:
         self,
         pairs: list[tuple[TopicPartition, TopicPartition]],
         commits: Mapping[TopicPartition, partition_offsets.GroupCommit],
-        origins: Mapping[TopicPartition, Origin | ReadUpTo],
+        heads: Mapping[TopicPartition, Head],
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The next offset of stage one, and of stage two, by source partition."""
         written, copied = {}, {}
         for source, tp in pairs:
             copied[source] = (
-                commits[tp].frontier.rule.frontier + 1
+                commits[tp].frontier.source_offset + 1
                 if tp in commits
                 else find_first_source_offset(
                     self.settings, self.clients.source_admin, source, added=False
                 )
             )
-            origin = origins.get(tp)
-            is_current = origin is not None and (
-                tp not in commits or origin.epoch >= commits[tp].frontier.rule.epoch
+            head = heads.get(tp)
+            is_current = head is not None and (
+                tp not in commits or head.epoch >= commits[tp].frontier.epoch
             )
-            written[source] = max(
-                copied[source], origin.source_offset + 1 if origin and is_current else 0
-            )
+            written[source] = max(copied[source], head.through + 1 if head and is_current else 0)
         return written, copied
 
     def _read_waiting(

@@ -4,10 +4,9 @@ JSON. What is not known is printed as unknown.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from common import run_epochs, runtime
+from common import runtime
 from common.errors import ReoError
 from common.kafka.consumer_group import Members
 from common.settings import Settings
@@ -18,6 +17,7 @@ from reo.progress.partition_progress import Lag
 from reo.progress.snapshot import Snapshot
 
 UNKNOWN = "unknown from outside"
+PARTITIONS_SHOWN = 8
 HEAD = (
     "partition",
     "source end",
@@ -65,24 +65,22 @@ class Status(NamedTuple):
         written_ms = [
             row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None
         ]
-        run_start_ms = run_epochs.get_time_ms(
-            max((row.epoch for row in self.now.partitions), default=0)
-        )
-        run_start = (
-            "; the newest run started at"
-            f" {datetime.fromtimestamp(run_start_ms / 1000, UTC).isoformat(timespec='seconds')}"
-            " (its epoch)"
-        )
-        # an epoch ahead of the clock is not a start time (`common.run_epochs`)
-        run = run_start if 0 < run_start_ms <= now_ms else ""
         last = (
             f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago"
             if written_ms
             else "no record is on the intermediate topics now"
         )
+        if waiting := [row for row in self.now.partitions if row.is_run_waiting]:
+            names = ", ".join(str(row.intermediate) for row in waiting[:PARTITIONS_SHOWN])
+            more = f" and {len(waiting) - PARTITIONS_SHOWN} more"
+            return (
+                f"{last}; its newest run waits until stage two has read"
+                f" {names}{more if len(waiting) > PARTITIONS_SHOWN else ''}"
+                f" ({sum(row.unread for row in waiting)} envelopes)"
+            )
         if any(stage_one for stage_one, _ in self.rates.values()):
-            return f"runs: it moved between two snapshots{run}"
-        return f"{last}{run}; whether it runs is {UNKNOWN}"
+            return "runs: it moved between two snapshots"
+        return f"{last}; whether it runs is {UNKNOWN}"
 
     def describe_stage_two(self) -> str:
         """As text for a person."""
@@ -220,8 +218,9 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
                 "source_end": row.source_end,
                 "last_stable_offset": row.last_stable_offset,
                 "stage_one_offset": row.stage_one_offset,
-                "frontier": row.frontier.rule.frontier if row.frontier else None,
+                "frontier": row.frontier.source_offset if row.frontier else None,
                 "epoch": row.epoch or None,
+                "unread": row.unread,
                 "stage_one_wrote_ms": row.last_written_ms,
                 "lag": lag.convert_lags_to_dict(row.lags),
                 "rate": dict(

@@ -3,9 +3,9 @@ that existed at the start.
 
 With both stages in one service, stage one tells it: it compares the frontier with the source. For
 stage two alone, the group's committed offsets have to reach the ends that the intermediate topics
-had at the start. What was read is not always copied: stage two reads over records behind a hole,
-and over all of them after it has moved a frontier back. Then only a stage one can write the missing
-records again.
+had at the start, and the frontiers what their newest envelopes said then. What was read is not
+always copied: stage two reads over envelopes after a gap, and over all of them after it has moved a
+frontier back. Then only a stage one can write the missing records again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ import logging
 from collections.abc import Collection, Mapping
 
 from common import runtime
+from common.envelope import Head
 from common.errors import ClusterUnreachable, HangingTransaction, ReoError
-from common.kafka import destination_contents, partition_offsets, topics
+from common.kafka import (
+    destination_contents,
+    intermediate_records,
+    partition_offsets,
+    topics,
+)
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.consumer_group import create_commit_reader
@@ -29,8 +35,8 @@ WARNING_INTERVAL_S = 10.0
 
 
 class StopAtEnd:
-    """The end offsets of the intermediate topics at the start, the commits of the group then, and
-    whether it has reached the ends.
+    """The end offsets and newest envelopes of the intermediate topics at the start, the commits of
+    the group then, and whether it has reached the ends.
     """
 
     def __init__(self, settings: Settings, copied: Mapping[Route, topics.Topic]) -> None:
@@ -43,8 +49,10 @@ class StopAtEnd:
             self.client, topics.list_intermediate_partitions(copied)
         )
         begins = partition_offsets.list_beginning_offsets(self.client, self.ends)
-        self.empty = {tp for tp, end in self.ends.items() if begins[tp] == end}
-        """The partitions without a record at the start."""
+        self.newest = intermediate_records.read_newest_heads(
+            self.record_reader, {tp: (begins[tp], end) for tp, end in self.ends.items()}
+        )
+        """The heads of the newest envelopes at the start."""
         self.commits: dict[TopicPartition, GroupCommit] = {}
         """At the start. Those of a transaction that is still undecided then are not known, and not
         compared.
@@ -80,7 +88,7 @@ class StopAtEnd:
         missing = [
             tp
             for tp, commit in commits.items()
-            if not has_copied_what_was_read(commit, self.commits.get(tp), tp in self.empty)
+            if not has_copied_what_was_read(commit, self.commits.get(tp), self.newest.get(tp))
         ]
         if missing and not self.has_warned:
             self.has_warned = True
@@ -117,22 +125,21 @@ class StopAtEnd:
 
 
 def has_copied_what_was_read(
-    commit: GroupCommit, before: GroupCommit | None, was_empty: bool = False
+    commit: GroupCommit, before: GroupCommit | None, newest: Head | None
 ) -> bool:
-    """Whether nothing was left out since the commit of the start: no hole is open, the frontier is
-    still of the same destination and has not moved back, and no records were deleted unread (then
-    the epoch was raised, and there is no link until a run has written again what is missing).
-
-    A first frontier, or one whose position was not known, begins at the end, without a link: what
-    was there before is not copied, unless the partition `was_empty`.
+    """Whether nothing was left out since the commit of the start: no gap is open, the frontier is
+    still of the same destination and has not moved back, and it has reached the end of what the
+    `newest` envelope of the start covers. (That of a run older than the frontier is not to be
+    copied.)
     """
-    now = commit.frontier.rule
-    if now.hole is not None:
+    now = commit.frontier
+    if now.gap is not None:
         return False
-    if before is None:
-        return was_empty or now.link is not None
-    return (
-        now.frontier >= before.frontier.rule.frontier
-        and commit.frontier.destination_topic_id == before.frontier.destination_topic_id
-        and (now.link is not None or now.epoch == before.frontier.rule.epoch)
-    )
+    if before is not None and (
+        now.source_offset < before.frontier.source_offset
+        or now.destination_topic_id != before.frontier.destination_topic_id
+    ):
+        return False
+    if newest is None or (before is not None and newest.epoch < before.frontier.epoch):
+        return True
+    return now.source_offset >= newest.through

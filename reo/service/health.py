@@ -28,7 +28,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
 from common.liveness import LATE_S, REASONS, Reason, is_silent
-from deduplicator import compiled_library
+from deduplicator import compiled_path
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -124,9 +124,9 @@ def build_registry(folder: str) -> CollectorRegistry:
 def set_build_info() -> None:
     """Say what this service is made of."""
     try:
-        compiled_library.load_library()
+        compiled_path.load_library()
         compiled = "yes"
-    except compiled_library.CompiledPathUnavailable:
+    except compiled_path.CompiledPathUnavailable:
         compiled = "no"
     BUILD_INFO.labels(
         VERSION,

@@ -130,6 +130,7 @@ def _describe_partition(
         "stage_one_offset": None,
         "frontier": frontier,
         "epoch": None,  # a gauge is a float, which is too short for it
+        "unread": None,
         "stage_one_wrote_ms": None,
         "lag": {
             name: {"records": records, "seconds": duration}
@@ -146,7 +147,7 @@ def _count_not_copied(
     frontier: int | None,
 ) -> int | None:
     """Source offsets that are not copied. It is not the sum of both lags: that of stage two counts
-    records of the intermediate topic, among them those that it will drop.
+    envelopes, among them those that it will drop.
     """
     if stage_one_lag is None or stage_two_lag is None:
         return None

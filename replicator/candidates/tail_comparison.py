@@ -73,7 +73,7 @@ def list_last_copied(
 ) -> dict[TopicPartition, LastCopied]:
     """By source partition, what was copied last."""
     return {
-        tp: LastCopied(last, last.source_offset if last.left_out else frontier.rule.frontier)
+        tp: LastCopied(last, last.source_offset if last.left_out else frontier.source_offset)
         for _, tp, frontier in match_routes(routes, frontiers)
         if (last := frontier.last_record)
     }
@@ -116,7 +116,7 @@ def compare_tails(
             last = (
                 frontier.last_record.source_offset
                 if frontier.last_record
-                else frontier.rule.frontier
+                else frontier.source_offset
             )
             _check_visible(output, stable_ends[output], frontier)
             copied = _read_copy_tail(

@@ -1,12 +1,12 @@
-"""The jars of Spark's Kafka connector: fetched by checksum, installed, and found.
-
-Stage one adds them to PySpark's own.
+"""The jars that stage one adds to PySpark's own: those of Spark's Kafka connector, fetched by
+checksum, and the one of its sink, compiled from reo's sources (`replicator.spark.sink_jar`).
 
 `jars.xml` names their versions for Ivy, which is inside PySpark; `jars.sha256` has their checksums.
-`reo setup` fetches them once, so no service downloads anything when it starts. An installed reo (a
-wheel) keeps them in the user's data directory. The folder's name is a checksum of `jars.sha256`:
-another version of reo uses the same folder if it needs the same jars, and never finds jars of two
-versions in it. A checkout and the image have `jars/spark` beside the packages.
+The compiler of the sink comes with them. `reo setup` fetches them once, so no service downloads
+anything when it starts. An installed reo (a wheel) keeps them in the user's data directory. The
+folder's name has the checksum that the sink's jar has, of all this: another version of reo uses the
+same folder if it needs the same jars, and never finds jars of two versions in it. A checkout and
+the image have `jars/spark` beside the packages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import tempfile
 from pathlib import Path
 
 from common.errors import SettingsInvalid, StageFailed
+from replicator.spark import sink_jar
 
 VARIABLE = "REO_JARS"
 PACKAGES = Path(__file__).parent.parent.parent
 DEPENDENCIES = Path(__file__).with_name("jars.xml")
-CHECKSUMS = Path(__file__).with_name("jars.sha256")
 
 
 def get_jars_folder() -> Path:
@@ -38,7 +38,7 @@ def get_jars_folder() -> Path:
         return PACKAGES / "jars" / "spark"
     data_home = os.environ.get("XDG_DATA_HOME", "")
     base = Path(data_home) if Path(data_home).is_absolute() else Path("~/.local/share").expanduser()
-    return base / "reo" / f"jars-{hashlib.sha256(CHECKSUMS.read_bytes()).hexdigest()[:12]}"
+    return base / "reo" / sink_jar.compute_name().removesuffix(".jar").replace("sink", "jars")
 
 
 def is_installed() -> bool:
@@ -49,22 +49,32 @@ def is_installed() -> bool:
 
 
 def list_jars() -> list[Path]:
-    """All jars in the folder, also those that an operator added; SettingsInvalid when one of the
-    connector's is missing.
+    """The jars of Spark's class path: all in the folder, also those that an operator added, but not
+    the compiler, nor the sink of another version. SettingsInvalid when one that is needed is
+    missing.
     """
-    folder = get_jars_folder()
-    missing = [name for name in read_checksums() if not (folder / name).exists()]
+    folder, sink = get_jars_folder(), sink_jar.compute_name()
+    missing = [
+        name
+        for name in (*read_checksums(), sink)
+        if not (folder / name).exists() and not Path(name).match(sink_jar.COMPILER)
+    ]
     if missing:
         raise SettingsInvalid(
-            f"{folder} lacks {', '.join(missing)} of Spark's Kafka connector: run `reo setup` (in a"
-            f" checkout `make setup`), or set {VARIABLE} to the folder that has them"
+            f"{folder} lacks {', '.join(missing)} of stage one: run `reo setup` (in a checkout"
+            f" `make setup`), or set {VARIABLE} to the folder that has them"
         )
-    return sorted(folder.glob("*.jar"))
+    return [
+        jar
+        for jar in sorted(folder.glob("*.jar"))
+        if jar.name == sink or not (jar.match(sink_jar.NAMES) or jar.match(sink_jar.COMPILER))
+    ]
 
 
 def read_checksums() -> dict[str, str]:
-    """By file name: the SHA-256 checksum of each of the connector's jars, in hexadecimal."""
-    return {name: checksum for checksum, name in map(str.split, CHECKSUMS.read_text().splitlines())}
+    """By file name: the SHA-256 checksum, in hexadecimal, of each jar that is fetched."""
+    lines = sink_jar.CHECKSUMS.read_text().splitlines()
+    return {name: checksum for checksum, name in map(str.split, lines)}
 
 
 def install_jars(source: Path | None = None) -> list[str]:
@@ -105,7 +115,7 @@ def install_jars(source: Path | None = None) -> list[str]:
                 (Path(temporary) / name).replace(folder / name)
     except OSError as reason:
         raise SettingsInvalid(
-            f"the jars of Spark's Kafka connector cannot be put into {folder}: {reason.filename}: "
+            f"the jars of stage one cannot be put into {folder}: {reason.filename}: "
             f"{reason.strerror}. Correct it, or set {VARIABLE} to another folder, for this command "
             "and for the service"
         ) from None
@@ -127,7 +137,7 @@ def _fetch_jars(folder: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise StageFailed(
-            "the jars of Spark's Kafka connector cannot be fetched from Maven Central:"
+            "the jars of stage one cannot be fetched from Maven Central:"
             f" {(result.stdout + result.stderr).strip()[-1500:]}\nBehind a proxy set"
             " JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=…); without a network use `reo setup --from"
             " FOLDER`"

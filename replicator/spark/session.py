@@ -5,8 +5,8 @@ By default Spark runs in local mode, and this JVM does all the work. With `repli
 the driver, and executors elsewhere do the work (`replicator.spark.spark_master`). In both cases a
 failed task fails its query at once, and a new run begins at the frontier (`spark.task.maxFailures`,
 1 in local mode): Spark's own retry would rewrite everything that its batch has written, which is
-minutes. When an executor is lost, Spark itself restarts its tasks, in the same batch with the same
-sequence numbers: for the rule, the repeated records are duplicates.
+minutes. When an executor is lost, Spark itself restarts its tasks, in the same batch and from the
+same offsets: for the rule, the repeated envelopes are duplicates.
 
 No state in the JVM is worth saving, so it is killed, not stopped: the next run rewrites what was
 half written, and the rule drops the duplicates. The JVM also ends when the Python process is
@@ -32,7 +32,7 @@ from common.errors import StageFailed
 from common.parent_death_signal import kill_children
 from common.settings import Settings, client_options
 from common.suggestions import suggest
-from replicator import run, sql_filter
+from replicator import query, sql_filter
 from replicator.run import Plan, Query
 from replicator.spark import jvm_options, memory, spark_master
 
@@ -60,11 +60,10 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # two attempts of a task at the same time would interleave two sequences
-        "spark.speculation": "false",
+        "spark.speculation": "false",  # each record would be written once more
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams: otherwise Spark logs a warning
-        "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # see replicator.query
         # includes the causes, see `replicator.run.describe_failure`
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         "spark.sql.streaming.stopTimeout": "5s",
@@ -150,7 +149,7 @@ class Spark:
 
     def start(self, plan: Plan) -> Query:
         """Start the query of a run."""
-        return run.start_query(self.session.result(), plan)
+        return query.start_query(self.session.result(), plan)
 
     def close(self) -> None:
         """Kill the JVM: it does not outlive the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
@@ -165,6 +166,11 @@ class ClassicMembership(Membership):
             for name in self.topics
             if name in self.cluster.topics
         }
+
+    def refresh_metadata(self) -> None:
+        """The next look at the topics is due at once."""
+        self.refreshed_at = -math.inf
+        self.changed.notify()
 
     def has_new_partitions(self) -> bool:
         """Whether the number of partitions has changed since the member joined: then librdkafka

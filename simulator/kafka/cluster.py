@@ -48,6 +48,10 @@ class Cluster(ClusterTopics):
         """How long a transactional producer waits for each of its records, as with a quota
         (KIP-124).
         """
+        self.producer_queue_records = 0
+        """The limit of a transactional producer's queue, if it is not that of its options: one that
+        its application fills faster than it sends.
+        """
         self.down_since = 0.0
         self.up = Signal(schedule)
         """Notified when the cluster is up again."""

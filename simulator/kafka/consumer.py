@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
 from simulator.kafka.classic_membership import ClassicMembership
 from simulator.kafka.consumer_commits import ConsumerOffsets
@@ -32,6 +32,8 @@ class Consumer(ConsumerOffsets):
         self.polled_at = self.schedule.now
         self.callbacks: dict[str, Callback | None] = {}
         self.has_assigned = False
+        self.reported_topics: set[str] = set()
+        """Of which the application knows that they do not exist."""
 
     # ---- reading
 
@@ -167,6 +169,16 @@ class Consumer(ConsumerOffsets):
         ]
 
     # ---- the group
+
+    def on_unknown_topic(self, topic: str) -> None:
+        """A member reports a topic that does not exist, once, and looks at its topics again."""
+        if self.membership and topic not in self.reported_topics:
+            self.reported_topics.add(topic)
+            self.membership.report_error(
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                f"Subscribed topic not available: {topic}: Broker: Unknown topic or partition",
+            )
+            self.membership.refresh_metadata()
 
     def memberid(self) -> str:
         """The member id."""

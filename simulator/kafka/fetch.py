@@ -17,6 +17,7 @@ from simulator.kafka.fetch_answers import FetchAnswer, FetchAnswers, PartitionSt
 from simulator.schedule import Signal
 
 FETCH_RECORDS = 1000
+RETRY_S = 0.5
 SHORT_FETCH = 0.2
 """The share of fetches that return only a few records."""
 
@@ -80,7 +81,10 @@ class Fetcher(FetchAnswers):
             state for state in self.partition_states.values() if self._has_something_to_fetch(state)
         ]
         if not fetched_states or self.buffer:
-            self.schedule.wait(self.data_available, remaining_s)
+            now = self.schedule.now
+            retried_at = [one.retried_at for one in self.partition_states.values()]
+            waits_s = [remaining_s, *(at - now for at in retried_at if at > now)]
+            self.schedule.wait(self.data_available, min(waits_s))
             return
         chance = self.schedule.random
         count = chance.randint(1, 10) if chance.random() < SHORT_FETCH else FETCH_RECORDS
@@ -98,12 +102,14 @@ class Fetcher(FetchAnswers):
 
     def _has_something_to_fetch(self, state: PartitionState) -> bool:
         """Whether a fetch would return something. (A fetch that would not is not sent.)"""
-        if state.is_paused or state.is_offset_lost:
+        if state.is_paused or state.is_offset_lost or state.retried_at > self.schedule.now:
             return False
         log = self.cluster.find_log(state.topic, state.partition)
+        if log is None:
+            return True
+        log.watchers[self.data_available] = None  # a recreated topic has another log
         if (
-            log is None
-            or state.next < 0
+            state.next < 0
             or state.end < 0
             or log.end < state.next
             or log.leader_epoch != state.metadata_epoch
@@ -118,7 +124,15 @@ class Fetcher(FetchAnswers):
         )
         return state.next < last_stable_offset or is_eof_due or state.end != log.end
 
+    # a hook: only a member of a group reports it
+    def on_unknown_topic(self, topic: str) -> None:
+        """A topic that is read does not exist. The client asks for it again, for ever."""
+
     def _on_answer(self, state: PartitionState, answer: FetchAnswer) -> None:
+        if answer.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            state.retried_at = self.schedule.now + RETRY_S
+            self.on_unknown_topic(state.topic)
+            return
         if answer.code:
             state.is_offset_lost = True
             if state.next >= 0:

@@ -28,6 +28,7 @@ class PartitionState:
         "next",
         "partition",
         "position",
+        "retried_at",
         "topic",
     )
 
@@ -43,6 +44,8 @@ class PartitionState:
         """Whether its offset is lost, and the application has got the error."""
         self.eof_offset = -1
         """The offset of the last partition EOF that the application got."""
+        self.retried_at = 0.0
+        """When a partition that did not exist is asked for again."""
         self.leader_epoch = -1 if leader_epoch is None else leader_epoch
         """The leader epoch of the record before the position."""
         self.metadata_epoch = -1
@@ -91,12 +94,14 @@ class FetchAnswers(Client):
                 lost_from = (
                     log.end_of_epoch(state.leader_epoch) if state.leader_epoch >= 0 else offset
                 )
-                if lost_from < offset:
+                if lost_from < offset and self.offset_reset is None:
                     raise BrokerError(
                         KafkaError._AUTO_OFFSET_RESET,
                         f"Partition log truncation detected at offset {offset} (leader epoch"
                         f" {state.leader_epoch})",
                     )
+                # else the client goes on where the records that it has read end
+                offset = min(offset, lost_from)
             fetched_end = log.fetched_end
             # a broker that has fewer records answers OFFSET_NOT_AVAILABLE, and is asked again
             if fetched_end < offset <= log.end:

@@ -114,6 +114,10 @@ class Membership(ABC):
         """
         return False
 
+    # a hook, as well
+    def refresh_metadata(self) -> None:  # noqa: B027
+        """Look at the topics now, not when the next refresh is due."""
+
     def heartbeat_interval_s(self) -> float:
         """The time between two heartbeats."""
         return CONSUMER_PROTOCOL_HEARTBEAT_S

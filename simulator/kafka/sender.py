@@ -55,7 +55,7 @@ class Sender(RecordQueue):
                 KafkaError.MSG_SIZE_TOO_LARGE,
                 "Unable to produce message: Broker: Message size too large",
             )
-        if len(self) >= self.queue_records_max:
+        if len(self) >= (self.cluster.producer_queue_records or self.queue_records_max):
             raise BufferError("Local: Queue full")
         topic, partition = partition_key
         if (

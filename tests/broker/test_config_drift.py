@@ -37,6 +37,7 @@ INTERMEDIATE = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
+    "min.insync.replicas": "1",
 }
 
 

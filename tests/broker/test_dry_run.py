@@ -46,6 +46,9 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
         and "retention.ms=-1" in text
         for text in made
     )
+    assert "partitions, the brokers' default number of replicas and" in made[0]
+    assert "partitions, 1 replica and" in made[1], "there is one broker"
+    assert "min.insync.replicas=1" in made[1]
     (begin,) = list_findings(said, "ok", "frontier")
     assert begin.endswith(
         f"would begin at source offsets 0=0, 1=0; {FIRST_RECORDS} offsets to copy"
@@ -97,7 +100,7 @@ def small_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
 
 
 def compacted_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
-    """Records could vanish between the stages."""
+    """Envelopes have no key."""
     clusters.source.create(topic, PARTITIONS)
     clusters.destination.create(f"{topic}-proxy", PARTITIONS, cleanup_policy="compact")
     return {}

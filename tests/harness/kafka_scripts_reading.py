@@ -28,6 +28,7 @@ def deleted_records(context: ScriptContext) -> None:
     for begin in (0, 4, 6, 7, -1, -2):
         context.note(f"from {begin}", context.read([begin]))
     context.note("from 0, earliest", context.read([0], auto_offset_reset="earliest"))
+    context.note("from 9, earliest", context.read([9], auto_offset_reset="earliest"))
     context.note("from 9, latest", context.read([9], auto_offset_reset="latest"))
     context.note("from the commit", context.read([-1001]))
     tp = TopicPartition(context.name, 0, -1)
@@ -37,6 +38,34 @@ def deleted_records(context: ScriptContext) -> None:
     context.note(
         "offsets", [context.offsets(spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
     )
+
+
+def a_recreated_topic_is_read_on(context: ScriptContext) -> None:
+    """With auto.offset.reset=earliest, a reader whose topic is deleted and created again reads the
+    new one from its beginning; nothing is reported.
+    """
+    context.create()
+    producer = context.producer()
+    context.write(producer, "abc")
+    producer.flush(LONG_S)
+    reader = context.reader(auto_offset_reset="earliest", enable_partition_eof=False)
+    reader.assign([TopicPartition(context.name, 0, 0)])
+    context.note("old", [message.value() for message in reader.consume(3, LONG_S)])
+    context.admin.delete_topics([context.name])[context.name].result()
+    context.until(
+        lambda: context.name not in context.admin.list_topics(timeout=LONG_S).topics, "it is gone"
+    )
+    context.note("gone", reader.poll(1.0))
+    context.create()
+    context.note("empty", reader.poll(3.0))
+    producer = context.producer()
+    context.write(producer, "defgh")
+    producer.flush(LONG_S)
+    context.note(
+        "new", [(message.offset(), message.value()) for message in reader.consume(5, LONG_S)]
+    )
+    context.note("rest", reader.poll(0.5))
+    reader.close()
 
 
 def positions(context: ScriptContext) -> None:
@@ -188,4 +217,4 @@ def note_pending_commits(context: ScriptContext, reader: Any) -> None:
         context.note_call("committed", reader.committed, [first], LONG_S)
 
 
-SCRIPTS = (deleted_records, positions, commits)
+SCRIPTS = (deleted_records, a_recreated_topic_is_read_on, positions, commits)

@@ -70,7 +70,7 @@ def wait_for_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
 def wait_for_next_epoch(cluster: Cluster, topic: str) -> int:
     """An epoch above those of all frontiers, which it waits for."""
     commits = wait_for_commits(cluster, topic)
-    return 1 + max(decode(commit.metadata).rule.epoch for commit in commits.values())
+    return 1 + max(decode(commit.metadata).epoch for commit in commits.values())
 
 
 def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> None:
@@ -187,6 +187,6 @@ def resume_copy(
 def read_frontiers(cluster: Cluster, topic: str) -> dict[int, int]:
     """The committed frontiers, as source offsets."""
     return {
-        partition: decode(commit.metadata).rule.frontier
+        partition: decode(commit.metadata).source_offset
         for partition, commit in read_commits(cluster, topic).items()
     }

@@ -1,8 +1,8 @@
-"""A minimal stage one: wraps records as `common.origin` describes, and writes them to the
+"""A minimal stage one: wraps records in envelopes (`common.envelope`), and writes them to the
 intermediate topic.
 
-With it a test of stage two needs no Spark, and can write what Spark writes only after failures:
-duplicates, holes, records of zombies.
+With it a test of stage two needs no Spark, and can write what stage one writes only after failures:
+duplicates, gaps, envelopes of zombies. It installs no epoch.
 """
 
 from __future__ import annotations
@@ -10,25 +10,22 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from common import run_epochs
-from common.origin import HEADER, Origin, compute_identity, encode
+from common.envelope import EnvelopeRecord, Head, compute_identity, encode
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service
 
-WrappedRecords = list[tuple[int, Record]]
+RECORDS_MAX = 7
+"""So many records at most are in an envelope here, so that a few records are several envelopes."""
+Envelopes = list[tuple[int, Record]]
+"""By intermediate partition."""
 
 
 def create_epoch() -> int:
-    """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
-    now_ms = int(time.time() * 1000)
-    return run_epochs.create_run_epoch(
-        now_ms,
-        [run_epochs.create_higher_epoch(now_ms, [])],
-        random.getrandbits(run_epochs.RANDOM_BITS),
-    )
+    """An epoch above that of every run before: stage one counts, and this is the time."""
+    return int(time.time() * 1000) << 20 | random.getrandbits(20)
 
 
 def wrap_records(
@@ -36,27 +33,37 @@ def wrap_records(
     topic: str,
     records: Iterable[tuple[int, int, Record]],
     epoch: int | None = None,
-    attempt: int = 1,
-    first_sequences: dict[int, int] | None = None,
-) -> WrappedRecords:
-    """One batch: `records` are (partition, source offset, record) in order."""
+    after: Mapping[int, int] | None = None,
+) -> Envelopes:
+    """Envelopes of one run. `records` are (partition, source offset, record) in order. Those of a
+    partition are all that the source has above `after`, by default the offset before the first one.
+    """
     cluster_id, topic_id = clusters.source.topic_id(topic)
     identity, epoch = compute_identity(cluster_id, topic, topic_id), epoch or create_epoch()
-    sequences = dict(first_sequences or {})
-    wrapped: WrappedRecords = []
+    waiting: dict[int, list[EnvelopeRecord]] = {}
+    through = dict(after or {})
+    envelopes: Envelopes = []
+
+    def finish(partition: int) -> None:
+        wrapped = waiting.pop(partition)
+        head = Head(identity, epoch, partition, through[partition], wrapped[-1].source_offset)
+        envelopes.append((partition, Record(None, encode(head, wrapped))))
+        through[partition] = head.through
+
     for partition, offset, record in records:
-        sequence = sequences.get(partition, 0)
-        sequences[partition] = sequence + 1
-        header = (
-            HEADER,
-            encode(
-                Origin(
-                    partition, offset, record.timestamp_ms, 0, epoch, attempt, sequence, identity
-                )
-            ),
-        )
-        wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
-    return wrapped
+        through.setdefault(partition, offset - 1)
+        waiting.setdefault(partition, []).append(build_record(offset, record))
+        if len(waiting[partition]) == RECORDS_MAX:
+            finish(partition)
+    for partition in list(waiting):
+        finish(partition)
+    return envelopes
+
+
+def build_record(source_offset: int, record: Record) -> EnvelopeRecord:
+    """A source record as it is in an envelope."""
+    headers = tuple((name.encode(), value) for name, value in record.headers)
+    return EnvelopeRecord(source_offset, record.timestamp_ms, 0, record.key, record.value, headers)
 
 
 def wait_for_frontiers(service: Service, partitions: int) -> None:
@@ -78,6 +85,6 @@ def wait_for_frontiers(service: Service, partitions: int) -> None:
     )
 
 
-def write_intermediate(clusters: Clusters, topic: str, copy: str, records: WrappedRecords) -> None:
-    """Write wrapped records to the intermediate topic of a copy."""
-    clusters.destination.write(f"{copy}-proxy", records)
+def write_intermediate(clusters: Clusters, topic: str, copy: str, envelopes: Envelopes) -> None:
+    """Write envelopes to the intermediate topic of a copy."""
+    clusters.destination.write(f"{copy}-proxy", envelopes)

@@ -214,6 +214,35 @@ def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
     assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if is_same_epoch else 1)
 
 
+def test_a_reader_from_the_earliest_goes_on_where_its_records_end() -> None:
+    """With auto.offset.reset=earliest, a position whose records a new leader does not have moves to
+    the end of those that it has; one beyond the end, or before the beginning, to the beginning.
+    """
+    simulation = Simulation(partitions=3)
+
+    def work(context: ScriptContext) -> None:
+        cluster = simulation.cluster
+        reader = context.reader(enable_partition_eof=False, auto_offset_reset="earliest")
+        for partition in range(3):
+            cluster.append(
+                TOPIC, partition, [(None, b"%d" % number, None, 1) for number in range(10)]
+            )
+        reader.assign([TopicPartition(TOPIC, 0, 0)])
+        assert len(reader.consume(10, LONG_S)) == 10
+        cluster.truncate(TOPIC, 0, 4)
+        cluster.append(TOPIC, 0, [(None, b"other", None, 1)])
+        assert [one.offset() for one in reader.consume(1, LONG_S)] == [6]
+        cluster.delete_records(TOPIC, 1, 3)
+        for partition, position, first in ((1, 0, 3), (2, 15, 0)):
+            reader.assign([TopicPartition(TOPIC, partition, position)])
+            assert [one.offset() for one in reader.consume(1, LONG_S)] == [first]
+        simulation.note("reader", "done")
+
+    simulation.start("reader", work)
+    simulation.run()
+    assert simulation.story
+
+
 def test_a_lost_marker_leaves_its_transaction_open() -> None:
     """Records behind it are not stable any more; what an operator and a load generator do is seen
     by readers as it is on a broker.

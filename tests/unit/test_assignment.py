@@ -137,20 +137,6 @@ def test_an_assignment_is_started_when_the_coordinator_has_it(incremental: bool)
     assert stand.partitions.assigned.keys() == {FIRST}
 
 
-@BOTH_PROTOCOLS
-def test_only_what_is_given_away_forgets_its_gap(incremental: bool) -> None:
-    """A partition that is started again keeps what is known of it."""
-    stand = Stand(incremental)
-    stand.happens("on_assign", FIRST)
-    stand.loop.run_round()
-    stand.partitions.start_again(stand.partitions.assigned, is_committed=False)
-    stand.loop.run_round()
-    assert stand.given_away == set()
-    stand.happens("on_revoke", FIRST)
-    stand.loop.run_round()
-    assert stand.given_away == {FIRST}
-
-
 @pytest.mark.parametrize("has_moved", [False, True])
 def test_a_worker_that_stood_still_does_not_call_its_successor_foreign(has_moved: bool) -> None:
     """It has read a frontier, and then finds everything that the next owner has written since. It
@@ -186,7 +172,7 @@ def test_after_a_failure_the_client_is_moved() -> None:
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    stand.partitions.start_again(stand.partitions.assigned, is_committed=False)
+    stand.partitions.start_again(stand.partitions.assigned, is_certain=False)
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from common import runtime, source_candidates
 from common.errors import SourceRecreated, SourceRefused, SourceTruncated
-from common.frontier import Frontier, LastRecord, RuleState
+from common.frontier import Frontier, LastRecord
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
@@ -154,7 +154,7 @@ def test_a_source_that_is_recreated_between_two_questions_is_called_that(
     )
     frontiers = {
         TopicPartition(route.intermediate_topic, 0): Frontier(
-            RuleState(9, 1, None), before.identity, 1, "", -1, 0
+            9, 1, before.identity, 1, "", -1, 0
         )
     }
     with pytest.raises(SourceRecreated if is_recreated else SourceTruncated):
@@ -174,7 +174,7 @@ def test_a_candidate_whose_transaction_is_open_below_what_was_copied_is_behind(
     snapshot = SourceSnapshot(settings, {route: topic}, {tp: 0}, {tp: 20}, {tp: stable_end})
     frontiers = {
         TopicPartition(route.intermediate_topic, 0): Frontier(
-            RuleState(9, 1, None), topic.identity, 1, "", -1, 0, LastRecord(9, "checksum")
+            9, 1, topic.identity, 1, "", -1, 0, last_record=LastRecord(9, "checksum")
         )
     }
     with (

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from common.errors import DestinationTruncated, ForeignWriter
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.routes import TopicPartition
 from deduplicator import frontier_check
 from deduplicator.frontier_check import Surplus
@@ -107,7 +107,7 @@ def test_a_partition_that_ends_before_what_was_written(sent: int, end: int, is_l
     sent after it need an offset each.
     """
     tp = TopicPartition("orders", 0)
-    frontiers = {tp: Frontier(RuleState(9, 1, None), "0123456789abcdef", 1, "id", 4, sent)}
+    frontiers = {tp: Frontier(9, 1, "0123456789abcdef", 1, "id", 4, sent)}
     if is_lost:
         with pytest.raises(DestinationTruncated, match=f"ends at {end}"):
             frontier_check._check_ends(frontiers, {tp: end})

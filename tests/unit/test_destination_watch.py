@@ -16,11 +16,12 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
-from common.frontier import Frontier, RuleState, decode
+from common.frontier import Frontier, decode
 from common.routes import Route, TopicPartition
 from deduplicator import destination_watch
-from deduplicator.destination import DestinationState, KafkaDestination, check_delivered_offset
+from deduplicator.destination import DestinationState
 from deduplicator.destination_watch import DestinationWatch
+from deduplicator.kafka_destination import KafkaDestination, check_delivered_offset
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_output import RoundOutput
 
@@ -83,7 +84,7 @@ def test_the_frontier_says_that_the_last_delivered_record_has_to_be_there() -> N
     destination = KafkaDestination(pair, Mock())
     destination.outputs = {PLACE: DestinationState(4, 0)}
     output = RoundOutput({"copy-proxy": Route("t", "copy", "copy-proxy")}, partitions, destination)
-    state = AssignedPartition(0, Frontier(RuleState(-1, 1, None), "1d" * 8, 1, "id", 4, 0))
+    state = AssignedPartition(0, Frontier(-1, 1, "1d" * 8, 1, "id", 4, 0))
     found = []
     for _ in range(2):
         destination.begin()

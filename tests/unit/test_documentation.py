@@ -31,7 +31,7 @@ NO_SETTINGS = {
     "REO_DEDUPLICATOR_WOKERS",
 }
 """Where the settings and the jars are, the tests' own, and an example of a typing error."""
-DESIGN_WORDS_MAX = 4000
+DESIGN_WORDS_MAX = 3000
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)

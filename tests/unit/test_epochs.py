@@ -1,106 +1,141 @@
-"""Epochs on any clock: no two runs share one, a run is above all that it has read, and what sets a
-frontier is above whoever has not read it.
+"""Epochs: a run is above all that was seen, no two runs share one, and a run begins only when its
+epoch is installed (`replicator.run_epochs`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.run_epochs import (
-    AHEAD_MS,
-    RANDOM_BITS,
-    can_exceed,
-    create_higher_epoch,
-    create_run_epoch,
-    get_time_ms,
-)
+from common import runtime
+from common.envelope import Head
+from common.frontier import Frontier
+from common.kafka.partition_offsets import GroupCommit
+from common.routes import TopicPartition
+from replicator import run_epochs
+from replicator.run_epochs import RANDOM_BITS, EpochInstaller, next_epoch
 from tests.harness.properties import property_test
 
-CLOCK = st.integers(1_700_000_000_000, 1_900_000_000_000)
-WITHIN = st.integers(2, AHEAD_MS - 1)
-BACK = st.integers(-AHEAD_MS, 100 * AHEAD_MS)
-"""How long before the clock's time an epoch is; below 0 it is ahead."""
 BITS = st.integers(0, 2**RANDOM_BITS - 1)
+OLD_MS = 1_760_000_000_000
+"""Earlier versions had the time in ms in the upper bits."""
+SEEN = st.lists(st.integers(0, 2**50) | st.just(OLD_MS << RANDOM_BITS | 5), max_size=4)
+FIRST, SECOND = TopicPartition("orders-proxy", 0), TopicPartition("orders-proxy", 1)
+IDENTITY = "0123456789abcdef"
 
 
-@given(CLOCK, st.lists(st.tuples(BACK, BITS), max_size=4), BITS)
+@given(SEEN, BITS)
 @property_test(examples=1000)
-def test_a_run_is_above_what_it_has_read(
-    clock_ms: int, back: list[tuple[int, int]], bits: int
-) -> None:
-    """Whatever that is, and not behind the clock; and below what a frontier can hold."""
-    read = [clock_ms - ms << RANDOM_BITS | random for ms, random in back]
-    epoch = create_run_epoch(clock_ms, read, bits)
-    assert all(epoch > other for other in read)
-    assert (
-        clock_ms
-        <= get_time_ms(epoch)
-        <= max(clock_ms, *(get_time_ms(other) + 1 for other in read), 0)
-    )
-    assert epoch < 2**63
+def test_a_run_is_above_what_was_seen(seen: list[int], bits: int) -> None:
+    """Whatever that is, also of a version that used the clock; and an envelope can hold it."""
+    epoch = next_epoch(seen, bits)
+    assert all(epoch > other for other in seen)
+    assert 0 < epoch < 2**63
 
 
-@given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS), BITS, BITS)
+@given(SEEN, BITS, BITS)
 @property_test(examples=1000)
-def test_two_runs_share_an_epoch_only_by_chance(
-    clock_ms: int, back: int, between_ms: int, one: int, other: int
-) -> None:
-    """Planned at any two moments from the same frontier, also at the same one: as long as their
-    random bits differ, so do they.
+def test_two_runs_share_an_epoch_only_by_chance(seen: list[int], one: int, other: int) -> None:
+    """Planned at the same moment from the same frontiers: as long as their random bits differ, so
+    do they.
     """
-    read = [clock_ms - back << RANDOM_BITS]
-    assert (
-        create_run_epoch(clock_ms, read, one)
-        == create_run_epoch(clock_ms + between_ms, read, other)
-    ) <= (one == other)
+    assert (next_epoch(seen, one) == next_epoch(seen, other)) == (one == other)
 
 
-@given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS - 1), BITS)
-@property_test(examples=1000)
-def test_what_is_set_is_above_a_run_that_has_not_read_it(
-    clock_ms: int, back: int, later_ms: int, bits: int
+class Written:
+    """What an installer writes."""
+
+    def __init__(self) -> None:
+        self.heads: list[tuple[TopicPartition, Head]] = []
+
+    def write(self, heads: Mapping[TopicPartition, Head], again_after_s: float) -> None:
+        """As `EmptyEnvelopes`."""
+        assert again_after_s == run_epochs.INSTALL_AGAIN_S
+        self.heads += heads.items()
+
+
+def show_epochs(*epochs: int) -> dict[TopicPartition, GroupCommit]:
+    """The commits of the first partitions, with frontiers of these epochs."""
+    return {
+        tp: GroupCommit(0, Frontier(9, epoch, IDENTITY, 1, "id", -1, 0))
+        for tp, epoch in zip((FIRST, SECOND), epochs, strict=False)
+    }
+
+
+@pytest.fixture
+def installer(monkeypatch: pytest.MonkeyPatch) -> EpochInstaller:
+    """One whose random bits are 7."""
+    monkeypatch.setattr(runtime, "get_random_bits", lambda _: 7)
+    return EpochInstaller(cast(Any, Written()))
+
+
+def get_written(installer: EpochInstaller) -> list[tuple[TopicPartition, Head]]:
+    """What it has written since the last call."""
+    written = cast(Any, installer.empty_envelopes)
+    heads, written.heads = written.heads, []
+    return cast("list[tuple[TopicPartition, Head]]", heads)
+
+
+def test_an_epoch_is_installed_when_every_frontier_shows_exactly_it(
+    installer: EpochInstaller,
 ) -> None:
-    """Planned before the choice or after it, on a clock that is ahead or behind, from whatever was
-    known, be it far ahead of the clock itself.
+    """It is written where it is not shown, as an envelope that covers nothing, for the topic that
+    was copied.
     """
-    old = clock_ms - back << RANDOM_BITS
-    assert create_run_epoch(clock_ms + later_ms, [old], bits) < create_higher_epoch(clock_ms, [old])
+    assert installer.find_waiting(show_epochs(3 << RANDOM_BITS, 1)).keys() == {FIRST, SECOND}
+    epoch = 4 << RANDOM_BITS | 7
+    head = Head(IDENTITY, epoch, 0, -1, -1)
+    assert get_written(installer) == [(FIRST, head), (SECOND, head._replace(source_partition=1))]
+    assert installer.find_waiting(show_epochs(epoch, 1)).keys() == {SECOND}
+    assert [tp for tp, _ in get_written(installer)] == [SECOND]
+    assert not installer.find_waiting(show_epochs(epoch, epoch))
+    assert (installer.epoch, get_written(installer)) == (epoch, [])
 
 
-@given(CLOCK, st.integers(0, AHEAD_MS - 1), WITHIN, BITS)
-@property_test(examples=1000)
-def test_also_when_that_one_had_replaced_another(
-    first_ms: int, between_ms: int, later_ms: int, bits: int
+def test_an_epoch_that_no_run_has_used_is_kept(installer: EpochInstaller) -> None:
+    """The source could not be copied from: the next plan needs no other one. The next run does."""
+    epoch = 1 << RANDOM_BITS | 7
+    installer.find_waiting(show_epochs(0))
+    assert not installer.find_waiting(show_epochs(epoch))
+    assert not installer.find_waiting(show_epochs(epoch))
+    installer.is_used = True
+    assert installer.find_waiting(show_epochs(epoch))
+    assert installer.epoch == 2 << RANDOM_BITS | 7
+
+
+def test_a_higher_epoch_at_one_partition_takes_a_higher_one_everywhere(
+    installer: EpochInstaller,
 ) -> None:
-    """Set twice within an hour, even in the same millisecond: who has read the first is below the
-    second, and who has read the second is above it.
+    """Another stage one runs, or has just planned."""
+    installer.find_waiting(show_epochs(0, 0))
+    other = 1 << RANDOM_BITS | 9
+    assert installer.find_waiting(show_epochs(1 << RANDOM_BITS | 7, other)).keys() == {
+        FIRST,
+        SECOND,
+    }
+    assert installer.epoch == 2 << RANDOM_BITS | 7
+    assert {head.epoch for _, head in get_written(installer)[-2:]} == {installer.epoch}
+
+
+def test_a_lower_epoch_is_no_sign_that_this_one_was_seen(installer: EpochInstaller) -> None:
+    """A frontier that was set back shows that later: this process still goes above its own runs,
+    whose envelopes may be unread.
     """
-    first = create_higher_epoch(first_ms, [])
-    second = create_higher_epoch(first_ms + between_ms, [first])
-    assert (
-        first
-        < create_run_epoch(first_ms + min(later_ms, between_ms), [first], bits)
-        < second
-        < create_run_epoch(first_ms + later_ms, [second], bits)
-    )
+    installer.find_waiting(show_epochs(5 << RANDOM_BITS))
+    installer.is_used = True
+    assert installer.find_waiting(show_epochs(0))
+    assert installer.epoch == 7 << RANDOM_BITS | 7
 
 
-@given(CLOCK, BACK, BACK, BITS)
-@property_test(examples=1000)
-def test_whether_a_run_can_be_above_is_said_rightly(
-    clock_ms: int, back: int, other: int, bits: int
-) -> None:
-    """Of a run whose clock is behind what it has read: above only where that was said before, and
-    never above what is raised over it.
-    """
-    read, epoch = [clock_ms - back << RANDOM_BITS], clock_ms - other << RANDOM_BITS
-    assert create_run_epoch(0, read, bits) < epoch or can_exceed(read, epoch)
-    assert not can_exceed(read, create_higher_epoch(clock_ms, read))
-
-
-@given(CLOCK, st.lists(st.integers(0, 2**62), max_size=4))
-@property_test(examples=1000)
-def test_what_is_set_is_above_all_that_is_known(clock_ms: int, known: list[int]) -> None:
-    """Also where that is further ahead of the clock than an hour, as after a clock was set back."""
-    assert all(create_higher_epoch(clock_ms, known) > epoch for epoch in known)
+def test_partitions_that_appear_meanwhile_are_waited_for(installer: EpochInstaller) -> None:
+    """A source gets a partition between two looks: the same epoch, one more frontier."""
+    installer.find_waiting(show_epochs(0))
+    epoch = installer.epoch
+    assert not installer.find_waiting(show_epochs(epoch))
+    assert installer.find_waiting(show_epochs(epoch, 0)).keys() == {SECOND}
+    assert installer.epoch == epoch
+    assert get_written(installer)[-1][1].epoch == epoch

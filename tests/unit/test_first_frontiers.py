@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
+from common.envelope import compute_identity
 from common.errors import SettingsInvalid
-from common.frontier import Frontier, LastRecord, RuleState
+from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
-from common.origin import compute_identity
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.frontiers import first_frontiers as module
@@ -36,7 +36,7 @@ FAILOVER = {"REO_SOURCE_BOOTSTRAP_SERVERS": "b:1;c:1", "REO_SOURCE_MODE": "failo
 
 def make_frontier(source_identity: str, destination_topic_id: str = "id of all") -> Frontier:
     """Of a partition of which records were copied."""
-    return Frontier(RuleState(9, 5, None), source_identity, 1, destination_topic_id, 9, 10)
+    return Frontier(9, 5, source_identity, 1, destination_topic_id, 9, 10)
 
 
 def create_first_frontiers(

@@ -1,75 +1,193 @@
-"""The frontiers that a worker knows and the group may have lost: they are deleted with an
-intermediate topic.
+"""The frontiers that a worker knows and the group may have lost: it deletes them together with an
+intermediate topic. On a real broker: `tests/broker/test_recreated_intermediate.py`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
+from common import runtime
+from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
+from common.settings import load
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.frontier_store import LoadedFrontiers
+from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.position_errors import PositionGone
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from tests.unit.test_raised_epochs import OLD, OTHER, OWN, Group
-from tests.unit.test_rebalance import FIRST, SECOND, Stand
+from deduplicator.worker import CHECK_COMMITS_S, LostCommits
+from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
+from tests.unit.test_settings import GOOD
 
-
-@pytest.mark.parametrize(
-    ("failed", "known"),
-    [(PositionGone("gone"), {FIRST, SECOND}), (TransactionFailed("no"), set())],
-    ids=["position", "transaction"],
+BEFORE, AFTER = (
+    AssignedPartition(offset, replace(FRONTIER, source_offset=offset - 1)) for offset in (7, 9)
 )
-def test_a_gone_position_leaves_what_the_worker_knows(
-    monkeypatch: pytest.MonkeyPatch, failed: Exception, known: set[TopicPartition]
-) -> None:
-    """The group may have lost the frontiers of all partitions with their topic. After a failed
-    transaction only the group knows them.
+
+
+def create_starter(commits: dict[TopicPartition, GroupCommit], **group: Any) -> PartitionStarter:
+    """With these commits in the group."""
+    store = SimpleNamespace(
+        list_started_topics=set, load_frontiers=lambda _: LoadedFrontiers(commits, frozenset())
+    )
+    return PartitionStarter(load(GOOD), {}, cast(Any, SimpleNamespace(**group)), cast(Any, store))
+
+
+def test_the_newest_commit_is_known() -> None:
+    """Of partitions that are assigned, or started again because the group has lost it."""
+    partitions = Partitions()
+    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
+    partitions.on_committed({FIRST: AFTER})
+    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
+    partitions.start_again([FIRST], is_certain=True)
+    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
+    assert (partitions.waiting, partitions.revoked) == ({FIRST}, {FIRST})
+    partitions.start({FIRST: AFTER})
+    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
+    assert partitions.remembered == {}
+
+
+@pytest.mark.parametrize("event", ["on_assigned", "on_revoked"])
+def test_what_another_worker_can_have_moved_is_only_remembered(event: str) -> None:
+    """A process that stood still can learn at once that its partition was lost and is its own
+    again. A commit that was on its way when the partition was revoked is remembered, too.
     """
-    stand = Stand(True)
+    partitions = Partitions()
+    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
+    getattr(partitions, event)([FIRST])
+    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, {FIRST: BEFORE})
+    partitions.on_committed({FIRST: AFTER})
+    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, {FIRST: AFTER})
+    partitions.on_revoked([FIRST])
+    assert partitions.remembered == {FIRST: AFTER}, "it is not forgotten at the second time"
+    partitions.start({FIRST: BEFORE})
+    assert partitions.committed == {FIRST: BEFORE, SECOND: BEFORE}
+    assert partitions.remembered == {}
+
+
+def test_a_commit_of_a_partition_that_was_never_assigned_is_not_known() -> None:
+    """It is not remembered either."""
+    partitions = Partitions()
+    partitions.on_committed({FIRST: AFTER})
+    assert partitions.committed == partitions.remembered == {}
+
+
+def test_a_transaction_in_doubt_leaves_what_is_only_remembered() -> None:
+    """More may be committed than this worker knows."""
+    partitions = Partitions()
+    partitions.start({FIRST: BEFORE})
+    partitions.start_again(partitions.assigned, is_certain=False)
+    assert (partitions.committed, partitions.remembered) == ({}, {FIRST: BEFORE})
+
+
+@pytest.mark.parametrize("is_certain", [True, False], ids=["certain", "remembered"])
+@pytest.mark.parametrize("mapping", ["same", "key"])
+@BOTH_PROTOCOLS
+def test_what_is_remembered_is_believed_where_it_can_be_compared(
+    incremental: bool, mapping: str, is_certain: bool
+) -> None:
+    """With the records of the destination: on a route that is one to one. On any other, only what
+    is certain.
+    """
+    stand = Stand(incremental)
+    stand.loop.routes["t-proxy"] = Route("t", "t", "t-proxy", mapping)
     stand.happens("on_assign", FIRST, SECOND)
     stand.loop.run_round()
-
-    def consume(*_: object) -> None:
-        raise failed
-
-    monkeypatch.setattr(stand.loop.intermediate, "consume_batches", consume)
+    assert stand.known == {}
+    if mapping != "same":
+        for state in stand.partitions.assigned.values():
+            state.partitioner = cast(Any, lambda _: [])
+    stand.partitions.start_again([FIRST], is_certain=is_certain)
     stand.loop.run_round()
-    assert stand.known.keys() == known
+    assert stand.known.keys() == ({FIRST} if is_certain or mapping == "same" else set())
+
+
+def test_a_failed_transaction_is_not_certain() -> None:
+    """Of a failed transaction it is not known whether it is committed."""
+    stand = Stand(True)
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+
+    def consume(_: float) -> None:
+        raise TransactionFailed("no answer")
+
+    stand.loop.round_input.consume = cast(Any, consume)
+    stand.loop.waiting.start = cast(Any, lambda: True)
+    stand.loop.run_round()
+    assert (stand.partitions.committed, stand.partitions.waiting) == ({}, {FIRST})
+    assert stand.partitions.remembered.keys() == {FIRST}
 
 
 def test_what_the_worker_knows_stands_in_for_what_the_group_has_lost() -> None:
     """With its topic; then it is committed again. Where the group has a commit, that counts."""
-    group, known = Group(), {OWN: AssignedPartition(5, OLD), OTHER: AssignedPartition(3, OLD)}
-    assert group.starter._load_frontiers([OWN, OTHER], known) == (group.commits, set())
-    group.commits = {}
-    assert group.starter._load_frontiers([OWN, OTHER], known) == (
-        {OWN: GroupCommit(5, OLD), OTHER: GroupCommit(3, OLD)},
-        {OWN, OTHER},
+    commits = {FIRST: GroupCommit(11, FRONTIER)}
+    starter = create_starter(commits)
+    assert starter._load_frontiers([FIRST, SECOND], {FIRST: BEFORE, SECOND: AFTER}) == (
+        {FIRST: GroupCommit(11, FRONTIER), SECOND: GroupCommit(9, AFTER.frontier)},
+        {SECOND},
     )
 
 
-@pytest.mark.parametrize("event", ["on_assigned", "on_revoked"])
-def test_nothing_is_known_of_what_another_worker_can_have_had(event: str) -> None:
-    """A process that stood still can learn at once that its partition was lost and is its own
-    again.
-    """
-    partitions = Partitions()
-    partitions.start({OWN: AssignedPartition(5, OLD), OTHER: AssignedPartition(3, OLD)})
-    partitions.start_again([OWN, OTHER], is_committed=True)
-    assert partitions.last_committed.keys() == {OWN, OTHER}
-    getattr(partitions, event)([OWN])
-    assert partitions.last_committed.keys() == {OTHER}
-    partitions.start({OTHER: AssignedPartition(3, OLD)})
-    assert not partitions.last_committed
-    partitions.start_again([OTHER], is_committed=False)
-    assert not partitions.last_committed
+def find_lost(commits: list[TopicPartition], topics: list[str]) -> list[TopicPartition]:
+    """With these commits in the group, and these topics on the cluster."""
+
+    def list_commits(topic_partitions: Any, require_stable: bool) -> dict[TopicPartition, int]:
+        assert not require_stable, "it would wait for this worker's own transaction"
+        return {tp: 1 for tp in topic_partitions if tp in commits}
+
+    starter = create_starter(
+        {},
+        group=SimpleNamespace(list_commits=list_commits),
+        describe_topics=lambda names: {name: None for name in names if name in topics},
+    )
+    return starter.find_lost_commits([FIRST, SECOND])
+
+
+def test_lost_commits_are_found_when_their_topic_is_there() -> None:
+    """A commit for a topic that does not exist would be refused."""
+    assert find_lost([FIRST, SECOND], ["t-proxy"]) == []
+    assert find_lost([FIRST], ["t-proxy"]) == [SECOND]
+    assert find_lost([], ["t-proxy"]) == [FIRST, SECOND]
+    assert find_lost([], []) == []
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable("no"), HangingTransaction("no")])
+def test_no_answer_is_no_loss(error: Exception) -> None:
+    """It is asked again later."""
+
+    def list_commits(*_: object, **__: object) -> None:
+        raise error
+
+    starter = create_starter({}, group=SimpleNamespace(list_commits=list_commits))
+    assert starter.find_lost_commits([FIRST]) == []
+
+
+def test_lost_commits_are_looked_for_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lost is started again, and only that."""
+    now_s = 100.0
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    partitions, asked = Partitions(), list[list[TopicPartition]]()
+    partitions.start({FIRST: BEFORE, SECOND: AFTER})
+
+    def find_lost_commits(topic_partitions: Any) -> list[TopicPartition]:
+        asked.append(sorted(topic_partitions))
+        return [SECOND]
+
+    check = LostCommits(cast(Any, SimpleNamespace(find_lost_commits=find_lost_commits)), partitions)
+    check.check()
+    assert asked == []
+    now_s += CHECK_COMMITS_S
+    check.check()
+    check.check()
+    assert asked == [[FIRST, SECOND]]
+    assert (partitions.assigned, partitions.waiting) == ({FIRST: BEFORE}, {SECOND})
+    assert partitions.committed == {FIRST: BEFORE, SECOND: AFTER}
 
 
 def test_a_commit_that_is_lost_between_two_requests_is_not_there(
@@ -78,8 +196,8 @@ def test_a_commit_that_is_lost_between_two_requests_is_not_there(
     """The group's coordinator deletes it with its topic. What an open transaction does not hold up
     is read of other workers' partitions only: of its own it can be an older one.
     """
-    commit, other = GroupCommit(5, OLD), TopicPartition(OWN.topic, OWN.partition + 1)
-    answers = {"commit reader": {OWN: commit, other: commit}, "reader": {}}
+    commit = GroupCommit(5, FRONTIER)
+    answers = {"commit reader": {FIRST: commit, SECOND: commit}, "reader": {}}
     monkeypatch.setattr(
         partition_offsets,
         "read_commits",
@@ -89,7 +207,7 @@ def test_a_commit_that_is_lost_between_two_requests_is_not_there(
         liveness=Mock(),
         reader="reader",
         commit_reader="commit reader",
-        list_partitions=lambda _: [OWN, other],
+        list_partitions=lambda _: [FIRST, SECOND],
     )
-    loaded = ConsumerGroup.load_commits(cast("Any", group), [OWN.topic], [OWN])
-    assert loaded == {other: commit}
+    loaded = ConsumerGroup.load_commits(cast(Any, group), [FIRST.topic], [FIRST])
+    assert loaded == {SECOND: commit}

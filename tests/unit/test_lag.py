@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.lag_gauges import LagReporter
+from common.lag_gauges import ENDS_PER_LAG, LagReporter
 from common.routes import TopicPartition
 
 HERE = TopicPartition("orders", 3)
@@ -69,3 +69,68 @@ def test_nothing_is_claimed_without_a_bound(clock: Clock) -> None:
 def test_a_timestamp_of_the_future_is_no_negative_lag(clock: Clock) -> None:
     """Producers' clocks differ."""
     assert LagReporter("a stage", clock).report(HERE, 5, ms(-60)) == 0
+
+
+def report_offsets(lag: LagReporter, next_offset: int, end: int) -> float | None:
+    """Of a stage that knows no timestamps, and copies every offset."""
+    return lag.report_offsets(HERE, next_offset, end, end - next_offset)
+
+
+def test_without_timestamps_the_ends_that_were_seen_tell(clock: Clock) -> None:
+    """The source gets a record each second and the copy is three behind: what waits was written
+    after the source was seen to end where the copy is.
+    """
+    lag = LagReporter("a stage", clock)
+    report_offsets(lag, 100, 100)
+    for second in range(1, 300):
+        clock.now += 1
+        seconds = report_offsets(lag, max(100, 97 + second), 100 + second)
+        assert seconds == min(second, 3)
+    assert len(lag.ends[HERE]) == 4
+
+
+def test_a_source_that_stands_still_does_not_hide_how_long_it_waits(clock: Clock) -> None:
+    """One record comes after a day and waits for ten seconds, while the source ends behind it."""
+    lag = LagReporter("a stage", clock)
+    for _ in range(3):
+        assert report_offsets(lag, 10, 10) == 0
+        clock.now += 40_000
+    report_offsets(lag, 10, 10)
+    for second in range(1, 11):
+        clock.now += 1
+        assert report_offsets(lag, 10, 11) == second
+    assert report_offsets(lag, 11, 11) == 0
+
+
+def test_before_it_has_caught_up_it_counts_from_its_start(clock: Clock) -> None:
+    """What waited before that is not known."""
+    lag = LagReporter("a stage", clock)
+    for second in range(60):
+        assert report_offsets(lag, second, 1000) == second
+        clock.now += 1
+    for second in range(60, 120):
+        assert report_offsets(lag, second, 1000 + second) == second
+        clock.now += 1
+
+
+def test_few_ends_are_remembered(clock: Clock) -> None:
+    """An hour behind, for hours: the bound is about a twentieth above at most, never below."""
+    lag = LagReporter("a stage", clock)
+    report_offsets(lag, 0, 0)
+    for second in range(1, 20_000):
+        clock.now += 1
+        seconds = report_offsets(lag, max(0, second - 3600), second)
+        assert seconds is not None
+        assert min(second, 3600) <= seconds <= 3600 * (1 + 1.1 / ENDS_PER_LAG)
+        assert len(lag.ends[HERE]) <= 10 * ENDS_PER_LAG
+
+
+def test_a_source_that_ends_earlier_is_seen_anew(clock: Clock) -> None:
+    """It lost records, or is another candidate: the offsets behind its end will be others."""
+    lag = LagReporter("a stage", clock)
+    report_offsets(lag, 10, 10)
+    clock.now += 5
+    assert report_offsets(lag, 10, 30) == 5
+    clock.now += 5
+    assert report_offsets(lag, 10, 20) == 10
+    assert [end for end, _ in lag.ends[HERE]] == [10, 20]

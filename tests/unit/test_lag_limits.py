@@ -22,7 +22,9 @@ FRONTIER = cast(Any, "a frontier")
 def progress(lag: Lag, frontier: Any = FRONTIER) -> PartitionProgress:
     """A partition with this lag."""
     here, there = TopicPartition("orders", 0), TopicPartition("orders.reo", 0)
-    return PartitionProgress(here, there, 9, 9, 9, 9, frontier, Lag(), Lag(), lag, None, 0)
+    return PartitionProgress(
+        here, there, 9, 9, 9, 9, frontier, Lag(), Lag(), lag, None, 0, 0, False
+    )
 
 
 def test_how_far_behind_is_too_far() -> None:

@@ -16,8 +16,6 @@ from common.errors import FilterFailed
 from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
 from common.routes import TopicPartition
-from deduplicator.intermediate_consumer import FEW_RECORDS, Intermediate
-from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter
 from deduplicator.transactions import transactional_producer
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -172,38 +170,6 @@ def test_offsets_without_an_answer_are_given_up(monkeypatch: pytest.MonkeyPatch)
     answered.set()
     assert steps >= 4
     assert (producer.state, producer.client) == ("new", None)
-
-
-class Endless:
-    """A consumer that always has more."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def poll(self, _: float) -> Any:
-        """One."""
-        return self.consume(1, 0)[0]
-
-    def consume(self, most: int, _: float) -> list[Any]:
-        """All that was asked for."""
-        self.asked.append(most)
-        return [type("Message", (), {"error": lambda _: None})() for _ in range(most)]
-
-
-def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one,
-    however slow it is.
-    """
-    clock, consumer = Slow(), Endless()
-    monkeypatch.setattr("common.runtime.monotonic", clock)
-    seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
-    for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
-        records = 0
-        for batch in seam.consume_batches(20_000, 5.0, FEW_RECORDS):
-            records += len(batch)
-            clock.now += cost_s * len(batch)
-        assert records in taken_up
-    assert max(consumer.asked) == FEW_RECORDS
 
 
 def slow(record: SourceRecord) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from common import source_candidates
 from common.errors import HangingTransaction, MoveRefused, OffsetUntranslatable, SourceRecreated
-from common.frontier import Frontier, LastRecord, RuleState
+from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
@@ -80,7 +80,7 @@ class FakeClusters:
         self.at_source, self.at_destination = FakeGroup({SOURCE: 3}), FakeGroup({})
         last = LastRecord(6, compute_message_checksum(cast(Any, self.records[SOURCE][-1])))
         self.frontier = Frontier(
-            RuleState(6, 1, None), self.source.identity, 1, "copy-id", 2, 0, last
+            6, 1, self.source.identity, 1, "copy-id", 2, 0, last_record=last
         )
         (route,) = self.settings.build_routes([])
         for holder, name, answer in (

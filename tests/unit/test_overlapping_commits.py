@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from common.errors import DestinationTruncated, ReoError
-from common.frontier import RuleState
 from deduplicator.round_decisions import RoundDecisions
+from deduplicator.rule import RuleState
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from tests.unit.test_cost_of_a_record import HERE
+from tests.harness.intermediate_records import EPOCH, HERE
 from tests.unit.test_torn_records import RECORDS, run_torn_round
 
 
@@ -22,8 +22,8 @@ def test_a_destination_lacks_what_was_never_written(
     before was written: when its commit fails, because a record was refused, say, the frontier is
     read again, and the record is named.
     """
-    loop = run_torn_round(fails)
-    loop.work = {HERE: RoundDecisions(RuleState(RECORDS - 1, 1, None), RECORDS, None)}
+    loop = run_torn_round(fails).loop
+    loop.round_input.work = {HERE: RoundDecisions(RuleState(RECORDS - 1, EPOCH), RECORDS)}
 
     def find_loss(*_: object) -> None:
         raise DestinationTruncated("t-0 lost records while it was copied to")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
@@ -23,7 +23,7 @@ from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
-FRONTIER = Frontier(RuleState(6, 1, None), "0123456789abcdef", 1, "id", -1, 0)
+FRONTIER = Frontier(6, 1, "0123456789abcdef", 1, "id", -1, 0)
 FIRST, SECOND = TopicPartition("t-proxy", 0), TopicPartition("t-proxy", 1)
 BOTH_PROTOCOLS = pytest.mark.parametrize("incremental", [False, True], ids=["classic", "consumer"])
 
@@ -82,9 +82,8 @@ class Stand:
         self.asked: list[object] = []
         self.fails = 0
         self.undecided = 0
-        """How often the commit cannot be read yet."""
+        """How often the frontiers cannot be read yet."""
         self.is_coordinator_agreed = True
-        self.given_away: set[TopicPartition] = set()
         self.reason_at_start: str | None = None
         self.known: dict[TopicPartition, AssignedPartition] = {}
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
@@ -127,17 +126,19 @@ class Stand:
         """Every frontier is a first one."""
         self.known = dict(known)
         self.reason_at_start = self.loop.liveness.reason
+        if self.undecided:
+            self.undecided -= 1
+            self.asked.append("undecided")
+            raise TransactionUndecided("no marker yet")
         self.asked.append(sorted(topic_partitions))
         return StartedPartitions(
             {tp: AssignedPartition(7, FRONTIER) for tp in topic_partitions},
             {TopicPartition("t", tp.partition): DestinationState(-1, 0) for tp in topic_partitions},
             sorted(topic_partitions),
-            sorted(topic_partitions),
         )
 
-    def on_revoked(self, topic_partitions: Collection[TopicPartition]) -> None:
+    def on_revoked(self) -> None:
         """What a start waits for is forgotten."""
-        self.given_away |= set(topic_partitions)
 
     @property
     def consumer_group(self) -> Stand:
@@ -148,16 +149,6 @@ class Stand:
         """What the coordinator says."""
         assert member_id == "member"
         return self.is_coordinator_agreed
-
-    def raise_epochs_again(self, start: StartedPartitions) -> list[TopicPartition]:
-        """None."""
-        if self.undecided:
-            self.undecided -= 1
-            self.asked.append("undecided")
-            raise TransactionUndecided("no marker yet")
-        self.asked.append("raised")
-        start.epoch_raised = []
-        return []
 
     def begin(self) -> None:
         """A transaction."""
@@ -193,7 +184,7 @@ def test_the_callback_only_notes(incremental: bool) -> None:
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assign = "incremental_assign" if incremental else "assign"
-    assert stand.asked == [[FIRST], "begin after 1", [0], "raised"]
+    assert stand.asked == [[FIRST], "begin after 1", [0]]
     assert stand.client.calls == [(assign, []), (assign, [(0, 7)])]
     assert stand.partitions.assigned.keys() == {FIRST}
     stand.happens("on_revoke", FIRST)
@@ -228,9 +219,7 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
 
 @BOTH_PROTOCOLS
 def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> None:
-    """With what was read before: that it was raised is not forgotten, whatever was assigned
-    meanwhile.
-    """
+    """With what was read before, whatever was assigned meanwhile: nobody else moves it."""
     stand = Stand(incremental)
     stand.fails = 1
     stand.happens("on_assign", FIRST)
@@ -238,50 +227,46 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
         stand.happens("on_assign", SECOND)
     stand.loop.run_round()
     stand.loop.run_round()
-    assert stand.asked[:7] == [
+    assert stand.asked[:6] == [
         [FIRST],
         "begin after 1",
         [0],
         "resolve_in_doubt",
         "begin after 2",
         [0],
-        "raised",
     ]
-    assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
+    assert stand.asked[6:] == ([[SECOND], "begin after 2", [1]] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
 
 
 @BOTH_PROTOCOLS
-def test_a_commit_that_cannot_be_read_yet_is_waited_for(incremental: bool) -> None:
-    """EndTxn is answered, the group's marker is late: nothing is fetched before the epochs of
-    others are compared, with a poll in between, and nothing is committed twice.
+def test_frontiers_that_cannot_be_read_yet_are_waited_for(incremental: bool) -> None:
+    """A predecessor's transaction is open: nothing is fetched before it is over, with a poll in
+    between, which may say that the partition is another worker's.
     """
     stand = Stand(incremental)
     stand.undecided = 2
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     stand.loop.run_round()
-    assert stand.asked == [[FIRST], "begin after 1", [0], "undecided", "undecided"]
+    assert stand.asked == ["undecided", "undecided"]
     assert stand.partitions.waiting == {FIRST}
     assert len(stand.client.calls) == 1, "only the callback's own, without a partition"
     stand.loop.run_round()
-    assert stand.asked[5:] == ["raised"]
-    assert stand.client.polls == 3
+    assert stand.asked[2:] == [[FIRST], "begin after 3", [0]]
     assert stand.partitions.assigned.keys() == {FIRST}
 
 
 @BOTH_PROTOCOLS
-def test_a_commit_that_cannot_be_read_yet_is_forgotten_with_its_partition(
-    incremental: bool,
-) -> None:
-    """It is another worker's by then: nothing is compared any more."""
+def test_what_is_waited_for_is_forgotten_with_its_partition(incremental: bool) -> None:
+    """It is another worker's by then: nothing is read any more."""
     stand = Stand(incremental)
     stand.undecided = 1
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
     stand.loop.run_round()
     stand.loop.run_round()
-    assert stand.asked == [[FIRST], "begin after 1", [0], "undecided"]
+    assert stand.asked == ["undecided"]
     assert not stand.partitions.assigned
     assert not stand.partitions.waiting
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from bench.__main__ import Bench, parse_rounds
 from bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
 from bench.results import Results
-from bench.targets import GROWTH, TARGETS, format_targets
+from bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
 from faults import campaign_tables, report
 from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
 from faults.timeline_picture import STORY, break_at_gaps, choose_run, compute_rates, group_faults
@@ -24,7 +28,7 @@ PAGE = report.DOCS / "faults.md"
 
 def make_run(verdict: str = "exact", **more: Any) -> dict[str, Any]:
     """One run of a campaign, as in its file."""
-    names = ("records", "aborted", "duplicates", "holes", "stale", "torn", "seconds", "heal_s")
+    names = ("records", "aborted", "duplicates", "gaps", "stale", "torn", "seconds", "heal_s")
     run = dict.fromkeys(names, 0) | {"story": STORY, "seed": 1, "commit": "abc"}
     return run | {"verdict": verdict, "hits": {}, "timeline": [[0, 0, 0]], "marks": []} | more
 
@@ -168,10 +172,10 @@ def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
 @pytest.mark.parametrize(
     ("name", "ours", "missed"),
     [
-        ("records/s, 100 B", 80, "| 0.80 | 1.0 | 1.15 | 20 % |"),
-        ("records/s, 100 B", 110, "| 1.10 | 1.0 | 1.15 | – |"),
-        ("CPU µs/record of its processes, 100 B", 125, "| 1.25 | 1.0 | 0.85 | 25 % |"),
-        ("CPU µs/record of its processes, 100 B", 90, "| 0.90 | 1.0 | 0.85 | – |"),
+        ("records/s, 100 B", 90, "| 0.90 | 1.8 | 2.5 | 50 % |"),
+        ("records/s, 100 B", 200, "| 2.00 | 1.8 | 2.5 | – |"),
+        ("CPU µs/record of its processes, 100 B", 90, "| 0.90 | 0.45 | 0.33 | 100 % |"),
+        ("CPU µs/record of its processes, 100 B", 40, "| 0.40 | 0.45 | 0.33 | – |"),
     ],
 )
 def test_a_missed_target_is_named(name: str, ours: float, missed: str) -> None:
@@ -188,13 +192,58 @@ def test_a_missed_target_is_named(name: str, ours: float, missed: str) -> None:
 
 
 def test_each_target_is_of_a_figure_that_is_measured() -> None:
-    """Else it would be "not measured" for ever; the growth is one by itself."""
-    assert TARGETS.keys() - {row.name for row in SIDE_BY_SIDE} == {GROWTH}
+    """Else it would be "not measured" for ever; those of reo alone are figures by themselves."""
+    own = {GROWTH_RATIO, *OWN_FIGURES}
+    assert TARGETS.keys() - {row.name for row in SIDE_BY_SIDE} == own
     rows = [
         {"section": f"growth: {partitions} partitions", "who": "reo", "cpu_us_all": cpu_us}
-        for partitions, cpu_us in ((4, 4.0), (64, 6.0))
+        for partitions, cpu_us in ((4, 2.0), (64, 3.0))
     ]
-    assert f"| {GROWTH} | 1.50 | 1.2 | 1.1 | 25 % |" in format_targets(Results(rows))
+    lines = format_targets(Results(rows))
+    assert f"| {GROWTH} | 3.00 | 2.5 | 2.5 | 20 % |" in lines
+    assert f"| {GROWTH_RATIO} | 1.50 | 1.32 | 1.15 | 14 % |" in lines
+
+
+@pytest.mark.parametrize("rounds", ["0", "1", "3"])
+def test_each_contender_is_first_as_often_as_second(rounds: str) -> None:
+    """An odd number of rounds is refused."""
+    assert parse_rounds("4") == 4
+    with pytest.raises(argparse.ArgumentTypeError):
+        parse_rounds(rounds)
+
+
+def test_brokers_are_warm_before_the_first_counted_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One copy of each contender before each kind of record, and before anything else where no
+    throughput is asked for; then each is first in half of the rounds.
+    """
+
+    def measure(only: str) -> list[tuple[str, str, int]]:
+        bench = Bench(cast(Any, None), 2, 1.0, re.compile(only), tmp_path / "results")
+        order: list[tuple[str, str, int]] = []
+        contenders = [SimpleNamespace(name=who) for who in ("reo", "MirrorMaker 2")]
+        monkeypatch.setattr(bench, "topic", lambda *_: "filled")
+        monkeypatch.setattr(
+            bench,
+            "contenders",
+            lambda number, *_: [(each, "") for each in contenders[:: -1 if number % 2 else 1]],
+        )
+        monkeypatch.setattr(
+            bench, "measure", lambda section, who, number, _: order.append((section, who, number))
+        )
+        bench.throughput()
+        return order
+
+    assert measure("1 kB") == [
+        ("warm-up, 1 kB", "reo", 0),
+        ("warm-up, 1 kB", "MirrorMaker 2", 0),
+        ("throughput, 1 kB", "reo", 0),
+        ("throughput, 1 kB", "MirrorMaker 2", 0),
+        ("throughput, 1 kB", "MirrorMaker 2", 1),
+        ("throughput, 1 kB", "reo", 1),
+    ]
+    assert [section for section, *_ in measure("latency")] == ["warm-up, 100 B"] * 2
 
 
 def test_repeated_rounds_are_one_row() -> None:

@@ -1,182 +1,144 @@
-"""The rule: against a naive twin over random streams, and against a stage one that goes wrong in
-every way. (`test_rule_stories` has each of its five sentences as a story.)
-
-The twin is written from the numbered rules in `deduplicator.rule`'s docstring, one record at a time
-and nothing clever, so that whoever reads both can see that they say the same.
-"""
+"""The rule, line by line. (`test_rule_model` has it in a model of everything around it.)"""
 
 from __future__ import annotations
 
-import random
-
-from hypothesis import example, given
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
-from common.frontier import Hole, Link, RuleState
-from common.origin import Origin
-from deduplicator.rule import Decision, decide
+from common.envelope import OFFSET_MAX, Head
+from deduplicator.rule import Decision, RuleState, decide
+from tests.harness.envelopes import IDENTITY
 from tests.harness.properties import property_test
-from tests.harness.task_attempts import StageOne, make_origin
-
-FRESH = RuleState(-1, 0, None)
 
 
-def twin(state: RuleState, origins: list[Origin]) -> Decision:
-    """The five rules, word for word."""
-    frontier, epoch, link, hole = state
-    accepted, duplicates, stale, holes = [], 0, 0, 0
-    for position, record in enumerate(origins):
-        o, e, b, s = record.source_offset, record.epoch, record.attempt, record.sequence
-        if e < epoch:  # 1. older than the state's epoch: stale
-            stale += 1
-            continue
-        if e > epoch:  # 2. newer: take the epoch over; nothing is linked yet, and no hole is open
-            epoch = e
-            link = hole = None
-        begins = s == 0 and (hole is None or o < hole.first)
-        follows = (
-            link is not None
-            and b == link.attempt
-            and s == link.sequence + 1
-            and o > link.source_offset
-        )
-        if o <= frontier:  # 3. duplicate; if it is at or beyond the link, it becomes the link
-            duplicates += 1
-            if link is None or o >= link.source_offset:
-                link = Link(o, b, s)
-        # 4. accept; it is the frontier and the link, and what it has reached of the hole is filled
-        elif begins or follows:
-            accepted.append(position)
-            frontier = o
-            link = Link(o, b, s)
-            if hole is not None and o >= hole.first:
-                hole = Hole(o + 1, hole.last) if o < hole.last else None
-        else:  # 5. hole: it is open from the lowest to the highest offset that was dropped
-            holes += 1
-            hole = Hole(o, o) if hole is None else Hole(min(o, hole.first), max(o, hole.last))
-    return Decision(RuleState(frontier, epoch, link, hole), accepted, duplicates, stale, holes)
+def build_head(epoch: int, after: int, through: int) -> Head:
+    """The fields that the rule reads."""
+    return Head(IDENTITY, epoch, 0, after, through)
 
 
-def generate_origins(seed: int, count: int) -> list[Origin]:
-    """What stage one could write: runs with growing epochs, batches, retries, lost records, and
-    zombies in between.
-    """
-    chance = random.Random(seed)
-    visible = sorted(chance.sample(range(12), chance.randint(1, 9)))
-    runs: list[tuple[int, list[Origin]]] = []
-    for epoch in range(1, chance.randint(2, 4)):
-        position = chance.randint(0, len(visible))
-        records: list[Origin] = []
-        batch = epoch * 10
-        while position < len(visible) and len(records) < 20:
-            size, batch = chance.randint(1, 4), batch + 1
-            task = [
-                make_origin(o, epoch, batch, s)
-                for s, o in enumerate(visible[position : position + size])
-            ]
-            for attempt in range(chance.randint(1, 3)):
-                records += [record for record in task if attempt == 2 or chance.random() < 0.7]
-            position += size
-        runs.append((epoch, records))
-    stream: list[Origin] = []
-    while any(records for _, records in runs) and len(stream) < count:
-        _, records = chance.choice(runs)
-        if records:
-            stream.append(records.pop(0))
-    return stream
-
-
-ANY_ORIGIN = st.builds(
-    make_origin, st.integers(0, 6), st.integers(0, 3), st.integers(0, 2), st.integers(0, 4)
+@pytest.mark.parametrize(
+    ("epoch", "after", "through", "decision", "frontier"),
+    [
+        pytest.param(6, 10, 15, "stale", 10, id="an older epoch"),
+        pytest.param(6, 20, 25, "stale", 10, id="an older epoch beyond a gap"),
+        pytest.param(6, 0, 5, "stale", 10, id="an older epoch's duplicate"),
+        pytest.param(7, 0, 5, "duplicate", 10, id="below the frontier"),
+        pytest.param(7, 5, 10, "duplicate", 10, id="up to the frontier"),
+        pytest.param(7, 10, 10, "duplicate", 10, id="nothing"),
+        pytest.param(7, 10, 11, "accepted", 11, id="from the frontier on"),
+        pytest.param(7, -1, 11, "accepted", 11, id="from the beginning to above the frontier"),
+        pytest.param(7, 9, 15, "accepted", 15, id="around the frontier"),
+        pytest.param(7, 11, 12, "gap", 10, id="one offset is missing"),
+        pytest.param(7, 50, 60, "gap", 10, id="many are missing"),
+        pytest.param(8, 10, 15, "accepted", 15, id="a newer epoch"),
+        pytest.param(8, 0, 5, "duplicate", 10, id="a newer epoch's duplicate"),
+        pytest.param(8, -1, -1, "duplicate", 10, id="a newer epoch is installed"),
+        pytest.param(8, 50, 60, "gap", 10, id="a newer epoch beyond a gap"),
+    ],
 )
-ANY_LINK = st.none() | st.builds(Link, st.integers(0, 6), st.integers(0, 2), st.integers(0, 4))
-ANY_HOLE = st.none() | st.builds(
-    lambda first, more: Hole(first, first + more), st.integers(0, 6), st.integers(0, 4)
+def test_each_line_of_the_table(
+    epoch: int, after: int, through: int, decision: Decision, frontier: int
+) -> None:
+    """From frontier 10 and epoch 7; at both ends of each line's range. The epoch never goes back."""
+    found, state = decide(RuleState(10, 7), build_head(epoch, after, through))
+    assert (found, state.frontier, state.epoch) == (decision, frontier, max(7, epoch))
+
+
+def test_the_first_record_of_all() -> None:
+    """Nothing is copied, no run was seen."""
+    fresh = RuleState(-1, 0)
+    assert decide(fresh, build_head(0, -1, 0)) == ("accepted", RuleState(0, 0))
+    assert decide(fresh, build_head(3, 0, 1)) == ("gap", RuleState(-1, 3, 0))
+    assert decide(fresh, build_head(3, -1, -1)) == ("duplicate", RuleState(-1, 3))
+
+
+def test_a_newer_run_makes_the_older_one_a_zombie() -> None:
+    """At once, also when its first envelope that arrives is beyond a gap or a duplicate."""
+    for first in (build_head(8, 50, 60), build_head(8, 0, 5), build_head(8, 10, 12)):
+        _, state = decide(RuleState(10, 7), first)
+        assert decide(state, build_head(7, state.frontier, 90)) == ("stale", state)
+
+
+def follow(*heads: Head) -> RuleState:
+    """The state after these envelopes, from frontier 10 and epoch 7."""
+    state = RuleState(10, 7)
+    for head in heads:
+        _, state = decide(state, head)
+    return state
+
+
+LOST = build_head(7, 20, 30)
+"""What follows one that was lost: (10, 20] is missing."""
+
+
+@pytest.mark.parametrize(
+    ("heads", "gap"),
+    [
+        pytest.param([], None, id="nothing is missing"),
+        pytest.param([LOST], 20, id="up to where the first one begins that was dropped"),
+        pytest.param([LOST, build_head(7, 30, 40)], 20, id="the first one tells"),
+        pytest.param([LOST, build_head(7, 0, 5)], 20, id="a duplicate fills nothing"),
+        pytest.param([LOST, build_head(6, 10, 20)], 20, id="a zombie fills nothing"),
+        pytest.param([LOST, build_head(7, 10, 15)], 20, id="a part of it"),
+        pytest.param([LOST, build_head(7, 10, 20)], None, id="all of it"),
+        pytest.param([LOST, build_head(7, 10, 25)], None, id="more"),
+        pytest.param([LOST, build_head(7, 10, 20), build_head(7, 40, 50)], 40, id="the next one"),
+        pytest.param([LOST, build_head(8, -1, -1)], None, id="a new run begins: it writes again"),
+        pytest.param([LOST, build_head(8, 15, 16)], 15, id="a new run has lost one, too"),
+    ],
 )
-ANY_STATE = st.builds(RuleState, st.integers(-1, 5), st.integers(0, 2), ANY_LINK, ANY_HOLE)
+def test_the_gap_says_what_is_missing(heads: list[Head], gap: int | None) -> None:
+    """Stage one begins a new run when one stays open."""
+    assert follow(*heads).gap == gap
 
 
-@given(ANY_STATE, st.lists(ANY_ORIGIN, max_size=30))
-@property_test(examples=600)
-def test_any_stream_is_decided_as_the_naive_twin_decides_it(
-    state: RuleState, origins: list[Origin]
-) -> None:
-    """From any state, sensible or not, and on any records: the same decision, field by field."""
-    assert decide(state, origins) == twin(state, origins)
+NUMBERS = st.integers(-1, 12) | st.integers(-1, OFFSET_MAX - 1)
+STATES = st.builds(
+    lambda frontier, epoch, more: RuleState(frontier, epoch, more and frontier + more),
+    NUMBERS,
+    st.integers(0, 4),
+    st.none() | st.integers(1, 5),
+)
+HEADS = st.builds(
+    lambda epoch, first, second: build_head(epoch, min(first, second), max(first, second)),
+    st.integers(0, 4),
+    NUMBERS,
+    NUMBERS,
+)
 
 
-@given(st.integers(0, 2**32))
-@property_test(examples=600)
-def test_runs_with_retries_holes_and_zombies_are_decided_as_the_naive_twin_decides_them(
-    seed: int,
-) -> None:
-    """On streams as stage one writes them, where long chains of links are common, the twin agrees
-    too.
-    """
-    stream = generate_origins(seed, 60)
-    assert decide(FRESH, stream) == twin(FRESH, stream)
-
-
-@given(st.integers(0, 2**32), st.booleans())
-@example(159, False)  # a rule that remembers the lowest dropped offset alone loses a record here
+@given(STATES, st.lists(HEADS, max_size=12))
 @property_test(examples=1000)
-def test_nothing_is_lost_whatever_stage_one_writes(seed: int, compacts: bool) -> None:
-    """Stragglers of the same batch, zombies, two runs of one epoch, and attempts that number their
-    records differently because the source was compacted: what is accepted is at every moment the
-    source's beginning, but for what it no longer has; and a new run heals.
+def test_the_state_only_grows(state: RuleState, heads: list[Head]) -> None:
+    """On any envelopes, from any state: frontier and epoch never go back, only an accepted one
+    moves the frontier, to its end, and an open gap is above it.
     """
-    chance = random.Random(seed)
-    visible = sorted(chance.sample(range(14), chance.randint(5, 12)))
-    state, accepted, stage_one = FRESH, [], StageOne(visible, chance, compacts)
-    for _ in range(80):
-        record = stage_one.step(state)
-        if record is not None:
-            decision = decide(state, [record])
-            state = decision.state
-            accepted += [record.source_offset] * len(decision.accepted)
-            copied = [offset for offset in accepted if offset in visible]
-            assert accepted == sorted(set(accepted))
-            assert copied == visible[: len(copied)], f"{accepted} of {visible}, after {record}"
-    healed = decide(
-        state,
-        [
-            make_origin(offset, state.epoch + 9, 1, number)
-            for number, offset in enumerate(offset for offset in visible if offset > state.frontier)
-        ],
-    )
-    assert healed.state.frontier == visible[-1]
+    for head in heads:
+        decision, after = decide(state, head)
+        assert after.epoch == max(state.epoch, head.epoch)
+        assert (after.frontier > state.frontier) == (decision == "accepted")
+        assert after.frontier == (head.through if decision == "accepted" else state.frontier)
+        assert after.gap is None or after.gap > after.frontier
+        if decision == "stale":
+            assert after == state
+        state = after
 
 
-@given(st.integers(0, 2**32), st.integers(0, 60))
-@property_test(examples=300)
-def test_where_a_batch_is_cut_changes_nothing(seed: int, cut: int) -> None:
-    """A round takes whatever is there, so deciding in two parts must come to the same as deciding
-    at once.
-    """
-    stream = generate_origins(seed, 60)
-    whole, first = decide(FRESH, stream), decide(FRESH, stream[:cut])
-    second = decide(first.state, stream[cut:])
-    assert second.state == whole.state
-    assert (
-        first.accepted + [cut + position for position in second.accepted if cut <= len(stream)]
-        == whole.accepted
-    )
-    assert first.duplicates + second.duplicates == whole.duplicates
-    assert first.stale + second.stale == whole.stale
-    assert first.holes + second.holes == whole.holes
+@given(STATES, HEADS, st.none() | st.integers(0, 20))
+@property_test(examples=500)
+def test_the_gap_decides_nothing(state: RuleState, head: Head, gap: int | None) -> None:
+    """It is a hint for stage one: with another one, or none, the decision is the same."""
+    decision, after = decide(state, head)
+    other_decision, other = decide(state._replace(gap=gap), head)
+    assert (decision, after.frontier, after.epoch) == (other_decision, other.frontier, other.epoch)
 
 
-@given(ANY_STATE, st.lists(ANY_ORIGIN, max_size=30))
-@property_test(examples=300)
-def test_every_record_is_accepted_or_counted(state: RuleState, origins: list[Origin]) -> None:
-    """No record goes missing in the rule itself, and nothing at or below the frontier is ever
-    accepted.
-    """
-    decision = decide(state, origins)
-    assert len(decision.accepted) + decision.duplicates + decision.stale + decision.holes == len(
-        origins
-    )
-    offsets = [origins[position].source_offset for position in decision.accepted]
-    assert offsets == sorted(set(offsets))
-    assert all(offset > state.frontier for offset in offsets)
-    assert decision.state.frontier == max([state.frontier, *offsets])
+@given(STATES, HEADS)
+@property_test(examples=500)
+def test_what_comes_again_is_a_duplicate(state: RuleState, head: Head) -> None:
+    """Or what it was before, if it was dropped."""
+    decision, after = decide(state, head)
+    again, unchanged = decide(after, head)
+    assert again == ("duplicate" if decision == "accepted" else decision)
+    assert unchanged == after

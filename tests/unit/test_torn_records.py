@@ -6,38 +6,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, cast
 
 import pytest
 
-from common.frontier import Frontier, RuleState
-from common.liveness import Liveness
+from common.errors import ForeignWriter
 from common.metrics import TORN
-from common.routes import Route
-from common.settings import load
-from deduplicator.destination import KafkaDestination
 from deduplicator.frontier_check import Surplus
-from deduplicator.loop import Loop
-from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from deduplicator.unwrap import split_by_partition
-from tests.unit.test_cost_of_a_record import HERE, IDENTITY, THERE, Recorded, Taker, batch
-from tests.unit.test_settings import GOOD
+from tests.harness.intermediate_records import THERE, build_envelopes, unwrap_offsets
+from tests.harness.stage_two import Copy
 
 RECORDS = 1000
-
-
-class Committing(Taker):
-    """Its commit is done, or fails."""
-
-    def __init__(self, fails: bool) -> None:
-        super().__init__()
-        self.fails = fails
-
-    def finish_commit(self) -> None:
-        """As ProducerPair.finish_commit."""
-        if self.fails:
-            raise TransactionFailed("no answer")
 
 
 @pytest.fixture(autouse=True)
@@ -58,44 +37,38 @@ def count_torn() -> float:
     )
 
 
-def run_torn_round(fails: bool) -> Loop:
+def run_torn_round(fails: bool) -> Copy:
     """All records of the round are at the destination; its commit was started."""
-    messages = batch(RECORDS)
-    records = split_by_partition(messages)[HERE].list_records(range(RECORDS), None)
-    partitions = Partitions()
-    partitions.start(
-        {
-            HERE: AssignedPartition(
-                0,
-                Frontier(RuleState(-1, 1, None), IDENTITY, 1, "id", -1, 0),
-                Surplus(THERE, -1, deque(enumerate(records))),
-            )
-        }
-    )
-    loop = Loop(
-        load(GOOD),
-        {HERE.topic: Route(THERE.topic, THERE.topic, HERE.topic)},
-        partitions,
-        cast(Any, Recorded(messages)),
-        cast(Any, None),
-        KafkaDestination(cast(Any, Committing(fails)), cast(Any, None)),
-        Liveness("deduplicator"),
-    )
-    loop.run_round()
-    return loop
+    surplus = Surplus(THERE, -1, deque(enumerate(unwrap_offsets(*range(RECORDS)))))
+    copy = Copy(build_envelopes(RECORDS // 2 - 1, RECORDS - 1), surplus=surplus)
+    if fails:
+        copy.producers.failures.append(TransactionFailed("no answer"))
+    copy.loop.run_round()
+    return copy
 
 
 def test_torn_records_are_counted_with_their_commit() -> None:
-    """Not while its answer may still say that it failed."""
-    loop = run_torn_round(fails=False)
+    """Not while its answer may still say that it failed. None is written a second time."""
+    copy = run_torn_round(fails=False)
     assert count_torn() == 0
-    loop.finish_commit()
+    copy.loop.finish_commit()
     assert count_torn() == RECORDS
+    assert copy.producers.list_records() == []
+    assert copy.frontier.source_offset == RECORDS - 1
 
 
 def test_a_commit_that_fails_counts_no_torn_records() -> None:
     """They will be found again, and counted then."""
-    loop = run_torn_round(fails=True)
+    copy = run_torn_round(fails=True)
     with pytest.raises(TransactionFailed):
-        loop.finish_commit()
+        copy.loop.finish_commit()
     assert count_torn() == 0
+
+
+def test_what_is_no_accepted_record_was_written_by_somebody_else() -> None:
+    """Nothing is committed, and no transaction stays open."""
+    surplus = Surplus(THERE, -1, deque([(0, (b"other", b"record", None, 1))]))
+    copy = Copy(build_envelopes(3), surplus=surplus)
+    with pytest.raises(ForeignWriter, match="t-0 at offset 0 was not written by this copy"):
+        copy.run_rounds()
+    assert (copy.producers.aborted, copy.producers.commits) == (1, [])

@@ -1,0 +1,257 @@
+"""A topic as the destination.
+
+It keeps, per partition, what the check at the next start needs (`DestinationState`): the offset of
+the last record whose delivery is known, and how many records were sent after it. It requests a
+delivery report for one record per partition and transaction, the last. A commit waits for the
+reports anyway, so they are checked just before it: a partition that gives a record an offset which
+it must have given before has lost records, and nothing more is committed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from common import failpoints
+from common.envelope import OFFSET_MAX, EnvelopeInvalid
+from common.errors import DestinationTruncated, StageFailed
+from common.kafka.intermediate_records import build_foreign_record_error
+from common.metrics import QUEUE_FULL
+from common.routes import Route, TopicPartition
+from deduplicator import compiled_path
+from deduplicator.destination import UNCOUNTED, DestinationState, GetOffsets
+from deduplicator.destination_watch import DestinationWatch
+from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.unwrap import AcceptedEnvelope, Record, find_last_record, unwrap
+
+
+class KafkaDestination:
+    """Writes records to a partition of a topic, with their own timestamps."""
+
+    def __init__(
+        self,
+        producers: ProducerPair,
+        watcher: DestinationWatch,
+        batches_fit: Callable[[Collection[Route]], bool] = lambda _: True,
+        is_compiled: bool = False,
+    ) -> None:
+        self.producers = producers
+        self.is_compiled = is_compiled
+        """Whether `deduplicator.compiled_path` can be used."""
+        self.watcher = watcher
+        self.batches_fit = batches_fit
+        """Whether the producers' batches fit the destination topics of some routes."""
+        self.outputs: dict[TopicPartition, DestinationState] = {}
+        self._client: Producer | None = None
+        self._delivered: dict[TopicPartition, int] = {}
+        self._not_empty: set[TopicPartition] = set()  # this process has delivered records there
+        self._written: set[TopicPartition] = set()  # in the open transaction
+
+    def begin(self) -> None:
+        """Open a transaction of the next producer."""
+        self._delivered, self._written = {}, set()
+        self._client = self.producers.begin()
+
+    def write(
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        # a topic gives offsets of its own
+        source_offsets: Sequence[int],  # noqa: ARG002
+    ) -> None:
+        """Pass records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
+        client = self._client
+        assert client is not None
+        self.producers.current.check_deadline(f"writing to {tp}")
+        produce, (topic, partition) = client.produce, tp
+        output = self.outputs.get(tp)
+        try:
+            for key, value, headers, timestamp_ms in islice(records, len(records) - 1):
+                try:
+                    # by position: faster than by name
+                    produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]
+                except BufferError:
+                    self._produce_with_retry(tp, (key, value, headers, timestamp_ms), None)
+            self._produce_with_retry(tp, records[-1], self._on_delivery if output else None)
+        except KafkaException as failed:
+            raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
+        self._note_written(tp, len(records))
+
+    def _note_written(self, tp: TopicPartition, count: int) -> None:
+        self._written.add(tp)
+        if tp in self.outputs:
+            self.outputs[tp].sent += count
+
+    @property
+    def can_forward(self) -> bool:
+        """Where the C function is built, and the producer is librdkafka's own."""
+        return self.is_compiled and isinstance(self.producers.current.client, Producer)
+
+    def forward(
+        self,
+        tp: TopicPartition,
+        envelopes: Sequence[AcceptedEnvelope],
+        zero_timestamp_ms: int | None,
+    ) -> int:
+        """Pass the new records to the client in C, but the last one, whose delivery report says
+        where the partition ends; errors as in `write`, and ForeignRecord for a damaged envelope.
+        """
+        self.producers.current.check_deadline(f"writing to {tp}")
+        last = find_last_record(envelopes)
+        count = 0
+        try:
+            for envelope in envelopes:
+                below = last[1].source_offset if last and envelope is last[0] else OFFSET_MAX
+                count += self._forward_envelope(tp, envelope, below, zero_timestamp_ms)
+            if last is not None:
+                on_delivery = self._on_delivery if tp in self.outputs else None
+                self._produce_with_retry(tp, unwrap(*last, zero_timestamp_ms), on_delivery)
+                count += 1
+        except KafkaException as failed:
+            raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
+        if count:
+            self._note_written(tp, count)
+        return count
+
+    def _forward_envelope(
+        self,
+        tp: TopicPartition,
+        envelope: AcceptedEnvelope,
+        below: int,
+        zero_timestamp_ms: int | None,
+    ) -> int:
+        """The new records with source offsets below this one; how many these are."""
+        assert self._client is not None
+        count, above = 0, envelope.above
+        while True:
+            try:
+                forwarded = compiled_path.forward(
+                    self._client, tp, envelope.value, above, below, zero_timestamp_ms
+                )
+            except EnvelopeInvalid as reason:
+                raise build_foreign_record_error(envelope.message, str(reason)) from None
+            count += forwarded.count
+            if not forwarded.is_queue_full:
+                return count
+            above = forwarded.last_source_offset
+            self._wait_for_queue(tp)
+
+    def _wait_for_queue(self, tp: TopicPartition) -> None:
+        """The client's queue is full: let it send for a while."""
+        assert self._client is not None
+        QUEUE_FULL.inc()
+        self._client.poll(0.05)
+        self.producers.current.check_deadline(f"writing to {tp}")
+
+    def _produce_with_retry(
+        self, tp: TopicPartition, record: Record, on_delivery: Callable[[object, Any], None] | None
+    ) -> None:
+        """Retry while the client's queue is full."""
+        assert self._client is not None
+        key, value, headers, timestamp_ms = record
+        while True:
+            try:
+                # there are two callback arguments, and the second is ignored when the first is
+                # passed, even as None (confluent-kafka 2.16)
+                self._client.produce(
+                    tp.topic,
+                    value,
+                    key,
+                    tp.partition,
+                    on_delivery,
+                    None,
+                    timestamp_ms,
+                    headers,  # type: ignore[arg-type]
+                )
+            except BufferError:
+                self._wait_for_queue(tp)
+            else:
+                return
+
+    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
+        """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
+        not possible.
+
+        The first records of a partition are delivered before. Where the offsets of an open
+        transaction are deleted (with their topic, or their group), a successor finds nothing to
+        wait for: only a partition that is not empty keeps it from beginning the copy again.
+        """
+        producer = self.producers.current
+        if not self._written <= self._not_empty:
+            producer.flush()
+            self._not_empty |= self._written
+        producer.send_offsets(offsets(), member)
+        failpoints.hit("two: offsets sent")
+        producer.flush()
+        for tp, offset in self._delivered.items():
+            check_delivered_offset(tp, self.outputs[tp], offset)
+            self.outputs[tp] = DestinationState(offset, 0, is_known_written=True)
+
+    def start_commit(self) -> None:
+        """Send EndTxn."""
+        failpoints.hit_soon("two: committing")
+        self.producers.start_commit()
+
+    def finish_commit(self) -> None:
+        """Wait for the answer to EndTxn."""
+        self.producers.finish_commit()
+
+    def abort(self) -> None:
+        """Abort, or discard the producer when the abort is in doubt."""
+        producer = self.producers.current
+        self._not_empty -= self._written  # a record that was refused is not there
+        if producer.state != "committing" and not producer.abort():
+            producer.discard()
+
+    def resolve_in_doubt(self) -> None:
+        """Initialise the discarded producers: until then their transactions may be open, and
+        readers of the topic wait for them.
+        """
+        self.producers.initialise()
+
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+        """Check the ids of the topics, and the end offsets of the partitions that this copy alone
+        writes.
+        """
+        counted = {tp: output for tp, output in self.outputs.items() if output != UNCOUNTED}
+        self.watcher.poll(topic_ids, {tp: output.last_offset for tp, output in counted.items()})
+
+    def is_answering(self) -> bool:
+        """It is the cluster of the intermediate topics."""
+        return True
+
+    def add_routes(self, routes: Collection[Route]) -> None:
+        """The producers' batches fit the smallest limit of the topics at the start."""
+        if not self.batches_fit(routes):
+            topics = [route.destination_topic for route in routes]
+            raise StageFailed(
+                f"one of the topics {topics} accepts only smaller batches than this worker's"
+                " producers send: starting again"
+            )
+
+    def close(self) -> None:
+        """Abort an open transaction."""
+        self.producers.close()
+
+    def _on_delivery(self, error: object, message: Any) -> None:
+        if error is None and message.offset() >= 0:
+            self._delivered[TopicPartition(message.topic(), message.partition())] = message.offset()
+
+
+def check_delivered_offset(tp: TopicPartition, output: DestinationState, offset: int) -> None:
+    """DestinationTruncated when the last record of the open transaction, which `output` counts, was
+    given an offset that it cannot have.
+
+    Offsets of a partition only grow. If the partition lost records (an unclean leader election, a
+    restored disk, a recreated topic), it gives their offsets again: then `known_offset` would be
+    another record's, and the next start would find nothing wrong.
+    """
+    if offset < output.last_offset:
+        raise DestinationTruncated(
+            f"{tp} lost records while it was copied to: {output.sent} were written after offset"
+            f" {output.known_offset}, and the last of them was given offset {offset}. This"
+            " transaction is aborted. Copy to a new topic, or restore this one"
+        )

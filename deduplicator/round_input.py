@@ -1,0 +1,203 @@
+"""What a round consumes and decides: steps 1 and 2 of `deduplicator.loop`.
+
+An envelope is written as it is, in C, where its records go one to one to Kafka
+(`Destination.forward`). Otherwise it is written record by record, and then a round can end in the
+middle of it: the frontier is the last record that is written, and the rest is decided in the next
+round, as the rule decides any envelope of which a part is copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from common import failpoints, partition_mapping, runtime
+from common.envelope import EnvelopeRecord
+from common.kafka.intermediate_records import parse_intermediate
+from common.liveness import Liveness
+from common.records import Consumed
+from common.routes import Route, TopicPartition
+from common.settings import Settings, destination_kind
+from deduplicator.destination import Destination
+from deduplicator.intermediate_consumer import Intermediate
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.record_filter import RecordFilter
+from deduplicator.round_decisions import RoundDecisions
+from deduplicator.rule import RuleState
+from deduplicator.transactions.transaction_size import TransactionSize
+from deduplicator.unwrap import AcceptedEnvelope
+
+FEW_RECORDS = 20
+"""Decided at once where a user's function sees each record: time is checked in between, and a poll
+is due every ten minutes (max.poll.interval.ms).
+"""
+UNDECIDED_MAX = 64
+"""With each poll, which is due in every round, a message can come, also while rounds are so small,
+or a user's function so slow, that a round decides less than one envelope.
+"""
+
+
+class RoundInput:
+    """Of one worker; `routes` is by intermediate topic."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        partitions: Partitions,
+        intermediate: Intermediate,
+        destination: Destination,
+        liveness: Liveness,
+        transaction_size: TransactionSize,
+        record_filter: RecordFilter | None = None,
+    ) -> None:
+        self.routes = routes
+        self.partitions = partitions
+        self.intermediate = intermediate
+        self.destination = destination
+        self.liveness = liveness
+        self.transaction_size = transaction_size
+        self.record_filter = record_filter
+        self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
+        functions = [
+            rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)
+        ]
+        self.calls_functions = bool(record_filter or functions)
+        self.work: dict[TopicPartition, RoundDecisions] = {}
+        """The decisions of the current round, for assigned partitions only."""
+        self.undecided: deque[Consumed] = deque()
+        """Consumed, and not decided yet."""
+        self.continued: Consumed | None = None
+        """The envelope of which a part is decided: the first of `undecided`."""
+        self.deadline = 0.0
+        """When the round takes up no more, on the monotonic clock."""
+
+    def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Nothing of these partitions may be written."""
+        if not topic_partitions:
+            return
+        self.undecided = deque(
+            message
+            for message in self.undecided
+            if TopicPartition(message.topic(), message.partition()) not in topic_partitions
+        )
+        if self.continued not in self.undecided:
+            self.continued = None
+        for tp in topic_partitions:
+            self.work.pop(tp, None)
+
+    def consume(self, wait_s: float) -> None:
+        """Steps 1 and 2, alternately; waits up to `wait_s` for the first envelope."""
+        self._return_undecided()
+        records_left = self.transaction_size.records
+        self.deadline = runtime.monotonic() + self.transaction_size.consume_seconds_max
+        while records_left > 0:
+            # a poll is due in any case, and more are needed only when these are decided
+            self.undecided.extend(
+                self.intermediate.consume(0, 1)
+                if self.undecided
+                else self.intermediate.consume(wait_s)
+            )
+            if not self.undecided:
+                return
+            wait_s = 0
+            failpoints.hit("two: consumed")
+            while self.undecided and records_left > 0:
+                records_left -= self.decide(self.undecided.popleft(), records_left)
+                self.liveness.beat()
+                if runtime.monotonic() > self.deadline:
+                    return
+
+    def _return_undecided(self) -> None:
+        """Before a round, when they have become too many: the client fetches them again."""
+        if len(self.undecided) > UNDECIDED_MAX:
+            self.undecided.clear()
+            self.continued = None
+            self.intermediate.start_fetching(self.partitions.assigned)
+
+    def decide(self, message: Consumed, records_max: int) -> int:
+        """Step 2 for one message, if its partition is still assigned: at most so many records, and
+        the rest of the message goes back to `undecided`. How many were decided.
+        """
+        tp = TopicPartition(message.topic(), message.partition())
+        state = self.partitions.assigned.get(tp)
+        if state is None:
+            return 0
+        frontier = state.frontier
+        work = self.work.get(tp)
+        if work is None:
+            rule = RuleState(frontier.source_offset, frontier.epoch, frontier.gap)
+            work = self.work[tp] = RoundDecisions(rule, state.next_offset)
+        consumed_before = work.consumed
+        head = parse_intermediate(message)
+        if head is None:
+            work.drop_old_format(message)
+        elif envelope := work.decide(message, head, frontier.source_identity):
+            self._add(tp, state, work, envelope, records_max)
+        return max(1, work.consumed - consumed_before)
+
+    def _add(
+        self,
+        tp: TopicPartition,
+        state: AssignedPartition,
+        work: RoundDecisions,
+        envelope: AcceptedEnvelope,
+        records_max: int,
+    ) -> None:
+        """Add an accepted envelope to what the round writes, or so many of its records."""
+        is_continued, self.continued = self.continued is envelope.message, None
+        if self._can_forward(state, envelope) and not work.records and not is_continued:
+            work.add_envelope(envelope)
+            return
+        new = envelope.read_records()
+        if not is_continued:
+            work.count_duplicates(envelope.head.record_count - len(new))
+        end = self._add_records(tp, state, work, envelope, new[:records_max])
+        if end < len(new):
+            work.stop_before_end(envelope, new[end - 1].source_offset)
+            self.continued = envelope.message
+            self.undecided.appendleft(envelope.message)
+
+    def _add_records(
+        self,
+        tp: TopicPartition,
+        state: AssignedPartition,
+        work: RoundDecisions,
+        envelope: AcceptedEnvelope,
+        new: Sequence[EnvelopeRecord],
+    ) -> int:
+        """Add records of an accepted envelope one by one until the round's time is over, and at
+        least a few; how many were added.
+        """
+        filter_records = (
+            partial(
+                self.record_filter.filter_records, self.routes[tp.topic].get_source(tp.partition)
+            )
+            if self.record_filter
+            else None
+        )
+        step = FEW_RECORDS if self.calls_functions else max(1, len(new))
+        for begin in range(0, max(1, len(new)), step):
+            records = work.add_records(
+                envelope, new[begin : begin + step], self.zero_timestamp_ms, filter_records
+            )
+            if state.partitioner:
+                work.partitioned_records += state.partitioner(records)
+            self.liveness.beat()
+            if runtime.monotonic() > self.deadline:
+                return min(len(new), begin + step)
+        return len(new)
+
+    def _can_forward(self, state: AssignedPartition, envelope: AcceptedEnvelope) -> bool:
+        """Whether an envelope is written as it is. Not while transactions have to be small: they
+        can end in the middle of an envelope then.
+        """
+        return (
+            self.destination.can_forward
+            and self.record_filter is None
+            and state.partitioner is None
+            and state.surplus is None
+            and self.transaction_size.records == self.transaction_size.records_max
+            and envelope.head.record_count <= self.transaction_size.records_max
+        )
