@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: stage two's compiled path is a plain shared library for ctypes,
 so one wheel fits every Python on its kind of machine.
 
-reo runs without it (deduplicator/compiled_queue.py), so a machine without a compiler builds the
+reo runs without it (deduplicator/compiled_path.py), so a machine without a compiler builds the
 rest.
 """
 

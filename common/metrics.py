@@ -16,13 +16,14 @@ from prometheus_client import Counter, Gauge, Histogram
 PARTITION = ("topic", "partition")
 RECORDS_IN = Counter(
     "reo_records_in",
-    "Source records read. Stage one: source offsets passed, markers and aborted records included."
-    " Stage two: records in envelopes.",
+    "Source records read. Stage one: source offsets that the frontier has passed while a run lived,"
+    " markers and aborted records included. Stage two: records in envelopes.",
     ("stage", *PARTITION),
 )
 RECORDS_OUT = Counter(
     "reo_records_out",
-    "Source records written. Stage two: in committed transactions.",
+    "What was written. Stage one: envelopes, as the ends of the intermediate topics show them."
+    " Stage two: source records, in committed transactions.",
     ("stage", *PARTITION),
 )
 DROPPED = Counter(
@@ -75,15 +76,16 @@ TORN = Counter(
 )
 LAG = Gauge(
     "reo_lag_records",
-    "What waits for a stage, as last known. Stage one: source offsets, control records and aborted"
-    " records included. Stage two: envelopes that it has not read.",
+    "What waits for a stage, as last known. Stage one: source offsets after the frontier, control"
+    " records and aborted records included. Stage two: envelopes that it has not read.",
     ("stage", *PARTITION),
     multiprocess_mode="livemostrecent",
 )
 LAG_SECONDS = Gauge(
     "reo_lag_seconds",
-    "Upper bound of the time that the first waiting record of a stage has waited; it grows while a"
-    " server does not answer. `reo lag` reads that record's timestamp instead.",
+    "Upper bound of the time that the first waiting record of a stage has waited (stage one: since"
+    " its start at most, until it has caught up once); it grows while a server does not answer."
+    " `reo lag` reads that record's timestamp instead.",
     ("stage", *PARTITION),
     multiprocess_mode="livemostrecent",
 )

@@ -51,7 +51,7 @@ class Consumed(Protocol):
 
 def list_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
     """Those of each message; RecordRefused, which names the first one with a name that is not
-    UTF-8. (A name with a NUL is cut off there: stage one refuses both, `replicator.wrap`.)
+    UTF-8. (A name with a NUL is cut off there: stage one refuses both.)
 
     confluent-kafka (2.16) returns such a name as a null pointer with an exception beside it, which
     `map` looks at; a method call in a loop that has run some times (PEP 659) does not, and the

@@ -2,8 +2,8 @@
 write, and counts of what was dropped.
 
 Each round creates new ones, and they are forgotten together with their partition, so a failed
-transaction leaves none behind. A partition's envelopes of a round are all written in one of two
-ways: as they are, or record by record.
+transaction leaves none behind. Envelopes are written as they are, or record by record; once one is
+written record by record, all that follow it in the round are.
 """
 
 from __future__ import annotations

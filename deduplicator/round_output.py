@@ -45,11 +45,13 @@ class RoundOutput:
         state, output = self.partitions.assigned[tp], self.get_destination_partition(tp)
         if state.surplus is not None:
             self._find_torn(output, state, work)
-        written = len(work.records) - work.torn
+        forwarded, written = 0, len(work.records) - work.torn
         if work.envelopes:
-            written = self.destination.forward(output, work.envelopes, self.zero_timestamp_ms)
-            work.duplicates += sum(one.head.record_count for one in work.envelopes) - written
-        elif state.partitioner:
+            forwarded = self.destination.forward(output, work.envelopes, self.zero_timestamp_ms)
+            work.duplicates += sum(one.head.record_count for one in work.envelopes) - forwarded
+        # these come after the envelopes: from the first one that is written record by record on,
+        # all of the round are
+        if state.partitioner:
             for destination_partition, group in work.partitioned_records:
                 if group:
                     self.destination.write(destination_partition, group, ())
@@ -61,7 +63,7 @@ class RoundOutput:
             self.destination.write(
                 TopicPartition(self.routes[tp.topic].parked_topic, 0), work.parked, ()
             )
-        return written
+        return forwarded + written
 
     def _find_torn(
         self, output: TopicPartition, state: AssignedPartition, work: RoundDecisions

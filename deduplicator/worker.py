@@ -153,7 +153,10 @@ class Worker:
         else:
             self._report_lag(next_offsets, end_offsets)
             self.liveness.set_ready()
-        self.purge.delete_committed(next_offsets)
+        # in a topic that was created again, a position can be beyond the end
+        self.purge.delete_committed(
+            {tp: min(offset, end_offsets.get(tp, offset)) for tp, offset in next_offsets.items()}
+        )
         self.destination.check_for_loss(
             {
                 self.routes[tp.topic].destination_topic: state.frontier.destination_topic_id

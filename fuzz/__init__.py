@@ -1,12 +1,12 @@
 """Bad input: whatever bytes arrive, reo accepts them as what they are or refuses them with the one
 error that names them.
 
-Three things come from outside and are read by code of ours: the origin header of an intermediate
-record (anybody who may write to that topic can send one), the commit metadata of the consumer group
-(another application may commit with it), and the settings (people write them). Each has a target in
-`fuzz.targets`: a pure function from bytes to nothing that raises when its invariant does not hold.
-The invariant is the first thing in its docstring. The compiled path reads origins too: `make fuzz`
-runs its scan with AddressSanitizer and UndefinedBehaviorSanitizer.
+Three things come from outside and are read by code of ours: envelopes (anybody who may write to the
+intermediate topic can send one), the commit metadata of the consumer group (another application may
+commit with it), and the settings (people write them). Each has a target in `fuzz.targets`: a
+function from bytes to nothing that raises when its invariant does not hold. The invariant is the
+first thing in its docstring. The compiled path reads envelopes too: `make fuzz` compares it with
+Python's reader, under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks
 for inputs that reach new lines of the code under test, from the seeds in `fuzz.seeds`, which are
@@ -17,10 +17,13 @@ a test in `tests/unit/test_fuzz_findings.py`.
 Not looked at here: what librdkafka and the JVM read (the wire, batches, compression);
 `tests/e2e/test_bad_input.py` does some of that on real brokers.
 
-    messages.py       consumed records made of bytes, without a broker
-    targets.py        the invariants
-    compiled_scan.py  the compiled path's scan beside Python's rule
-    sanitizers.py     how its library is built with sanitizers
-    seeds.py          where the fuzzer starts from, and the words it may use
-    __main__.py       runs them with atheris
+    messages.py             consumed records made of bytes, without a broker
+    rounds.py               rounds of stage two over them
+    targets.py              the invariants
+    naive_reading.py        what a frontier is, for one of them
+    compiled_forward.py     the compiled path beside Python's reader of envelopes
+    collecting_producer.py  what it hands over
+    sanitizers.py           how its library is built with sanitizers
+    seeds.py                where the fuzzer starts from, and the words it may use
+    __main__.py             runs them with atheris
 """

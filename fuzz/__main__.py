@@ -18,9 +18,9 @@ from pathlib import Path
 from fuzz import sanitizers
 
 CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
-SANITIZED = "compiled_scan"
+SANITIZED = "envelope"
 """The target that runs C code, which sanitizers end at a byte that is not its own."""
-NAMES = ("origin_header", "records", SANITIZED, "metadata", "environment", "settings_file")
+NAMES = (SANITIZED, "records", "metadata", "environment", "settings_file")
 SANITIZED_FOLDER = CORPUS / "sanitized"
 INPUT_BYTES_MAX = 2_000
 SLOW_S = 10
@@ -34,11 +34,11 @@ def run_target(name: str, seconds: int) -> None:
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     with atheris.instrument_imports(include=UNDER_TEST):
-        from deduplicator import compiled_library
+        from deduplicator import compiled_path
         from fuzz import seeds, targets
 
     if name == SANITIZED:
-        compiled_library.FOLDER = SANITIZED_FOLDER
+        compiled_path.FOLDER = SANITIZED_FOLDER
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds.SEEDS[name]):

@@ -1,7 +1,7 @@
-"""Consumed records made of bytes: what `deduplicator.unwrap` is given, without a broker.
+"""Consumed records made of bytes: what stage two's loop is given, without a broker.
 
-The first byte of a record says which partition and what stands around the header, the second one
-how long the header's value is; then comes the value.
+The first byte of a record says which partition it is in, and what it has beside its value; the next
+two, how long the value is; then comes the value.
 """
 
 from __future__ import annotations
@@ -11,23 +11,33 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from common.origin import HEADER
+from common.kafka.intermediate_records import OLD_HEADERS
 from common.records import Headers
 
 PARTITIONS = 4
 IDENTITY = "0123456789abcdef"
 """Of the source topic."""
-USER_HEADER = ("user", b"\0\xff")
-"""A header of the source's record."""
+PLAIN, OLD_FORMAT, FOREIGN, TOMBSTONE = range(4)
+"""What a record is: a value alone, as an envelope is; one of the old format, with its header last;
+one with a key, or with a header that is not the old one; one without a value.
+"""
+KINDS: dict[int, tuple[bytes | None, Headers | None]] = {
+    PLAIN: (None, None),
+    OLD_FORMAT: (b"key", [("user", b"\0\xff"), (min(OLD_HEADERS), None)]),
+    FOREIGN: (b"", [(max(OLD_HEADERS), b""), ("user", None)]),
+    TOMBSTONE: (None, []),
+}
+"""Key and headers."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A record of the intermediate topic; its key tells it from the others."""
+    """A record of the intermediate topic."""
 
     at: int
     of_partition: int
-    all_headers: Headers | None
+    kind: int
+    content: bytes
 
     def topic(self) -> str:
         """Of the intermediate topic."""
@@ -42,16 +52,16 @@ class Message:
         return self.at
 
     def key(self) -> bytes | None:
-        """Its number."""
-        return b"%d" % self.at
+        """An envelope has none."""
+        return KINDS[self.kind][0]
 
     def value(self) -> bytes | None:
-        """A tombstone."""
-        return None
+        """Perhaps an envelope."""
+        return None if self.kind == TOMBSTONE else self.content
 
     def headers(self) -> Headers | None:
-        """A new list at each call, as the client does it."""
-        return None if self.all_headers is None else list(self.all_headers)
+        """An envelope has none."""
+        return KINDS[self.kind][1]
 
     def timestamp(self) -> tuple[int, int]:
         """Of the intermediate topic; nobody uses it."""
@@ -69,29 +79,14 @@ class Message:
 def parse_messages(data: bytes) -> Iterator[Message]:
     """The records that the bytes stand for; each partition's offsets are consecutive."""
     next_offsets = [0] * PARTITIONS
-    while len(data) >= 2:
-        head, length = data[:2]
-        partition = head % PARTITIONS
-        yield Message(
-            next_offsets[partition], partition, _headers(head >> 2 & 3, data[2 : 2 + length])
-        )
+    while len(data) >= 3:
+        kind, partition = divmod(data[0] % (PARTITIONS * len(KINDS)), PARTITIONS)
+        end = 3 + int.from_bytes(data[1:3], "big")
+        yield Message(next_offsets[partition], partition, kind, data[3:end])
         next_offsets[partition] += 1
-        data = data[2 + length :]
+        data = data[end:]
 
 
-def frame(partition: int, layout: int, value: bytes) -> bytes:
-    """One record's bytes; `layout` as in `_headers`."""
-    return bytes([layout << 2 | partition, len(value)]) + value
-
-
-def _headers(layout: int, value: bytes) -> Headers | None:
-    """0: the origin alone. 1: after a user's header and one that only has its name. 2: not the
-    last one. 3: no headers at all, or one without a value.
-    """
-    if layout == 0:
-        return [(HEADER, value)]
-    if layout == 1:
-        return [USER_HEADER, (HEADER, b"mine"), (HEADER, value)]
-    if layout == 2:
-        return [(HEADER, value), USER_HEADER]
-    return [(HEADER, None)] if value else None
+def frame(partition: int, value: bytes, kind: int = PLAIN) -> bytes:
+    """One record's bytes."""
+    return bytes([kind * PARTITIONS + partition]) + len(value).to_bytes(2, "big") + value

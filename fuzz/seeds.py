@@ -7,85 +7,96 @@ changes what is in them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 
-from common.frontier import KEPT, Frontier, Hole, LastRecord, Link, RuleState
-from common.origin import Origin, encode
+from common.envelope import HEAD, OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.frontier import KEPT, Frontier, LastRecord
 from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
 from common.settings.setting_index import SETTINGS
-from fuzz.messages import IDENTITY, frame
-from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, REQUIRED_SETTINGS
+from fuzz.messages import FOREIGN, IDENTITY, OLD_FORMAT, TOMBSTONE, frame
+from fuzz.rounds import REQUIRED_SETTINGS
+from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES
 
-EPOCH = COMMITTED_FRONTIER.rule.epoch
+EPOCH = COMMITTED_FRONTIER.epoch
 
 
-def origin(
+def build_envelope(
     partition: int = 0,
-    source_offset: int = 11,
+    after: int = 41,
+    through: int = 46,
+    offsets: Sequence[int] = (42, 43, 46),
     epoch: int = EPOCH,
-    attempt: int = 7,
-    sequence: int = 4,
-    timestamp_ms: int = 1_357_034_400_000,
+    has_left_out: bool = False,
+    identity: str = IDENTITY,
 ) -> bytes:
-    """What `replicator.wrap` builds inside Spark."""
+    """What stage one's sink writes; the records have all that a record can have."""
+    records = (
+        EnvelopeRecord(0, 1_357_034_400_000, 0, b"key", b"value", (("h\u00e9".encode(), b"1"),)),
+        EnvelopeRecord(0, 1_357_034_400_007, 0, None, b"", ((b"a", None), (b"a", b""))),
+        EnvelopeRecord(0, 0, 1, b"", None),
+        EnvelopeRecord(0, -1, -1, b"k" * 70, b"v" * 200, ((b"", b"x" * 64),)),
+    )
+    head = Head(identity, epoch, partition, after, through, has_left_out=has_left_out)
     return encode(
-        Origin(partition, source_offset, timestamp_ms, 0, epoch, attempt, sequence, IDENTITY)
+        head,
+        [
+            records[number % len(records)]._replace(source_offset=offset)
+            for number, offset in enumerate(offsets)
+        ],
     )
 
 
-ORIGINS = (
-    origin(),
-    origin(3, 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**33 - 1, -1),
-    origin(timestamp_ms=0),
-    origin(1, 0, EPOCH + 1, 0, 0),
+ENVELOPES = (
+    build_envelope(),
+    build_envelope(offsets=()),
+    build_envelope(3, -1, -1, (), EPOCH + 1),
+    build_envelope(1, -1, OFFSET_MAX - 1, (0, 41, 42, 44, OFFSET_MAX - 1), 2**63 - 1),
+    build_envelope(0, 46, 60, range(47, 57), has_left_out=True),
+    build_envelope(2**31 - 1, 40, 44, (44,), 0),
 )
 BATCHES = (
-    b"".join(
-        (frame(0, 0, origin()), frame(1, 1, origin(1)), frame(0, 0, origin(0, 12, sequence=5)))
-    ),
+    frame(0, build_envelope()) + frame(1, build_envelope(1)) + frame(0, ENVELOPES[4]),
     # a run, a zombie
-    b"".join(
-        (
-            frame(2, 1, origin(2, 30, EPOCH + 1, 9, 0)),
-            frame(2, 0, origin(2, 31, EPOCH + 1, 9, 1)),
-            frame(2, 0, origin(2, 40)),
-        )
-    ),
-    # a duplicate becomes the link
-    b"".join(
-        (
-            frame(0, 0, origin(0, 9, attempt=8, sequence=0)),
-            frame(0, 0, origin(0, 11, attempt=8, sequence=1)),
-        )
-    ),
-    # a hole, and a batch that cannot begin after it
-    b"".join(
-        (frame(0, 0, origin(0, 15, sequence=9)), frame(0, 0, origin(0, 16, attempt=8, sequence=0)))
-    ),
-    frame(3, 0, origin(3)),
-    frame(0, 2, origin()),
-    frame(0, 3, b""),
-    frame(0, 3, b"x"),
-    frame(1, 0, origin(0)),
+    frame(2, build_envelope(2, -1, -1, (), EPOCH + 1))
+    + frame(2, build_envelope(2))
+    + frame(2, build_envelope(2, 41, 45, (43, 44), EPOCH + 1)),
+    # a duplicate, a part of one, one that ends with records that are left out
+    frame(0, build_envelope(0, 30, 41, (31, 41)))
+    + frame(0, build_envelope(0, 39, 46, (40, 41, 42, 43)))
+    + frame(0, build_envelope(0, 46, 50, (), has_left_out=True)),
+    # a gap, and what fills it
+    frame(0, ENVELOPES[4]) + frame(0, build_envelope()) + frame(0, ENVELOPES[4]),
+    frame(1, b"", OLD_FORMAT) + frame(1, build_envelope(1)),
+    frame(3, build_envelope(3)),
+    frame(0, build_envelope(1)),
+    frame(0, build_envelope(), FOREIGN),
+    frame(0, b"", TOMBSTONE),
+    frame(0, build_envelope(identity="f" * 16)),
 )
 FRONTIERS = (
     COMMITTED_FRONTIER,
-    Frontier(RuleState(-1, 0, None), IDENTITY, 1, "", -1, 0),
+    Frontier(-1, 0, IDENTITY, 1, "", -1, 0),
     Frontier(
-        RuleState(2**63 - 1, 2**63 - 1, Link(2**63 - 1, 2**63 - 1, 2**33 - 1), Hole(0, 2**63 - 1)),
+        2**63 - 1,
+        2**63 - 1,
         '\u00e9\u2028\U0001f600"\\',
         2**31 - 1,
         "A" * 22,
         2**63 - 1,
         90_000,
+        2**63 - 1,
         LastRecord(2**63 - 1, "0" * 16, left_out=True),
         "0" * 16 + KEPT,
-        2**31 - 1,
-        "B" * 22,
         is_known_written=True,
     ),
+)
+FRONTIER_OF_VERSION_1 = (
+    b'{"v":1,"f":41,"e":1882255441297409381,"l":[41,1790000000123,7],"h":[43,57],'
+    b'"i":"9f86d081884c7d65","c":4,"t":"q7aN1Y0hQ2aD9v1m4bC3xA","d":39,"n":2,'
+    b'"r":[40,"5f1d7a84db00d2fc",true],"w":"5f1d7a84db00d2fc+","p":3,'
+    b'"m":"Zr2c0u4uT3W1pF5y8n7bQg","k":true}'
 )
 ENVIRONMENTS = (
     b"REO_APPLICATION=copy\0REO_STOP_AT_END=yes\0REO_METRICS_PORT=0",
@@ -119,10 +130,15 @@ FILES = (
     b"application = 2024\n[source]\nbootstrap_servers = a:1,b:2\n[log]\nlevel = DEBUG\n",
 )
 SEEDS: Mapping[str, tuple[bytes, ...]] = {
-    "origin_header": ORIGINS,
-    "records": BATCHES,
-    "compiled_scan": BATCHES,
-    "metadata": tuple(frontier.encode().encode() for frontier in FRONTIERS),
+    # first, from and to which offset (all, a part), and in which way
+    "envelope": tuple(
+        bytes([choice]) + envelope for envelope in ENVELOPES for choice in (0, 0x10, 0x15)
+    ),
+    "records": tuple(bytes([choice]) + batch for batch in BATCHES for choice in (2, 15)),
+    "metadata": (
+        *(frontier.encode().encode() for frontier in FRONTIERS),
+        FRONTIER_OF_VERSION_1,
+    ),
     "environment": ENVIRONMENTS,
     "settings_file": tuple(bytes([number]) + file for number, file in enumerate(FILES)),
 }
@@ -182,18 +198,22 @@ _VALUES = (
     b"&a ",
     b"*a",
     b"<<: ",
-    *(choice.encode() for setting in SETTINGS for choice in setting.choices),
+    *(choice.encode() for setting in SETTINGS for choice in setting.choices if choice),
 )
-_BATCH_WORDS = (
-    _NUMBERS
-    + ORIGINS
-    + tuple(frame(partition, layout, b"") for partition in range(4) for layout in range(4))
+_VARINTS = tuple(
+    bytes.fromhex(text)
+    for text in ("01", "03", "80", "8001", "ffff03", "ff" * 9 + "01", "fe" + "ff" * 8 + "01")
 )
+"""The ends of the ranges of numbers in records."""
+_ENVELOPE_WORDS = (*_NUMBERS, *_VARINTS, *(value[HEAD.size :] for value in ENVELOPES[:1]))
 WORDS: Mapping[str, tuple[bytes, ...]] = {
-    "origin_header": _NUMBERS,
-    "records": _BATCH_WORDS,
-    "compiled_scan": _BATCH_WORDS,
-    "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdnrwpmk") + _JSON,
+    "envelope": _ENVELOPE_WORDS,
+    "records": (
+        *_ENVELOPE_WORDS,
+        *(frame(0, value) for value in ENVELOPES),
+        *(frame(partition, b"", kind) for partition in range(4) for kind in range(4)),
+    ),
+    "metadata": tuple(f'"{name}":'.encode() for name in "vfegictdnrwk") + _JSON,
     "environment": _NAMES + _VALUES + tuple(value.encode() for value in REQUIRED_SETTINGS.values()),
     "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FILE_SUFFIXES),
 }

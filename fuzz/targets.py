@@ -1,171 +1,164 @@
-"""The invariants: pure functions from bytes to nothing. Any exception that leaves one is a finding.
+"""The invariants: functions from bytes to nothing. Any exception that leaves one is a finding.
 
-What a parser accepts is compared with a naive reading of the same bytes (`naive_reading`): a parser
-that takes too much is as wrong as one that crashes, because what it takes moves a frontier.
+What a parser accepts is compared with another reading of the same bytes (`naive_reading`, the
+compiled path): a parser that takes too much is as wrong as one that crashes, because what it takes
+moves a frontier.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import orjson
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import frontier as frontiers
-from common import origin as origins
 from common import settings
+from common.envelope import OFFSET_MAX, EnvelopeInvalid, EnvelopeRecord, encode
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
-from common.frontier import Frontier, Link, RuleState
-from common.kafka import intermediate_records, partition_offsets
+from common.frontier import Frontier
+from common.kafka import partition_offsets
+from common.kafka.intermediate_records import parse_intermediate
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.setting_index import BY_NAME
 from common.settings.settings_sources import FILE_VARIABLE
-from deduplicator.loop import Loop
-from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.round_decisions import RoundDecisions
-from deduplicator.rule import decide
+from deduplicator.partitions import AssignedPartition
+from deduplicator.rule import RuleState, decide
+from deduplicator.unwrap import Record
 from fuzz import naive_reading
-from fuzz.compiled_scan import assert_as_python
-from fuzz.messages import IDENTITY, PARTITIONS, Message, parse_messages
+from fuzz.collecting_producer import CollectingProducer
+from fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope
+from fuzz.messages import IDENTITY, OLD_FORMAT, PARTITIONS, Message, parse_messages
+from fuzz.rounds import REQUIRED_SETTINGS, ZERO_TIMESTAMP_MS, Rounds
 
 COMMITTED_FRONTIER = Frontier(
-    RuleState(10, 1_795_000_000_000, Link(10, 7, 3)),
-    IDENTITY,
-    PARTITIONS,
-    "kVd3Zx0ASoO3n9X1mOQ8ew",
-    21,
-    3,
+    41, 1_795_000_000_000 << 20, IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3
 )
-REQUIRED_SETTINGS = {
-    "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
-    "REO_SOURCE_TOPIC": "orders",
-    "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
-}
+ABOVE = (-1, 41, 43, OFFSET_MAX)
+BELOW = (OFFSET_MAX, 46, 44, 0)
 FILE_SUFFIXES = (".toml", ".yaml", ".json", ".ini")
 FOLDER = Path(tempfile.gettempdir())
 
 
-def origin_header(data: bytes) -> None:
-    """`origin.parse` accepts exactly the origins (their length, their version, each integer in its
-    range); all else is a ValueError. Encoded again, it is the same.
+def envelope(data: bytes) -> None:
+    """`parse_head` and `read_records` accept a value, or refuse it with EnvelopeInvalid. What they
+    accept is the same when it is written and read again. The compiled path accepts the same values,
+    and hands over the same records, from any source offset to any other; what it reads and writes
+    is its own (a sanitizer ends the process). The first byte chooses the offsets.
     """
-    is_origin = naive_reading.is_origin(data)
-    try:
-        origin = origins.parse(data)
-    except ValueError:
-        assert not is_origin, f"an origin is refused: {data!r}"
+    if not data:
         return
-    assert is_origin, f"this is no origin: {origin}"
-    assert origins.encode(origin) == data
+    choice, value = data[0], data[1:]
+    above, below = ABOVE[choice & 3], BELOW[choice >> 2 & 3]
+    if assert_as_python(open_producer(), value, above, below, choice >> 4 & 1):
+        head, found = read_envelope(value)
+        again, found_again = read_envelope(encode(head, found))
+        # a number may be longer than it has to be
+        assert again._replace(last_position=0) == head._replace(last_position=0)
+        assert found_again == found
+
+
+@cache
+def open_producer() -> CollectingProducer:
+    """One for all inputs."""
+    return CollectingProducer(RECORDS_MAX)
 
 
 def records(data: bytes) -> None:
-    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of
-    its partition is a ForeignRecord, from `split_by_partition` as from `origin_of`. Frontiers move
-    only to offsets that were accepted, a new state can be committed and read again, and what a
-    record carried is kept.
+    """No message crashes stage two. One that is no envelope of its partition is a ForeignRecord,
+    one of another source topic a SourceRecreated, one of the old format is counted. What is written
+    is what the rule accepts, whether envelopes are written whole or record by record, in rounds of
+    any size; every record is written or counted; each state can be committed and read again. The
+    first byte chooses the way and the size.
     """
-    batch = list(parse_messages(data))
-    assigned_partitions = range(PARTITIONS - 1)  # the last partition is revoked
-    states = {
-        TopicPartition("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None)
-        for partition in assigned_partitions
+    if not data:
+        return
+    batch = list(parse_messages(data[1:]))
+    assigned = {  # the last partition is revoked
+        TopicPartition("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER)
+        for partition in range(PARTITIONS - 1)
     }
-    partitions = Partitions()
-    partitions.start(states)
-    loop = Loop(settings.load(REQUIRED_SETTINGS), {}, partitions, *[cast(Any, None)] * 4)
-    loop.zero_timestamp_ms = 1
-    is_valid = all(naive_reading.is_from_stage_one(message) for message in batch)
-    middle = len(batch) // 2
+    expected: dict[TopicPartition, Expected] | None
     try:
-        for messages in (batch[:middle], batch[middle:]):
-            loop.decide(messages)
-    except ForeignRecord:
-        assert not is_valid, "a record of stage one is refused"
-        _assert_parse_origin_refuses(batch)
-        assert partitions.assigned == states
+        expected = {
+            tp: _expect(message for message in batch if message.of_partition == tp.partition)
+            for tp in assigned
+        }
+    except (ForeignRecord, EnvelopeInvalid, SourceRecreated):
+        expected = None
+    rounds = Rounds(batch, assigned, records_max=1 + data[0] // 2 % 8, can_forward=data[0] % 2 == 1)
+    try:
+        rounds.run()
+    except (ForeignRecord, SourceRecreated):
+        assert expected is None, "what stage one writes is refused"
         return
-    except SourceRecreated:
-        assert partitions.assigned == states
-        return
-    assert is_valid, "a record is taken that stage one did not write"
-    assert partitions.assigned == states, "nothing moves before the commit"
-    assert loop.work.keys() == {
-        tp for tp in states if any(message.of_partition == tp.partition for message in batch)
-    }
-    for tp, work in loop.work.items():
-        _assert_matches_rule(
-            work, [message for message in batch if message.of_partition == tp.partition]
-        )
-        after = loop.round_output.build_next_state(tp, work).frontier
-        assert frontiers.decode(after.encode()) == after, (
-            "stage two would commit what nobody can read"
-        )
+    assert expected is not None, "what stage one does not write is accepted"
+    for tp, (rule, written, counts) in expected.items():
+        frontier = rounds.partitions.assigned[tp].frontier
+        assert (frontier.source_offset, frontier.epoch, frontier.gap) == rule
+        assert rounds.list_written(tp) == written
+        assert +rounds.counts[tp] == +counts
+        offset = sum(message.of_partition == tp.partition for message in batch)
+        assert rounds.partitions.assigned[tp].next_offset == offset
+        assert counts["consumed"] == len(written) + sum(counts.values()) - counts["consumed"]
 
 
-def _assert_matches_rule(work: RoundDecisions, consumed: list[Message]) -> None:
-    """What was decided in two batches is what the rule says of all records at once, and each
-    accepted record is as it was.
+Expected = tuple[RuleState, list[Record], Counter[str]]
+
+
+def _expect(messages: Iterable[Message]) -> Expected:
+    """What has to become of a partition's messages: the rule's state, what is written, and how
+    often what is counted.
     """
-    expected = decide(
-        COMMITTED_FRONTIER.rule,
-        [intermediate_records.parse_origin(message) for message in consumed],
-    )
-    accepted = [consumed[position] for position in expected.accepted]
-    assert (work.rule, work.duplicates, work.stale, work.holes) == (
-        expected.state,
-        expected.duplicates,
-        expected.stale,
-        expected.holes,
-    )
-    assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
-    assert work.source_offsets == [
-        intermediate_records.parse_origin(message).source_offset for message in accepted
-    ]
-    assert work.source_offsets == sorted(set(work.source_offsets))
-    assert (
-        work.rule.frontier
-        == (work.source_offsets[-1] if work.source_offsets else COMMITTED_FRONTIER.rule.frontier)
-        >= COMMITTED_FRONTIER.rule.frontier
-    )
-    assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, (
-        "every record is accepted or counted"
-    )
-    for (key, value, headers, _), message in zip(work.records, accepted, strict=True):
-        assert (key, value, headers or []) == (
-            message.key(),
-            message.value(),
-            (message.headers() or [])[:-1],
-        )
+    committed = COMMITTED_FRONTIER
+    state = RuleState(committed.source_offset, committed.epoch, committed.gap)
+    written: list[EnvelopeRecord] = []
+    counts: Counter[str] = Counter()
+    for message in messages:
+        head = parse_intermediate(message)
+        if head is None:
+            assert message.kind == OLD_FORMAT
+            counts.update(consumed=1, old_format=1)
+            continue
+        frontier = state.frontier
+        decision, state = decide(state, head)
+        counts["consumed"] += head.record_count
+        if decision == "accepted":
+            if head.source_identity != IDENTITY:
+                raise SourceRecreated
+            _, found = read_envelope(message.content)
+            new = [record for record in found if record.source_offset > frontier]
+            counts["duplicates"] += len(found) - len(new)
+            written += new
+        else:
+            counts[{"duplicate": "duplicates", "gap": "gaps"}.get(decision, decision)] += (
+                head.record_count
+            )
+    offsets = [record.source_offset for record in written]
+    assert offsets == sorted(set(offsets))
+    assert all(committed.source_offset < offset <= state.frontier for offset in offsets)
+    return state, [_expect_record(record) for record in written], counts
 
 
-def compiled_scan(data: bytes) -> None:
-    """The compiled path decides the records of a partition, in two batches, as Python does, or
-    leaves a batch to it; what it reads and writes is its own (a sanitizer ends the process).
-    """
-    values = [
-        message.all_headers[-1][1] or b""
-        for message in parse_messages(data)
-        if message.of_partition == 0 and message.all_headers
-    ]
-    state = COMMITTED_FRONTIER.rule
-    middle = len(values) // 2
-    for batch in filter(None, (values[:middle], values[middle:])):
-        if not assert_as_python(state, batch):
-            return
-        state = decide(state, [origins.parse(value) for value in batch]).state
+def _expect_record(record: EnvelopeRecord) -> Record:
+    headers = [(name.decode(), value) for name, value in record.headers]
+    timestamp_ms = record.timestamp_ms or ZERO_TIMESTAMP_MS
+    return record.key, record.value, headers or None, timestamp_ms
 
 
 def metadata(data: bytes) -> None:
-    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError,
-    and `partition_offsets.read_commits` makes it a FrontierUnreadable. A frontier that was read is
-    written as it was, so far as the fields go, and reads the same again.
+    """`frontier.decode` accepts exactly the frontiers of the versions that it can read; all else is
+    a ValueError, and `partition_offsets.read_commits` makes it a FrontierUnreadable. A frontier
+    that was read is written as it was, so far as the fields go, with the version of today, and
+    reads the same again.
     """
     text = data.decode(errors="surrogateescape")
     is_frontier = naive_reading.is_frontier(text)
@@ -177,7 +170,7 @@ def metadata(data: bytes) -> None:
         return
     assert is_frontier, f"this is no frontier: {text!r}"
     assert frontiers.decode(frontier.encode()) == frontier
-    read, written = orjson.loads(text), orjson.loads(frontier.encode())
+    read, written = orjson.loads(text) | {"v": frontiers.VERSION}, orjson.loads(frontier.encode())
     assert {name: _with_type(read.get(name)) for name in written} == {
         name: _with_type(value) for name, value in written.items()
     }
@@ -224,23 +217,12 @@ def settings_file(data: bytes) -> None:
 
 
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
-    "origin_header": origin_header,
+    "envelope": envelope,
     "records": records,
-    "compiled_scan": compiled_scan,
     "metadata": metadata,
     "environment": environment,
     "settings_file": settings_file,
 }
-
-
-def _assert_parse_origin_refuses(batch: list[Message]) -> None:
-    refused = 0
-    for message in batch:
-        try:
-            intermediate_records.parse_origin(message)
-        except ForeignRecord:
-            refused += 1
-    assert refused, "split_by_partition and origin_of do not agree"
 
 
 def _assert_unreadable(text: str) -> None:

@@ -1,25 +1,23 @@
-"""The three formats that reo writes beside the user's own data: the origin header, the read-up-to
-header and the frontier's metadata string.
+"""The two formats that reo writes beside the user's own data: the envelope and the frontier's
+metadata string.
 
-Names and ranges are the code's; what each field means is said here, and a field that has no meaning
-here, or one too many, is an error.
+Names and lengths are the code's; what each field means is said here, and a field that has no
+meaning here, or one too many, is an error.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import get_args
 
-import msgspec
 import orjson
 
 from common import frontier
-from common.origin import LAYOUT
-from common.read_up_to_record import ReadUpTo
+from common.envelope import HEAD
 
-ORIGIN: Mapping[str, tuple[str, str]] = {
-    "version": ("B", "1"),
+ENVELOPE: Mapping[str, tuple[str, str]] = {
+    "version": ("B", "2"),
+    "flags": ("B", "1 when `filter.sql` has left records out between `after` and `through`, or 0"),
     "identity": (
         "8s",
         (
@@ -27,35 +25,26 @@ ORIGIN: Mapping[str, tuple[str, str]] = {
             " elsewhere these are 16 hexadecimal digits"
         ),
     ),
-    "epoch": ("q", "of the run that wrote the record"),
-    "partition": ("i", "source partition"),
-    "kind": ("b", "of the timestamp: -1 none, 0 create time, 1 log-append time"),
-    "offset": ("q", "source offset"),
-    "timestamp": ("q", "source timestamp, ms since 1970 UTC"),
-    "attempt": ("q", "which attempt of a Spark task wrote the record: a hash, below 2^63"),
-    "sequence": ("q", "in the task attempt: 0, 1, 2 …"),
+    "epoch": ("q", "of the run that wrote it"),
+    "partition": ("i", "of the source"),
+    "after": ("q", "-1 or a source offset: every visible record above it"),
+    "through": ("q", "and up to this source offset is in the envelope, or left out"),
+    "base timestamp": ("q", "of the first record, ms since 1970 UTC; 0 without records"),
+    "records": ("i", "how many follow"),
+    "last position": ("i", "of the last record, in bytes from the beginning; 0 without records"),
 }
 """By field, in order: its code in Python's `struct`, and its meaning."""
-READ_UP_TO = {
-    "p": "source partition",
-    "o": "the last source offset of which there is nothing to copy",
-    "f": "the frontier that it follows, -1 for none",
-    "e": "epoch of the run that wrote the record",
-    "i": "identity of the source topic: 16 hexadecimal digits",
-    "x": "whether filter.sql may have left records out there",
-}
 FRONTIER = {
     "v": "version of this format",
     "f": (
         "frontier: up to this source offset everything is copied, or nothing is to be; -1 for none"
     ),
-    "e": "epoch of the last run that was seen",
-    "l": "link: source offset, attempt and sequence that were covered last in this epoch, or null",
-    "h": (
-        "open hole of this epoch: from which source offset on no batch may begin, and the highest"
-        " one that was dropped, or null"
+    "e": "epoch of the newest run that was seen",
+    "g": (
+        "open gap: source offsets above the frontier and up to this one are missing, although a"
+        " later envelope has come; or null"
     ),
-    "i": "identity of the source topic, as in the origin",
+    "i": "identity of the source topic, as in the envelope",
     "c": "partitions that the source had when the copy began",
     "t": "topic id of the destination",
     "d": "destination offset of the last record whose delivery is known",
@@ -65,49 +54,40 @@ FRONTIER = {
         " headers and timestamp, and whether filter.sql may have left records out between it and"
         " the frontier; or null"
     ),
-    "w": "checksum of the last record that `d` and `n` count, as it was written; or null",
-    "p": (
-        "leader epoch of the intermediate partition up to which no unread record can have been"
-        " lost; or null"
+    "w": (
+        "checksum of the last record that `d` and `n` count, as it was written, and `+` if"
+        " compaction keeps it; or null"
     ),
-    "m": "topic id of the intermediate topic that the committed offset is in; or null",
     "k": "`d` is the offset of a record of this copy; or null",
 }
 EXAMPLE = frontier.Frontier(
-    frontier.RuleState(
-        41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7), frontier.Hole(43, 57)
-    ),
-    "9f86d081884c7d65",
-    4,
-    "q7aN1Y0hQ2aD9v1m4bC3xA",
-    39,
-    2,
-    frontier.LastRecord(41, "5f1d7a84db00d2fc"),
-    "5f1d7a84db00d2fc",
-    3,
-    "Zr2c0u4uT3W1pF5y8n7bQg",
+    source_offset=41,
+    epoch=1_790_000_123_456,
+    source_identity="9f86d081884c7d65",
+    source_partitions=4,
+    destination_topic_id="q7aN1Y0hQ2aD9v1m4bC3xA",
+    destination_known=39,
+    sent=2,
+    gap=57,
+    last_record=frontier.LastRecord(41, "5f1d7a84db00d2fc"),
+    last_written="5f1d7a84db00d2fc+",
     is_known_written=True,
 )
 
 
-def origin_table() -> str:
-    """The bytes of the origin header."""
-    if ">" + "".join(code for code, _ in ORIGIN.values()) != LAYOUT.format:
+def envelope_table() -> str:
+    """The bytes of an envelope's head."""
+    if ">" + "".join(code for code, _ in ENVELOPE.values()) != HEAD.format:
         raise ValueError(
-            f"the origin's layout is {LAYOUT.format}, and these fields are described:"
-            f" {', '.join(ORIGIN)}"
+            f"the envelope's head is {HEAD.format}, and these fields are described:"
+            f" {', '.join(ENVELOPE)}"
         )
     lines, begin = ["| byte | bytes | field | |", "|---:|---:|---|---|"], 0
-    for name, (code, meaning) in ORIGIN.items():
+    for name, (code, meaning) in ENVELOPE.items():
         length = struct.calcsize(f">{code}")
         lines.append(f"| {begin} | {length} | {name} | {meaning} |")
         begin += length
     return "\n".join(lines)
-
-
-def read_up_to_table() -> str:
-    """The fields of the read-up-to header."""
-    return _table(READ_UP_TO, _ranges(ReadUpTo))
 
 
 def frontier_table() -> str:
@@ -129,19 +109,6 @@ def _table(meanings: Mapping[str, str], kinds: Mapping[str, str]) -> str:
             *(f"| `{name}` | {kind} | {meanings[name]} |" for name, kind in kinds.items()),
         ]
     )
-
-
-def _ranges(of: type[ReadUpTo]) -> dict[str, str]:
-    return {field.encode_name: _range(field.type) for field in msgspec.structs.fields(of)}
-
-
-def _range(annotated: object) -> str:
-    """As msgspec checks it."""
-    if annotated in (str, bool):
-        return "text" if annotated is str else "true or false"
-    bounds = get_args(annotated)[1]
-    words = {-(2**63 - 1): "-(2^63 - 1)", 2**63 - 1: "2^63 - 1"}
-    return f"{words.get(bounds.ge, bounds.ge)} to {words.get(bounds.le, bounds.le)}"
 
 
 def _kind(value: object) -> str:

@@ -67,6 +67,7 @@ def take_snapshot(
     client, at_source = clients.source_admin, source_partitions.values()
     sources = describe_sources(settings, clients, plan)
     intermediate_ends = _list_intermediate_ends(clients, plan)
+    purged = _find_purged(clients, intermediate_ends, commits, before)
     # before the stable ends: records written in between are no open transaction
     high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
     beginnings = partition_offsets.list_beginning_offsets(client, at_source, timeout_s)
@@ -92,6 +93,7 @@ def take_snapshot(
             high_watermarks[source],
             next_offset,
             progressed_at_s=now_s,
+            is_purged=tp in purged,
         )
         partitions[tp] = remember(
             partition_before, answers, None if is_late else found_empty.get(tp, 0)
@@ -105,6 +107,30 @@ def _list_intermediate_ends(clients: Clients, plan: Plan) -> dict[TopicPartition
         return partition_offsets.list_end_offsets(clients.destination_admin, plan.start_offsets)
     except TopicMissing:
         return {}
+
+
+def _find_purged(
+    clients: Clients,
+    ends: Mapping[TopicPartition, int],
+    commits: Mapping[TopicPartition, GroupCommit],
+    before: ClusterSnapshot | None,
+) -> set[TopicPartition]:
+    """The intermediate partitions that have no record any more, of those where stage two seems to
+    have something to read, and nothing is written.
+    """
+    unread = [
+        tp
+        for tp, end in ends.items()
+        if before is not None
+        and before.partitions[tp].intermediate_end == end
+        and tp in commits
+        and commits[tp].intermediate_offset < end
+    ]
+    try:
+        beginnings = partition_offsets.list_beginning_offsets(clients.destination_admin, unread)
+    except TopicMissing:
+        return set()
+    return {tp for tp, begin in beginnings.items() if begin >= ends[tp]}
 
 
 def _look_at_quiet(

@@ -125,7 +125,7 @@ class EmptyEnvelopes:
             self.written.clear()
 
 
-def state_nothing(
+def build_empty_heads(
     epoch: int,
     identities: Mapping[Route, str],
     empty_ranges: Mapping[TopicPartition, tuple[int, int]],

@@ -56,6 +56,10 @@ class PartitionSnapshot:
     gap: OpenGap | None = None
     blocked_since_s: float | None = None
     """Since when the last stable offset stays below the high watermark; None when it is not."""
+    is_purged: bool = False
+    """Whether nothing is left on the intermediate partition, although stage two has not read up to
+    its end: then its position does not move.
+    """
 
     @property
     def has_stage_two_read_all(self) -> bool:
@@ -63,7 +67,7 @@ class PartitionSnapshot:
         return (
             self.commit is not None
             and self.intermediate_end is not None
-            and self.commit.intermediate_offset >= self.intermediate_end
+            and (self.is_purged or self.commit.intermediate_offset >= self.intermediate_end)
         )
 
     @property

@@ -33,7 +33,7 @@ have lost it.
 """
 
 
-def next_epoch(seen: Iterable[int], random_bits: int) -> int:
+def choose_epoch(seen: Iterable[int], random_bits: int) -> int:
     """An epoch above all that were seen; `random_bits` is random and below 2^RANDOM_BITS."""
     return ((max(seen, default=0) >> RANDOM_BITS) + 1) << RANDOM_BITS | random_bits
 
@@ -58,7 +58,7 @@ class EpochInstaller:
         if self.is_used or max(epochs, default=0) > self.epoch:
             if not self.is_used:
                 log.warning("another run of stage one has begun: this one takes a higher epoch")
-            self.epoch = next_epoch([*epochs, self.epoch], runtime.get_random_bits(RANDOM_BITS))
+            self.epoch = choose_epoch([*epochs, self.epoch], runtime.get_random_bits(RANDOM_BITS))
             self.is_used = False
         waiting = {
             tp: commit for tp, commit in commits.items() if commit.frontier.epoch != self.epoch

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 
 from common import runtime, source_candidates
 from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
+    ReoError,
     SourceRefused,
     SourceTruncated,
     TopicMissing,
@@ -101,7 +102,10 @@ class Planner:
                 topics.list_intermediate_partitions(source.sources)
             ):
                 self.clients.use_source(source.settings)
-                return self._build_plan(source, frontiers)
+                # an intermediate topic was deleted just now: the next round creates it
+                with suppress(TopicMissing):
+                    return self._build_plan(source, frontiers)
+                continue
             wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
@@ -158,9 +162,8 @@ class Planner:
 
     def _find_message_bytes_max(self, topic_partitions: Iterable[TopicPartition]) -> dict[str, int]:
         client, cluster = self.clients.destination_admin, self.settings.destination_cluster
-        timeout_s = self.settings.connect_timeout_s
         return {
-            name: topics.get_message_bytes_max(client, cluster, name, timeout_s)
+            name: topics.get_message_bytes_max(client, cluster, name)
             for name in sorted({tp.topic for tp in topic_partitions})
         }
 
@@ -173,7 +176,14 @@ class Planner:
         is_logged = False
         while True:
             self.liveness.report_waiting("source")
-            sources = topic_creation.prepare_topics(settings, self.liveness.beat)
+            try:
+                sources = topic_creation.prepare_topics(settings, self.liveness.beat)
+            except TopicMissing as missing:
+                if isinstance(source_candidates.take_snapshot(settings), ReoError):
+                    raise
+                log.info("a topic of the destination was deleted just now: %s", missing)
+                runtime.sleep(RETRY_S)
+                continue
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources

@@ -69,7 +69,7 @@ class Watch:
         report_snapshot(before, now, self.lag)
         event = find_event(self.plan, before, now)
         if event is None and not self.settings.stop_at_end:  # there `replicator.stop_at_end` does
-            self._state_nothing(now)
+            self._write_empty_ranges(now)
         return event
 
     def is_progressing(self) -> bool:
@@ -88,7 +88,7 @@ class Watch:
         for route, source in self.plan.sources.items():
             topics.check_identity(source.identity, now[route])
 
-    def _state_nothing(self, now: ClusterSnapshot) -> None:
+    def _write_empty_ranges(self, now: ClusterSnapshot) -> None:
         """Write that the source has nothing to copy after the frontier, where that is certain."""
         empty_ranges = {
             tp: (partition.next_offset, partition.empty_up_to)
@@ -96,7 +96,7 @@ class Watch:
             if partition.commit is not None
         }
         self.clients.empty_envelopes.write(
-            empty_envelopes.state_nothing(self.plan.epoch, self.plan.identities, empty_ranges),
+            empty_envelopes.build_empty_heads(self.plan.epoch, self.plan.identities, empty_ranges),
             empty_envelopes.STATE_AGAIN_S,
         )
 

@@ -102,7 +102,7 @@ class Stage:
                 self._run(plan)
             elif left == "nothing":
                 failpoints.hit("one: drained")
-                self.completion.state_nothing_left(plan)
+                self.completion.write_empty_ranges(plan)
                 self._apply("complete")
                 complete_at = began_at
             else:

@@ -170,7 +170,7 @@ class Completion:
                     ends[tp],
                 )
 
-    def state_nothing_left(self, plan: Plan) -> None:
+    def write_empty_ranges(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have
         stage two commit that, where it is certain. SourceTruncated when the source has lost what
         was copied.
@@ -181,7 +181,7 @@ class Completion:
             log.info("the next start reads the source from the frontiers on: %s", silent)
             return
         self.clients.empty_envelopes.write(
-            empty_envelopes.state_nothing(plan.epoch, plan.identities, empty_ranges),
+            empty_envelopes.build_empty_heads(plan.epoch, plan.identities, empty_ranges),
             empty_envelopes.STATE_AGAIN_S,
         )
         self.clients.empty_envelopes.flush()
@@ -230,4 +230,5 @@ class Completion:
             if first_visible[source] is None
             and beginnings[source] <= begin
             and now[source].offset >= end
+            and now[source].leader_epoch == before[source].leader_epoch
         }

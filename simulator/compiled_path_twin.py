@@ -1,5 +1,6 @@
 """Stands for `compiled_path.c`, which hands records to librdkafka: the same function in Python
-hands them to a simulated producer. `fuzz/` compares the C function with the reader that this one uses.
+hands them to a simulated producer. `fuzz/` compares the C function with the reader that is used
+here.
 
 What decides whether and how the function is called is the service's own code.
 """

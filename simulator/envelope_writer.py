@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from common.envelope import EnvelopeRecord, Head, encode
-from simulator import log_reader
+from simulator.kafka.errors import BrokerError
 from simulator.record_filter import is_row_copied
 
 if TYPE_CHECKING:
@@ -169,12 +169,14 @@ class EnvelopeWriter:
             self._write(value)
 
     def _write(self, value: bytes) -> None:
-        tp = self.task.tp
-        if log_reader.has_partition(self.system.destination, tp):
-            self.system.destination.append(*tp, [(None, value, None, self.system.unix_ms())])
-        elif not self.is_broken:
-            self.is_broken = True
-            self.task.fail_attempt("UnknownTopicOrPartitionException")
+        try:
+            self.system.destination.append(
+                *self.task.tp, [(None, value, None, self.system.unix_ms())]
+            )
+        except BrokerError as error:  # there is no such topic, or it takes no records without a key
+            if not self.is_broken:
+                self.is_broken = True
+                self.task.fail_attempt(str(error))
 
 
 def _convert(offset: int, content: Content) -> EnvelopeRecord:

@@ -106,11 +106,11 @@ class FrontierJudge:
     def _find_setback(
         self, source: TopicPartition, intermediate: TopicPartition, frontier: Frontier
     ) -> str:
-        newest, injected_kinds = self.newest.get(intermediate), self.system.faults.injected_kinds
+        newest = self.newest.get(intermediate)
         # without a record, one that is lost with its topic is created as the first one was
-        is_allowed = not FAULTS_THAT_SET_BACK.isdisjoint(injected_kinds) or (
-            INTERMEDIATE_RECREATED in injected_kinds
-            and (self.system.is_recovered or self.judge.find_last_copied_offset(source) < 0)
+        is_allowed = self._may_be_set_back() or (
+            INTERMEDIATE_RECREATED in self.system.faults.injected_kinds
+            and self.judge.find_last_copied_offset(source) < 0
         )
         if newest is None or is_allowed:
             return ""
@@ -119,6 +119,16 @@ class FrontierJudge:
         if now[0] >= before[0] and now[1] >= before[1]:
             return ""
         return f"the frontier of {intermediate} (offset, epoch) was {before} and is {now}"
+
+    def _may_be_set_back(self) -> bool:
+        """Whether an older frontier may be committed. One that is lost with its topic is what a
+        worker remembers, and another worker can have copied more since.
+        """
+        injected_kinds = self.system.faults.injected_kinds
+        workers = sum(child.name.startswith("worker") for child in self.system.children)
+        return not FAULTS_THAT_SET_BACK.isdisjoint(injected_kinds) or (
+            INTERMEDIATE_RECREATED in injected_kinds and (self.system.is_recovered or workers > 1)
+        )
 
     def _find_wrong_gap(self, intermediate: TopicPartition, frontier: Frontier) -> str:
         faults = FAULTS_THAT_OPEN_GAPS | FAULTS_THAT_SET_BACK
@@ -142,7 +152,7 @@ class FrontierJudge:
                 f" source offset {uncopied} is not copied"
             )
         last_copied = self.judge.find_last_copied_offset(source)
-        if last_copied > frontier.source_offset:
+        if last_copied > frontier.source_offset and not self._may_be_set_back():
             return (
                 f"the frontier of {intermediate} is at {frontier.source_offset}, but the record at"
                 f" source offset {last_copied} is copied"
@@ -163,7 +173,9 @@ class FrontierJudge:
             return f"the frontier of {intermediate} is wrong: {tp} has no record at offset {known}"
         if visible == frontier.sent:
             self.system.faults.torn_partitions.discard(intermediate)
-        elif intermediate not in self.system.faults.torn_partitions:
+        elif intermediate not in self.system.faults.torn_partitions and not (
+            visible > frontier.sent and self._may_be_set_back()
+        ):
             # of a torn transaction, the records are visible too
             return (
                 f"the frontier of {intermediate} is wrong: {frontier.sent} records were sent to"

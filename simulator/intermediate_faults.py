@@ -15,7 +15,7 @@ from common.routes import TopicPartition
 from simulator import log_reader, operator
 from simulator.child import Child
 from simulator.fault_helpers import choose_partition, run_without_workers, truncate_log
-from simulator.fault_kinds import INTERMEDIATE_RECREATED
+from simulator.fault_kinds import INTERMEDIATE_RECREATED, PARTITION_ADDED
 from simulator.kafka.cluster_topics import Topic
 from simulator.kafka.log import Log
 from simulator.kafka.log_records import NewRecord, Record
@@ -200,6 +200,9 @@ def _recreate_intermediate(
     if system.plan.filter_setting:  # `reo recover` refuses
         injector.allowed_exit_codes |= {FrontierLost.exit_code, NotComparable.exit_code}
     system.recovered_exit_codes.add(FrontierLost.exit_code)
+    if any(fault.kind == PARTITION_ADDED for fault in system.plan.faults):
+        # without the intermediate topic, a destination with fewer partitions is not extended
+        injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
     coordinator_delay_s = generator.choice((0.0, generator.uniform(0.0, 10.0)))
     absent_s = generator.choice((0.0, 0.0, generator.uniform(0.0, 15.0), None))
 

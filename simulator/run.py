@@ -207,9 +207,12 @@ def _find_unready(judges: Judges) -> str:
 
 
 def _find_restless(judges: Judges) -> str:
-    """Then no run has a reason to end. (Two of stage one supersede each other.)"""
+    """Then no run has a reason to end. (Two of stage one supersede each other.) Watching takes a
+    while, so only every third schedule does it.
+    """
     schedule, system = judges.schedule, judges.system
-    if judges.has_ended() or sum(one.name.startswith("stage one") for one in system.children) > 1:
+    has_one_stage_one = sum(one.name.startswith("stage one") for one in system.children) == 1
+    if judges.has_ended() or not has_one_stage_one or system.plan.seed % 3:
         return ""
     runs = len(system.queries)
     schedule.run(

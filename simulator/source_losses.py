@@ -152,10 +152,8 @@ def _lose_from(
     system = injector.system
     log = system.source.find_log(*tp)
     ends = [begin + RECORD_AND_MARKER * number for number in range(transactions)]
-    lowest = max(
-        _find_stated_end(injector, tp),
-        *(attempt.position for attempt in _list_live_attempts(injector, tp)),
-    )
+    positions = [attempt.position for attempt in _list_live_attempts(injector, tp)]
+    lowest = max([_find_stated_end(injector, tp), *positions])
     ends = [end for end in ends if end >= lowest]
     if log is None or not ends or log.end != begin + RECORD_AND_MARKER * transactions:
         return

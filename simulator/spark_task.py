@@ -38,7 +38,7 @@ INTERRUPTED_MAX_S = (0.5, 5.0)
 """An attempt that was replaced is interrupted before one of these times."""
 REPLACED_DELAY_S = (0.0, 0.5)
 """How long an attempt that was replaced waits before it reads on."""
-FROZEN_S = (1.0, 60.0)
+FROZEN_S = (1.0, 30.0)
 """How long an executor stands still."""
 FROZEN_STEP_S = 0.5
 

@@ -84,17 +84,26 @@ def prepare_topics(
             brokers,
         )
     for name, source in parked.items():
-        source_config = topics.describe_config(
-            source_admin, settings.source_cluster, source.name, timeout_s
-        )
-        create_or_extend(
-            destination_admin,
-            settings.destination_cluster,
-            existing.get(name),
-            build_parked_topic(settings, name, source_config),
-            timeout_s,
+        _create_parked_topic(
+            settings, source_admin, destination_admin, source, existing.get(name), name
         )
     return copied
+
+
+def _create_parked_topic(
+    settings: Settings,
+    source_admin: AdminClient,
+    destination_admin: AdminClient,
+    source: Topic,
+    existing: Topic | None,
+    name: str,
+) -> None:
+    timeout_s = settings.connect_timeout_s
+    source_config = topics.describe_config(
+        source_admin, settings.source_cluster, source.name, timeout_s
+    )
+    parked = build_parked_topic(settings, name, source_config)
+    create_or_extend(destination_admin, settings.destination_cluster, existing, parked, timeout_s)
 
 
 def _create_route_topics(

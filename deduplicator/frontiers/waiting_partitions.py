@@ -86,7 +86,7 @@ class WaitingPartitions:
 
     def _list_known(self) -> dict[TopicPartition, AssignedPartition]:
         """What this worker knows of the partitions, in case the group has lost it. If more may be
-        committed (`Partitions.remembered`), that is certain to be found where the records of the
+        committed, that is certain to be found where the records of the
         destination can be compared with the frontier, on a route that is one to one.
         """
         remembered = {

@@ -28,7 +28,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import runtime
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, TopicMissing
 from common.kafka.client_errors import find_client_failure, translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
@@ -129,7 +129,10 @@ class TransactionalProducer:
         try:
             self._wait_for(call, self.clock() + seconds)
         except KafkaException as failed:
-            raise self.handle_failure(failed, "sending offsets to the transaction") from None
+            error = self.handle_failure(failed, "sending offsets to the transaction")
+            # an intermediate topic: the next start of its partitions creates it again
+            is_deleted = isinstance(error, TopicMissing)
+            raise TransactionFailed(str(error)) if is_deleted else error from None
         self.state = next_state
 
     def _wait_for(self, call: CallThread, deadline: float = math.inf) -> None:

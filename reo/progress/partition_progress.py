@@ -132,7 +132,9 @@ class Readings:
             last_written_ms=last.timestamp()[1] if last else None,
             epoch=max(head.epoch if head else 0, frontier.epoch if frontier else 0),
             unread=self._count_unread(tp, commit) if commit else 0,
-            is_run_waiting=bool(head and frontier and head.epoch > frontier.epoch),
+            is_run_waiting=bool(
+                head and frontier and head.after == head.through and head.epoch > frontier.epoch
+            ),
         )
 
     def find_open_at_source(self) -> dict[TopicPartition, int]:

@@ -89,6 +89,9 @@ class Cluster(ClusterTopics):
         config = self.topics[topic].config
         if batch_bytes(records) > int(config["max.message.bytes"]):
             raise BrokerError(KafkaError.MSG_SIZE_TOO_LARGE)
+        is_compacted = "compact" in config["cleanup.policy"]
+        if is_compacted and any(record.key is None for record in records):
+            raise BrokerError(KafkaError.INVALID_RECORD)
         now_ms = self.now_ms()
         is_appended_at = config["message.timestamp.type"] == "LogAppendTime"
         if not is_appended_at:

@@ -55,8 +55,14 @@ class TransactionState(Sender):
         """Whether the abort must request a new epoch."""
 
     def on_error(self, code: int, text: str) -> None:
-        """A permanent error fails the transaction; fencing fails the producer."""
-        if self.transactional_id is None or self.state == "FatalError":
+        """A permanent error fails the transaction; fencing fails the producer, and so does, without
+        transactions, a partition that has lost the producer's records.
+        """
+        if self.transactional_id is None:
+            if code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self._set_fatal_error(code, text)
+            return
+        if self.state == "FatalError":
             return
         if code in FENCED_CODES or (
             code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")

@@ -58,10 +58,8 @@ class Sender(RecordQueue):
         if len(self) >= (self.cluster.producer_queue_records or self.queue_records_max):
             raise BufferError("Local: Queue full")
         topic, partition = partition_key
-        if (
-            topic in self.topic_partitions_cache
-            and not 0 <= partition < self.topic_partitions_cache[topic][0]
-        ):
+        count, asked_at = self.topic_partitions_cache.get(topic, (partition + 1, 0.0))
+        if not 0 <= partition < count and self.schedule.now < asked_at + self.refresh_s:
             raise create_exception(
                 KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition"
             )

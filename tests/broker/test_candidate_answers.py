@@ -26,7 +26,7 @@ from common.source_candidates import SourceTopics
 from demo.broker import Broker
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
-from replicator.run import Engine, Plan
+from replicator.run import Plan
 from replicator.run_watch import Watch
 from replicator.stage import Stage
 from tests.harness.identical_sources import (
@@ -39,6 +39,7 @@ from tests.harness.identical_sources import (
     restore_brokers,
 )
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, until
+from tests.harness.stage_without_engine import create_stage, create_watch
 
 UNHEALTHY_ROUNDS = 8
 """After a change of leaders, of half a second each; 58 were seen where a client was left to
@@ -91,28 +92,18 @@ def load_candidate_settings(
     )
 
 
-def create_watch(
+def watch_first_candidate(
     candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str
 ) -> tuple[Stage, Watch]:
     """Stage one without its JVM, as it watches a run on the first candidate."""
     settings = load_candidate_settings(candidates, clusters, topic, mode)
     on = settings.select_source(settings.source_cluster)
     sources = topic_creation.prepare_topics(on)
-    stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
+    stage = create_stage(settings)
     stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
-    return stage, Watch(
-        on,
-        stage.clients,
-        Plan(
-            1,
-            on,
-            sources,
-            identities,
-            dict.fromkeys(topics.list_intermediate_partitions(sources), 0),
-            0,
-        ),
-    )
+    begins = dict.fromkeys(topics.list_intermediate_partitions(sources), 0)
+    return stage, create_watch(stage, Plan(1, on, sources, identities, begins, {}))
 
 
 @pytest.mark.parametrize("mode", ["failover", "single"])
@@ -124,7 +115,9 @@ def test_what_the_watch_says_of_a_topic_that_was_recreated(
     """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
-    stage, watch = create_watch(candidates if mode == "failover" else (one,), clusters, topic, mode)
+    stage, watch = watch_first_candidate(
+        candidates if mode == "failover" else (one,), clusters, topic, mode
+    )
     assert stage._evaluate_run(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)
@@ -143,7 +136,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
     """
     one, _ = candidates
     create_identical_topics(candidates, topic, 0)
-    stage, watch = create_watch(candidates, clusters, topic, "failover")
+    stage, watch = watch_first_candidate(candidates, clusters, topic, "failover")
     assert stage._evaluate_run(watch) is None
     described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)

@@ -22,7 +22,6 @@ class Ended:
     """A query that has ended, by itself or with an error."""
 
     isActive = False  # noqa: N815  (Spark's name)
-    lastProgress: Any = None  # noqa: N815
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
@@ -76,8 +75,8 @@ class ByHand:
 
 
 def test_stage_one_runs_on_any_engine(clusters: Clusters, topic: str, start: Start) -> None:
-    """A run that fails is followed by another one, that one is waited for until stage two has
-    committed it, and the engine is closed.
+    """A run that fails is followed by another one with another epoch, from where the frontiers are;
+    that one is waited for until stage two has committed it, and the engine is closed.
     """
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, make_record(number)) for number in range(RECORDS)])

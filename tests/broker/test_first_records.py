@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.liveness import Liveness
 from common.routes import TopicPartition
-from deduplicator.destination import KafkaDestination
+from deduplicator.kafka_destination import KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 from faults.proxy import Proxy

@@ -8,10 +8,8 @@ records than it lost: offsets and identity are what a source that lost nothing w
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -19,14 +17,10 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import LastRecord
 from common.kafka.clients import create_admin_client, create_reader
-from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from demo.broker import Broker
-from replicator.candidates.source_selection import SourceSelection
-from replicator.clients import Clients
 from replicator.last_record_check import LastCopied, check_source_history
-from replicator.run import Engine
 from replicator.run_planner import Planner
 from replicator.run_watch import Watch
 from replicator.stage import Stage
@@ -37,6 +31,7 @@ from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_recor
 from tests.harness.last_record import make_last_record
 from tests.harness.producing import produce_records
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_without_engine import create_stage, create_watch
 
 BEFORE, LOST, REGROWN = 20, 10, 50
 
@@ -59,21 +54,15 @@ class Copies:
 
 def create_planner(settings: Settings) -> Planner:
     """As stage one makes it."""
-    return Planner(
-        settings,
-        Clients(settings),
-        SourceSelection(settings, random.Random(1), lambda: None),
-        Liveness("replicator"),
-        lambda: False,
-    )
+    return create_stage(settings).planner
 
 
-def create_watch(settings: Settings) -> tuple[Stage, Watch]:
+def watch_planned_run(settings: Settings) -> tuple[Stage, Watch]:
     """What follows a run that was planned now."""
-    plan = create_planner(settings).plan()
+    stage = create_stage(settings)
+    plan = stage.planner.plan()
     assert plan is not None
-    stage = Stage(settings, lambda: False, cast(Engine, None), 1)
-    watch = Watch(plan.settings, stage.clients, plan)
+    watch = create_watch(stage, plan)
     assert stage._evaluate_run(watch) is None
     return stage, watch
 
@@ -83,7 +72,7 @@ def copies(
     clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Copies]:
     """Three copies of BEFORE + LOST records; then the source has BEFORE of them, and REGROWN
-    others, which are more than it lost.
+    others, which are more than it lost. Stage two runs: without it nothing is planned.
     """
     broker = Broker(tmp_path_factory.mktemp("source"), ROOT / "jars" / "broker", 384)
     try:
@@ -117,9 +106,8 @@ def copies(
                 lambda service=service: service.metric("reo_frontier_offset") == BEFORE + LOST - 1,
                 f"{name}: all is copied",
             )
-            service.stop()
             settings[name] = load(service.environment)
-        stage, watch = create_watch(settings["plain"])
+        stage, watch = watch_planned_run(settings["plain"])
         broker.kill()
         set_disk_back(broker)
         broker.start().wait()

@@ -5,6 +5,7 @@ left, and what somebody else wrote.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from common.envelope import Head, encode
 from tests.harness.commands import reo
@@ -85,7 +86,7 @@ def write_everything(clusters: Clusters, topic: str, records: list[tuple[int, Re
     clusters.destination.write(f"{topic}-proxy", written)
 
 
-def read_rows(clusters: Clusters, topic: str, *arguments: str) -> list[dict[str, object]]:
+def read_rows(clusters: Clusters, topic: str, *arguments: str) -> list[dict[str, Any]]:
     """All as JSON."""
     said = reo(clusters, topic, "inspect", "--json", "--count", "100", *arguments).stdout
     return [json.loads(line) for line in said.splitlines()]

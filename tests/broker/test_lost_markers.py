@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.errors import DestinationTruncated
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.kafka.clients import create_reader
 from common.kafka.visible_records import read_visible
 from common.routes import TopicPartition
@@ -104,7 +104,7 @@ def test_a_committed_record_is_lost_and_found_missing(clusters: Clusters, topic:
             for message in read_visible(reader, {TP: 0}, REQUEST_S, {TP: 7})
         ]
         assert values == [(0, b"first"), (3, b"after it")], "KAFKA-20734: no marker at offset 3"
-        frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", 2, 1, is_known_written=True)
+        frontier = Frontier(2, 1, "1d" * 8, 1, "id", 2, 1, is_known_written=True)
         with pytest.raises(DestinationTruncated, match="a record at offset 2, where no record"):
             check_destination(reader, {TP: frontier}, {TP: 0}, {TP: 7}, frozenset())
     finally:

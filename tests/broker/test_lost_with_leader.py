@@ -1,6 +1,4 @@
-"""Records of the intermediate topic that a real broker lost, unread, together with their leader
-(`deduplicator.leader_change`).
-"""
+"""Envelopes that a real broker lost, unread: they cost a repeated read and nothing else."""
 
 from __future__ import annotations
 
@@ -10,18 +8,14 @@ from pathlib import Path
 import pytest
 
 from common.frontier import decode
+from common.settings import load
 from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
-from tests.harness.stage_one import (
-    WrappedRecords,
-    create_epoch,
-    wait_for_frontiers,
-    wrap_records,
-    write_intermediate,
-)
+from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_without_engine import create_stage, create_watch
 
 
 @pytest.fixture
@@ -37,30 +31,26 @@ def fragile(clusters: Clusters, tmp_path: Path) -> Iterator[Clusters]:
 def test_what_a_real_broker_lost_is_copied_again(
     fragile: Clusters, topic: str, start: Start
 ) -> None:
-    """Its disk is set back by a whole batch that stage two has not read, and the next batch takes
-    the offsets: only the leader epoch shows it.
-
-    Stage two does what the next run needs: its frontier is the source's offset where it stopped,
-    with an epoch that no run before it has.
+    """Its disk is set back by envelopes that stage two has not read, and later ones take their
+    offsets. Stage one sees that the topic ends earlier, stage two that something is missing; the
+    next run begins at the frontier.
     """
     fragile.source.create(topic, 1)
     fragile.source.write(topic, make_records(range(30), 1))
-    service = start(
-        topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address
-    )
+    address = fragile.destination.address
+    service = start(topic, "deduplicator", destination_bootstrap_servers=address)
     wait_for_frontiers(service, 1)
-    epoch = create_epoch()
+    stage = create_stage(load(service.environment))
 
-    def batch(begin: int, end: int, number: int, run: int = epoch) -> WrappedRecords:
-        return wrap_records(
-            fragile,
-            topic,
-            [(0, offset, make_record(offset)) for offset in range(begin, end)],
-            run,
-            number,
-        )
+    def write_as_run(begin: int, end: int, epoch: int) -> None:
+        records = [(0, offset, make_record(offset)) for offset in range(begin, end)]
+        write_intermediate(fragile, topic, topic, wrap_records(fragile, topic, records, epoch))
 
-    write_intermediate(fragile, topic, topic, batch(0, 10, 1))
+    plan = stage.planner.plan()
+    assert plan is not None
+    stage.planner.begin_run()
+    watch = create_watch(stage, plan)
+    write_as_run(0, 10, plan.epoch)
     until(
         lambda: (
             len(fragile.destination.read(topic)[0]) == 10
@@ -70,22 +60,25 @@ def test_what_a_real_broker_lost_is_copied_again(
     )
     service.stop()
     keep_disk(fragile.destination.broker)
-    write_intermediate(fragile, topic, topic, batch(10, 20, 2))
+    write_as_run(10, 20, plan.epoch)
+    assert stage._evaluate_run(watch) is None
     fragile.destination.broker.kill()
     set_disk_back(fragile.destination.broker)
     fragile.destination.broker.start().wait()
-    write_intermediate(fragile, topic, topic, batch(20, 30, 3))
-    service = start(
-        topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address
-    )
-    service.wait_for_log("unread records of the batch before it may be lost")
+    until(lambda: stage._evaluate_run(watch) == "gap", "stage one sees it")
+    write_as_run(20, 30, plan.epoch)
+    service = start(topic, "deduplicator", destination_bootstrap_servers=address)
     until(
         lambda: (
             (commit := read_commits(fragile.destination, topic).get(0))
-            and decode(commit.metadata).rule.epoch > epoch
+            and decode(commit.metadata).gap == 19
         ),
-        "the epoch is raised",
+        "stage two sees it",
     )
-    write_intermediate(fragile, topic, topic, batch(10, 30, 1, create_epoch()))
+    plan_again = stage.planner.plan()
+    assert plan_again is not None
+    assert plan_again.epoch > plan.epoch
+    assert set(plan_again.start_offsets.values()) == {10}
+    write_as_run(10, 30, plan_again.epoch)
     fragile.wait_for_copy(topic, 30)
     service.stop()

@@ -5,20 +5,22 @@ lag says so. No Spark is needed to see it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from dataclasses import replace
+from typing import NamedTuple
 
 from prometheus_client import REGISTRY
 
 from common import source_candidates
-from common.kafka import topic_creation, topics
 from common.settings import load
 from common.source_candidates import SourceSnapshot
-from replicator.run import Engine, Plan
 from replicator.run_watch import Watch
 from replicator.stage import Stage
+from tests.conftest import Start
 from tests.harness.commands import reo
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
+from tests.harness.stage_one import wait_for_frontiers
+from tests.harness.stage_without_engine import create_stage, create_watch
 
 RECORDS = 5
 
@@ -51,24 +53,33 @@ def wait_for_metrics(
     until(look, "the gauges are right")
 
 
-def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str) -> None:
+def make_slow(watch: Watch) -> None:
+    """Let the last snapshot say that nothing has moved for a minute."""
+    before = watch.last_snapshot
+    assert before is not None
+    watch.last_snapshot = replace(
+        before,
+        partitions={
+            tp: replace(partition, progressed_at_s=partition.progressed_at_s - 60)
+            for tp, partition in before.partitions.items()
+        },
+    )
+
+
+def test_an_open_transaction_of_the_source_is_lag(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
     """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of
     it is left when it is aborted.
     """
     clusters.source.create(topic, 1)
     on = load(build_environment(clusters, topic, {}))
-    sources = topic_creation.prepare_topics(on)
-    stage = Stage(on, lambda: False, cast(Engine, None), 1)
-    identities = {route: source.identity for route, source in sources.items()}
-    plan = Plan(
-        1,
-        on,
-        sources,
-        identities,
-        dict.fromkeys(topics.list_intermediate_partitions(sources), 0),
-        0,
-    )
-    watch = Watch(on, stage.clients, plan)
+    service = start(topic, "deduplicator")
+    wait_for_frontiers(service, 1)
+    stage = create_stage(on)
+    plan = stage.planner.plan()
+    assert plan is not None
+    watch = create_watch(stage, plan)
     producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=900_000)
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -79,8 +90,9 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
         clusters.source.end_offsets(topic),
         clusters.source.end_offsets(topic, stable=True),
     ) == ({0: RECORDS}, {0: 0})
-    watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
     wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS and bool(seen.open_s))
+    make_slow(watch)
+    wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS)
     assert watch.is_progressing(), "there is nothing that stage one could do"
     snapshot = source_candidates.take_snapshot(on)
     assert isinstance(snapshot, SourceSnapshot)
@@ -99,6 +111,5 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     )
     producer.abort_transaction(30)
     until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
-    watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
     wait_for_metrics(stage, watch, topic, lambda seen: seen == Seen(0, 0))
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout

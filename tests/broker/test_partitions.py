@@ -36,8 +36,7 @@ class Member:
         """What a poll has of it: partition and offset of each record."""
         return [
             (message.partition(), message.offset())
-            for batch in self.intermediate.consume_batches(100, 1.0)
-            for message in batch
+            for message in self.intermediate.consume(1.0)
         ]
 
     def begin(self) -> None:

@@ -16,10 +16,12 @@ import time
 from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
+from common.envelope import Head, compute_identity, encode
 from demo import fair_share
 from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, on_a_terminal, reo
+from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import (
     CONSUMER_PROTOCOL,
@@ -30,7 +32,13 @@ from tests.harness.recovery import (
     read_frontiers,
 )
 from tests.harness.service import build_environment
-from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.harness.stage_one import (
+    RECORDS_MAX,
+    create_epoch,
+    wait_for_frontiers,
+    wrap_records,
+    write_intermediate,
+)
 
 HALF = FIRST_RECORDS // PARTITIONS
 RECORDS = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
@@ -73,6 +81,33 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     ] * PARTITIONS
     assert seen.describe_stage_one(time.time() * 1000).startswith("runs")
     assert seen.describe_progress().endswith("records/s are copied")
+
+
+def test_for_whom_a_new_run_waits(clusters: Clusters, topic: str, start: Start) -> None:
+    """Its epoch is on the intermediate topic, behind what stage two has not read: the partitions
+    are named, and how much is unread, until stage two has read it.
+    """
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
+    cluster_id, topic_id = clusters.source.topic_id(topic)
+    begun = Head(compute_identity(cluster_id, topic, topic_id), create_epoch(), 0, -1, -1)
+    (_, unread), *_ = wrap_records(
+        clusters, topic, add_source_offsets(RECORDS, FIRST_RECORDS), begun.epoch - 1
+    )
+    write_intermediate(clusters, topic, topic, [(0, unread), (0, Record(None, encode(begun)))])
+    status = as_json(clusters, topic, "status")
+    assert status["stage_one"].endswith(
+        f"its newest run waits until stage two has read {topic}-proxy-0 (2 envelopes)"
+    )
+    assert [row["unread"] for row in status["partitions"]] == [2, 0]
+    assert status["partitions"][0]["epoch"] == begun.epoch
+    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    until(
+        lambda: "waits until" not in as_json(clusters, topic, "status")["stage_one"],
+        "stage two has read it",
+    )
+    assert read_frontiers(clusters.destination, topic) == {0: HALF + RECORDS_MAX - 1, 1: HALF - 1}
+    service.stop()
 
 
 def test_what_a_start_would_stop_with(clusters: Clusters, topic: str, start: Start) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import load
@@ -31,7 +31,7 @@ def test_records_that_are_not_visible_yet_are_not_missing(
     cluster.create(topic, 1, cleanup_policy=cleanup_policy)
     settings = load(build_environment(clusters, topic, {}))
     store = KafkaFrontierStore(ConsumerGroup(settings, Liveness("test")))
-    frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", -1, 2, None, None)
+    frontier = Frontier(2, 1, "1d" * 8, 1, "id", -1, 2)
     producer = cluster.producer(transactional_id=topic)
     producer.init_transactions(ANSWER_S)
     producer.begin_transaction()

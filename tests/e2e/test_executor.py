@@ -47,7 +47,6 @@ def test_pods_that_sparks_scheduler_asks_for_copy_exactly(
             {
                 "replicator_master": api.url,
                 "replicator_memory_mb": "512",
-                "replicator_drain_s": "3",
             },
         )
         service = start(

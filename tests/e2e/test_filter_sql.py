@@ -1,32 +1,28 @@
-"""`filter.sql` with real Spark on real brokers: what passes is numbered without gaps and copied
-once; what does not pass is no stall, and no end missed.
+"""`filter.sql` with real Spark on real brokers: what passes is copied once; what does not pass is
+no stall, and no end missed. What the sink writes: `tests/e2e/test_sink.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from common.origin import Origin, parse
-from common.read_up_to_record import HEADER as READ_UP_TO
 from common.settings import load
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.commands import run_python
-from tests.harness.filter_functions import number, passing
+from tests.harness.filter_functions import passing
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_frontiers
 from tests.harness.service import Service, send_signal, stopped
-from tests.harness.stage_one import wait_for_frontiers
 
 PARTITIONS = 2
 RECORDS = 3000
 THIRDS = "cast(substring(cast(value as string), 1, 10) as int) % 3 > 0"
-SHORT_BATCHES = {"replicator_batch_s": "5", "replicator_drain_s": "1"}
+SHORT_BATCHES = {"replicator_batch_s": "5"}
 
 LOOKED_AT = """
 import sys
@@ -34,7 +30,7 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import load
 from common.kafka.topics import Topic
-from replicator import sql_filter, wrap
+from replicator import sql_filter
 from replicator.spark import session
 environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "t"}
 environment["REO_DESTINATION_BOOTSTRAP_SERVERS"] = "b:1"
@@ -106,7 +102,7 @@ def test_a_bad_condition_is_a_stop(clusters: Clusters, topic: str, start: Start)
     service = start(topic, filter_sql="nobody = 1")
     stopped(service, 2, "SettingsInvalid", "filter.sql", "UNRESOLVED_COLUMN", timeout_s=COPY_S)
     assert "run with epoch" not in service.log
-    assert clusters.destination.count_offsets(f"{topic}-proxy") == 0
+    assert clusters.destination.count_offsets(topic) == 0
 
 
 @pytest.mark.long
@@ -121,59 +117,6 @@ def test_a_record_that_the_condition_can_not_decide_is_a_stop(
     line = next(line for line in service.errors if "FilterFailed" in line)
     assert "CAST_INVALID_INPUT" in line
     assert "try_cast" in line
-
-
-def identify_batch(origin: Origin) -> tuple[int, int]:
-    """Which task attempt wrote it."""
-    return origin.epoch, origin.attempt
-
-
-@pytest.mark.long  # a gap would be a hole, which stops every copy with a filter
-@pytest.mark.parametrize("mode", [["--stop-at-end"], []], ids=["availableNow", "Real-Time Mode"])
-def test_what_is_written_is_numbered_without_gaps(
-    clusters: Clusters, topic: str, start: Start, mode: list[str]
-) -> None:
-    """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in
-    every batch, in the order of the source.
-    """
-    source(clusters, topic)
-    first = start(topic, "deduplicator")
-    wait_for_frontiers(first, PARTITIONS)
-    first.stop()
-    service = start(topic, "replicator", *mode, filter_sql=THIRDS, **SHORT_BATCHES)
-    wanted = RECORDS * 2 // 3
-
-    def read_written() -> dict[int, list[tuple[Origin, Record]]]:
-        """Without read-up-to records, which a slow run writes too."""
-        return {
-            partition: [
-                (parse(record.headers[-1][1] or b""), record)
-                for record in records
-                if record.headers[-1][0] != READ_UP_TO
-            ]
-            for partition, records in clusters.destination.read(f"{topic}-proxy").items()
-        }
-
-    def count_written() -> int:
-        """A run that takes the place of another one writes some again."""
-        return sum(
-            len({origin.source_offset for origin, _ in records})
-            for records in read_written().values()
-        )
-
-    until(lambda: count_written() >= wanted, "all that passes is written", COPY_S)
-    service.kill_all()
-    assert count_written() == wanted
-    for partition, written in read_written().items():
-        origins, records = [origin for origin, _ in written], [record for _, record in written]
-        assert [PARTITIONS * origin.source_offset + partition for origin in origins] == [
-            number(record.value) for record in records
-        ]
-        assert all(number(record.value) % 3 for record in records)
-        origins.sort(key=identify_batch)  # those of two runs can be mixed
-        for _, batch in groupby(origins, identify_batch):
-            sequences = [origin.sequence for origin in batch]
-            assert sequences == list(range(len(sequences)))
 
 
 def test_what_passes_is_exact_while_both_stages_are_killed(

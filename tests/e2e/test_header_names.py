@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from replicator import wrap
 from tests.conftest import Start
 from tests.harness import java, librdkafka
 from tests.harness.commands import reo
@@ -33,7 +32,8 @@ ALL = next(
     re.finditer(r"`(not exists\(headers.*?)`", (ROOT / "docs" / "how-to" / "stops.md").read_text())
 )[1]
 """What the documentation has for all of them."""
-FIRST_MS, LAST_MS = wrap.GREGORIAN_MS, 2**63 // 1000
+FIRST_MS, LAST_MS = -12_219_292_800_000, 2**63 // 1000
+"""1582-10-15, and the last millisecond that Spark's microseconds hold."""
 OLD_MS = -2_500_000_000_000  # 1890-10-12
 EDGES = [
     GOOD[0]._replace(timestamp_ms=timestamp_ms) for timestamp_ms in (FIRST_MS, LAST_MS, -1, OLD_MS)

@@ -1,5 +1,5 @@
-"""What Spark does in a batch whose end the source has lost. `replicator.run_watch` relies on it
-where nothing shows the progress inside a batch, and the simulated Spark does the same.
+"""What Spark does in a batch whose end the source has lost: with `--stop-at-end` it is what ends
+the run, and the simulated Spark does the same.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common.errors import DestinationTruncated
-from common.frontier import KEPT, Frontier, RuleState
+from common.frontier import KEPT, Frontier
 from common.kafka.clients import create_reader
 from common.kafka.destination_contents import find_missing_records
 from common.records import compute_checksum
@@ -85,14 +85,8 @@ def make_frontier(
 ) -> Frontier:
     """The frontier of a copy that has written so much."""
     return Frontier(
-        RuleState(2, 1, None),
-        "1d" * 8,
-        1,
-        "id",
-        known,
-        sent,
-        None,
-        last_written,
+        *(2, 1, "1d" * 8, 1, "id", known, sent),
+        last_written=last_written,
         is_known_written=is_known_written,
     )
 

@@ -1,5 +1,5 @@
-"""`reo setup`: jars come by checksum or not at all, the right Java is asked for, and it is said who
-does stage two's work.
+"""`reo setup`: jars come by checksum or not at all, the sink is compiled for the Spark that is
+there, the right Java is asked for, and it is said who does stage two's work.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from common.errors import SettingsInvalid, StageFailed
-from deduplicator import compiled_library
+from deduplicator import compiled_path
 from demo import fair_share
 from reo import check, cli, setup_spark
-from replicator.spark import class_archive, connector_jars
+from replicator import run
+from replicator.spark import class_archive, connector_jars, sink_jar
+from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"
@@ -33,15 +39,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_jars_come_once(folder: Path) -> None:
     """All of them, from a folder; what is right is left alone, what is not is replaced."""
     names = list(connector_jars.read_checksums())
+    compilers = [name for name in names if name.startswith("ecj-")]
+    assert len(compilers) == 1
     assert connector_jars.install_jars(JARS) == names
     assert connector_jars.install_jars(JARS) == []
     (folder / names[0]).write_bytes(b"another file")
     assert connector_jars.install_jars(JARS) == [names[0]]
+    sink = sink_jar.build(folder)
+    (folder / "reo-sink-0123456789ab.jar").write_bytes(b"of another version")
+    (folder / "of-an-operator.jar").write_bytes(b"")
     assert check.check_stage_one() == []
-    assert [
-        jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector_jars.list_jars()
-    ] == [True] * len(names)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
+    jars = connector_jars.list_jars()
+    assert {jar.name for jar in jars} == {*names, sink.name, "of-an-operator.jar"} - {*compilers}
+    assert all((folder / name).read_bytes() == (JARS / name).read_bytes() for name in names)
+    assert len(list(folder.iterdir())) == len(jars) + 2, "nothing else is left"
 
 
 def test_a_jar_with_another_checksum_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -65,6 +76,10 @@ def test_missing_jars_are_named_with_the_command(
     """
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
         connector_jars.list_jars()
+    connector_jars.install_jars(JARS)
+    with pytest.raises(SettingsInvalid, match=r"jars lacks reo-sink-\S+ of stage one: run"):
+        connector_jars.list_jars()
+    shutil.rmtree(folder)
     (finding,) = check.check_stage_one()
     assert (finding.level, finding.about, finding.exit_code) == ("error", "stage one", 2)
     assert "run `reo setup`" in finding.seen
@@ -133,9 +148,9 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 
 def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library Python does it, and what to do about that is said."""
-    monkeypatch.setattr(compiled_library, "load_library", compiled_library.load_library.__wrapped__)
+    monkeypatch.setattr(compiled_path, "load_library", compiled_path.load_library.__wrapped__)
     assert setup_spark.describe_compiled_path().startswith("yes")
-    monkeypatch.setattr(compiled_library, "FOLDER", tmp_path)
+    monkeypatch.setattr(compiled_path, "FOLDER", tmp_path)
     assert setup_spark.describe_compiled_path().startswith("no: Python does the work of stage two")
     assert "install gcc" in setup_spark.describe_compiled_path()
 
@@ -146,3 +161,49 @@ def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch
     path = class_archive.build_class_path()
     monkeypatch.setattr(class_archive, "build_class_path", lambda: path.partition(":")[2])
     assert not class_archive.is_current()
+
+
+def test_the_sinks_jar_is_the_same_wherever_it_is_made(folder: Path) -> None:
+    """And it is the one that `make setup` has made here."""
+    connector_jars.install_jars(JARS)
+    jar = sink_jar.build(folder)
+    assert jar.read_bytes() == (JARS / jar.name).read_bytes()
+
+
+def test_another_source_or_spark_is_another_jar(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And another folder of an installed reo. What cannot be compiled is said, and nothing is
+    left.
+    """
+    names = {sink_jar.compute_name()}
+    monkeypatch.setattr(sink_jar, "_get_spark_version", lambda: "4.3.0")
+    names.add(sink_jar.compute_name())
+    shutil.copytree(sink_jar.SOURCES, tmp_path / "sink")
+    monkeypatch.setattr(sink_jar, "SOURCES", tmp_path / "sink")
+    with (tmp_path / "sink" / "EnvelopeSink.java").open("a") as source:
+        source.write("class Broken extends org.apache.spark.Unknown {}\n")
+    names.add(sink_jar.compute_name())
+    assert len(names) == 3
+    connector_jars.install_jars(JARS)
+    with pytest.raises(StageFailed, match=r"cannot be compiled for Spark 4\.3\.0: (.|\n)*Unknown"):
+        sink_jar.build(folder)
+    assert {path.name for path in folder.iterdir()} == set(connector_jars.read_checksums())
+
+
+def test_a_sink_for_another_spark_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor can have another Spark than the driver: the task fails by name, and the operator
+    is told.
+    """
+    connector_jars.install_jars(JARS)
+    monkeypatch.setattr(sink_jar, "_get_spark_version", lambda: "4.1.0")
+    jar = sink_jar.build(folder)
+    spark = Path(pyspark.__file__).parent / "jars" / "*"
+    with jvm(f"{jar}:{spark}") as java:
+        with pytest.raises(Py4JJavaError) as failed:
+            java.reo.EnvelopeSink().getTable(None, None, {})
+        said = str(failed.value)
+    message = f"reo's sink was compiled for Spark 4.1.0, and this is Spark {pyspark.__version__}"
+    query = cast(Any, SimpleNamespace(isActive=False, exception=lambda: ValueError(said)))
+    with pytest.raises(SettingsInvalid, match=message):
+        run.find_end_event(query)

@@ -352,7 +352,7 @@ def test_left_out_records_are_passed_by(runs: SinkRuns) -> None:
     ends = runs.clusters.source.end_offsets(runs.topic)
     del ends[4]
     runs.wait_until_written(ends)
-    for step in range(3000, 3003):  # what follows does not pass, and is said at once
+    for step in range(3000, 3003):  # what follows does not pass, and is said all the same
         runs.clusters.source.write(
             runs.topic, [(partition, make_record(step)) for partition in range(4)]
         )

@@ -26,7 +26,7 @@ FOR_BOTH = 6
 RECORDS_PER_S = 500
 FROZEN_S = 8.0
 HEAL_S = 100
-ON_CLUSTER = {"replicator_memory_mb": "512", "replicator_drain_s": "3"}
+ON_CLUSTER = {"replicator_memory_mb": "512"}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_executors_copy_exactly(
     clusters: Clusters, topic: str, start: Start, cluster: SparkCluster
 ) -> None:
     """In Real-Time Mode, on two workers: records from before and after the start, by executors that
-    were given the connector's jars.
+    were given the connector's jars and the sink.
     """
     clusters.source.create(topic, FOR_BOTH)
     clusters.source.write(topic, make_records(range(4000), FOR_BOTH))
@@ -85,8 +85,8 @@ def test_executors_copy_exactly(
         ),
         "and both together all",
     )
-    assert {"spark-sql-kafka", "kafka-clients"} <= jar_names(cluster.folder), (
-        "the driver has shipped the connector"
+    assert {"spark-sql-kafka", "kafka-clients", "reo-sink"} <= jar_names(cluster.folder), (
+        "the driver has shipped the connector and the sink"
     )
     service.stop()
     until(

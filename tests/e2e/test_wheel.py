@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reo.version import VERSION
+from replicator.spark import sink_jar
 from tests.harness.installed import Installation, build_wheel, files_of
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment
@@ -19,6 +20,7 @@ DATA = {
     "replicator/spark/executor-pod.yaml",
     "replicator/spark/jars.xml",
     "replicator/spark/jars.sha256",
+    *(f"replicator/spark/sink/{source.name}" for source in sink_jar.list_sources()),
 }
 RECORDS = 300
 
@@ -84,10 +86,11 @@ def test_an_installed_reo_is_set_up_and_copies(
 
     said = installed.reo("setup", "--from", str(ROOT / "jars" / "spark")).stdout
     (folder,) = (installed.folder / "home" / ".local" / "share" / "reo").iterdir()
-    assert f"jars      4 from {ROOT / 'jars' / 'spark'}: {folder}\n" in said
+    assert f"jars      5 from {ROOT / 'jars' / 'spark'}: {folder}\n" in said
     assert (folder / "spark.jsa").exists()
+    assert "sink      compiled in" in said
     assert "compiled  yes" in said
-    assert installed.reo("setup").stdout.count("there already") == 2
+    assert installed.reo("setup").stdout.count("there already") == 3
 
     installed.reo("run", "--stop-at-end", environment=environment)
     assert f"{RECORDS} records compared" in installed.reo("verify", environment=environment).stdout

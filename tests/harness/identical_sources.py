@@ -21,7 +21,6 @@ QUICK_FAILOVER = {
     "source_healthcheck_interval_ms": "500",
     "source_request_timeout_ms": "1500",
     "source_backoff_min_ms": "200",
-    "replicator_drain_s": "2",
 }
 PATIENT = {"source_request_timeout_ms": "30000"}
 """Where all candidates live, none is left for a late answer."""

@@ -1,6 +1,6 @@
 """A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a
 mapping by key has to agree, the brokers' quotas, and a producer to which a header's name is text of
-any characters.
+any characters. With other jars, for a class of theirs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ Limit = Callable[[str, str, float], None]
 
 
 @contextmanager
-def jvm() -> Iterator[Any]:
+def jvm(class_path: str = "") -> Iterator[Any]:
     """Its packages."""
     py4j = Path(pyspark.__file__).parent / "jars"
-    jars = ":".join(map(str, [*py4j.glob("py4j*.jar"), *(ROOT / "jars" / "broker").glob("*.jar")]))
+    jars = class_path or ":".join(
+        map(str, [*py4j.glob("py4j*.jar"), *(ROOT / "jars" / "broker").glob("*.jar")])
+    )
     process = subprocess.Popen(
         ["java", "-cp", jars, "py4j.GatewayServer", "--die-on-broken-pipe", "0"],
         stdin=subprocess.PIPE,

@@ -120,4 +120,18 @@ def log_append_time(context: ScriptContext) -> None:
     )
 
 
-SCRIPTS = (refused_records, after_a_refusal, sizes, log_append_time)
+def without_key(context: ScriptContext) -> None:
+    """A compacted topic takes no record without a key."""
+    context.create(cleanup_policy="compact")
+    producer = context.producer()
+    for key in (b"k", b"", None):
+        reports: list[Any] = []
+        producer.produce(
+            context.name, b"v", key, 0, on_delivery=lambda error, _, to=reports: to.append(error)
+        )
+        producer.flush(LONG_S)
+        context.note(f"key {key!r}", reports)
+    context.note("ends", context.offsets(OffsetSpec.latest()))
+
+
+SCRIPTS = (refused_records, after_a_refusal, sizes, log_append_time, without_key)

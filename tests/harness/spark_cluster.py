@@ -204,5 +204,5 @@ def thaw(pid: int) -> None:
 
 
 def jar_names(folder: Path) -> set[str]:
-    """The connector's jars that executors were given."""
-    return {re.sub(r"[-\d._]+\.jar$", "", jar.name) for jar in folder.rglob("*.jar")}
+    """The jars that executors were given, without versions and checksums."""
+    return {re.sub(r"(-[\da-f._]+)+\.jar$", "", jar.name) for jar in folder.rglob("*.jar")}

@@ -55,8 +55,14 @@ class WatchedSource:
     has_commit: bool = True
     statements: list[tuple[int, int]] = field(default_factory=list)
     """What was said to be empty: the first offset and the last one."""
+    before_look: Callable[[], None] = lambda: None
+    """Called before the source's records are read."""
+    after_look: Callable[[], None] = lambda: None
+    """Called when they were read, before the next answer about offsets."""
     before_answer: Callable[[], None] = lambda: None
-    """Called after a look at the records, before the next answer about offsets."""
+    """Called before the source's ends are answered."""
+    looks: list[int] = field(default_factory=list)
+    """The offsets from which its records were read."""
     compared: list[int] = field(default_factory=list)
     """The offsets of the last copied records that were compared with the source."""
 
@@ -173,7 +179,11 @@ class WatchedSource:
         self, _: object, begins: Mapping[TopicPartition, int], *__: object
     ) -> dict[TopicPartition, Any]:
         """The first visible record of the source from an offset on."""
-        return {
+        if not begins:
+            return {}
+        self.looks += begins.values()
+        self.before_look()
+        records: dict[TopicPartition, Any] = {
             tp: next(
                 (
                     SimpleNamespace(offset=lambda offset=offset: offset)
@@ -184,6 +194,8 @@ class WatchedSource:
             )
             for tp, begin in begins.items()
         }
+        self.after_look()
+        return records
 
     def compare(
         self,
@@ -193,9 +205,11 @@ class WatchedSource:
         copied: Mapping[TopicPartition, LastCopied],
         *____: object,
     ) -> set[TopicPartition]:
-        """As `last_record_check.check_source_history`: SourceTruncated when it is not visible."""
+        """As `last_record_check.check_source_history`: SourceTruncated when another offset is at
+        its place. A record that is gone was deleted.
+        """
         for last in copied.values():
             self.compared.append(last.last_record.source_offset)
-            if not self.records.get(last.last_record.source_offset):
+            if not self.records.get(last.last_record.source_offset, True):
                 raise SourceTruncated("the last copied record is gone")
         return set(copied)

@@ -153,9 +153,7 @@ def test_a_source_that_is_recreated_between_two_questions_is_called_that(
         lambda _, known=None: SourceSnapshot(settings, known or sources, {tp: 0}, {tp: 3}, {tp: 3}),
     )
     frontiers = {
-        TopicPartition(route.intermediate_topic, 0): Frontier(
-            9, 1, before.identity, 1, "", -1, 0
-        )
+        TopicPartition(route.intermediate_topic, 0): Frontier(9, 1, before.identity, 1, "", -1, 0)
     }
     with pytest.raises(SourceRecreated if is_recreated else SourceTruncated):
         inspect_single_source(settings, {route: before}, frontiers)

@@ -118,7 +118,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
         {name.removeprefix("kafka.").lower(): value for name, value in options.items()}
         for options in (
             source.build_options(loaded, {TopicPartition("orders", 0): 0}),
-            intermediate_sink.build_options(loaded, 1_048_588),
+            intermediate_sink.build_producer_options(loaded, [1_048_588]),
         )
     ]
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))

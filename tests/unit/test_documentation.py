@@ -117,9 +117,9 @@ def test_writing_the_tables_again_changes_nothing_else() -> None:
 
 def test_a_field_that_nobody_explains_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that grows a field cannot be documented without it."""
-    monkeypatch.delitem(formats.ORIGIN, "sequence")
-    with pytest.raises(ValueError, match=r"layout is .* timestamp, attempt$"):
-        formats.origin_table()
+    monkeypatch.delitem(formats.ENVELOPE, "last position")
+    with pytest.raises(ValueError, match=r"head is .* base timestamp, records$"):
+        formats.envelope_table()
 
 
 def test_metrics_are_made_where_the_table_looks() -> None:

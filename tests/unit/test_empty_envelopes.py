@@ -13,7 +13,7 @@ from common import runtime
 from common.envelope import Head, parse_head
 from common.routes import Route, TopicPartition
 from replicator import empty_envelopes
-from replicator.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes, state_nothing
+from replicator.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes, build_empty_heads
 
 TP = TopicPartition("orders-proxy", 3)
 IDENTITIES = {Route("orders", "orders", "orders-proxy"): "1d" * 8}
@@ -63,9 +63,9 @@ def test_a_statement_is_about_what_follows_the_frontier(notes: Notes) -> None:
     """From the offset after the frontier on, 10, up to the one before the end, 20; of the run and
     the topic, without records. What is not above the frontier says nothing.
     """
-    assert state_nothing(5, IDENTITIES, {TP: (10, 20)}) == {TP: HEAD}
-    assert state_nothing(5, IDENTITIES, {TP: (10, 10)}) == {}
-    assert state_nothing(5, IDENTITIES, {TP: (10, 0)}) == {}
+    assert build_empty_heads(5, IDENTITIES, {TP: (10, 20)}) == {TP: HEAD}
+    assert build_empty_heads(5, IDENTITIES, {TP: (10, 10)}) == {}
+    assert build_empty_heads(5, IDENTITIES, {TP: (10, 0)}) == {}
     notes.write()
     assert [parse_head(value) for value in notes.values[0]] == [HEAD]
 

@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from common import runtime
+from common.envelope import Head
 from common.errors import ClusterUnreachable
-from common.kafka import destination_contents, partition_offsets
-from common.kafka.partition_offsets import EndOffset
+from common.frontier import Frontier
+from common.kafka import destination_contents, intermediate_records, partition_offsets
+from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.stage_process import COMPLETE_FILE
@@ -20,8 +22,6 @@ from reo.service import deduplicator_stop_at_end
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
-from replicator import cluster_snapshot
-from replicator.run_watch import Watch
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -104,18 +104,19 @@ def test_a_part_is_not_taken_for_the_whole(
     assert STOPPED_EXIT_CODE == 143
 
 
-def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
-    """Of a group; `more`: topic, hole, link and epoch."""
-    return SimpleNamespace(
-        intermediate_offset=intermediate_offset,
-        frontier=SimpleNamespace(
-            rule=SimpleNamespace(
-                frontier=frontier,
-                hole=more.get("hole"),
-                link=more.get("link", frontier),
-                epoch=more.get("epoch", 1),
-            ),
-            destination_topic_id=more.get("topic", "id"),
+def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> GroupCommit:
+    """Of a group; `more`: topic and gap."""
+    return GroupCommit(
+        intermediate_offset,
+        Frontier(
+            frontier,
+            1,
+            "0123456789abcdef",
+            1,
+            more.get("topic", "id"),
+            -1,
+            0,
+            more.get("gap"),
         ),
     )
 
@@ -128,15 +129,13 @@ def make_commit(frontier: int, intermediate_offset: int, **more: Any) -> Any:
         pytest.param(None, make_commit(9, 10), True, True, id="a first start"),
         pytest.param(
             None,
-            make_commit(-1, 10, link=None),
+            make_commit(-1, 10),
             True,
             False,
-            id="a first start behind unread records",
+            id="a first start behind unread envelopes",
         ),
         pytest.param(make_commit(4, 5), make_commit(8, 9), True, False, id="not read"),
-        pytest.param(
-            make_commit(4, 5), make_commit(4, 10, hole=6), True, False, id="behind a hole"
-        ),
+        pytest.param(make_commit(4, 5), make_commit(4, 10, gap=6), True, False, id="behind a gap"),
         pytest.param(make_commit(4, 10), make_commit(-1, 10), True, False, id="moved back"),
         pytest.param(
             make_commit(-1, 10, topic="old"), make_commit(-1, 10), True, False, id="recreated"
@@ -150,7 +149,9 @@ def test_what_is_read_is_not_always_copied(
     is_at_destination: bool,
     is_complete: bool,
 ) -> None:
-    """Stage two alone: the intermediate partition ended at 10 when it started."""
+    """Stage two alone: the intermediate partition ended at 10 when it started, with an envelope up
+    to source offset 9.
+    """
     answers = [{HERE: before} if before else {}, {HERE: now}]
     monkeypatch.setattr(deduplicator_stop_at_end, "create_commit_reader", lambda *_: None)
     monkeypatch.setattr(deduplicator_stop_at_end, "create_admin_client", lambda *_: None)
@@ -158,6 +159,8 @@ def test_what_is_read_is_not_always_copied(
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
     monkeypatch.setattr(deduplicator_stop_at_end, "create_reader", lambda *_: None)
+    newest = Head("0123456789abcdef", 1, 0, 7, 9)
+    monkeypatch.setattr(intermediate_records, "read_newest_heads", lambda *_: {HERE: newest})
     monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
@@ -181,6 +184,7 @@ def test_an_end_that_is_lower_now_is_named_once(
     monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: {})
+    monkeypatch.setattr(intermediate_records, "read_newest_heads", lambda *_: {})
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
     end = StopAtEnd(settings, copied)
@@ -189,37 +193,3 @@ def test_an_end_that_is_lower_now_is_named_once(
     said = f"the end offset of {HERE} is lower than when this command was started"
     assert caplog.text.count(said) == 1
     assert ends == [4]
-
-
-@pytest.mark.parametrize(
-    ("end", "topic_id", "has_written_nothing"),
-    [
-        pytest.param(EndOffset(5, 1), "id", True, id="as before"),
-        pytest.param(EndOffset(6, 1), "id", False, id="it has written"),
-        pytest.param(EndOffset(5, 2), "id", False, id="a new leader may lack what it has written"),
-        pytest.param(EndOffset(5, 1), "new", False, id="a new topic lacks what it has written"),
-    ],
-)
-def test_nothing_was_written_when_topic_and_leader_are_the_same(
-    monkeypatch: pytest.MonkeyPatch, end: EndOffset, topic_id: str, has_written_nothing: bool
-) -> None:
-    """With a filter: the intermediate partition ended at 5, with leader epoch 1, before the run.
-    The topic is perhaps created again while its ends are read: its id is read after them.
-    """
-    ids = {HERE.topic: "id"}
-
-    def list_stable_ends(*_: object) -> dict[TopicPartition, EndOffset]:
-        ids[HERE.topic] = topic_id
-        return {HERE: end}
-
-    monkeypatch.setattr(partition_offsets, "list_stable_ends", list_stable_ends)
-    monkeypatch.setattr(cluster_snapshot, "read_intermediate_ids", lambda *_: dict(ids))
-    watch: Any = SimpleNamespace(
-        settings=None,
-        clients=SimpleNamespace(destination_admin=None),
-        plan=SimpleNamespace(start_offsets={HERE: 0}),
-        can_trust_spark=True,
-        initial_ends={HERE: EndOffset(5, 1)},
-        intermediate_ids={HERE.topic: "id"},
-    )
-    assert Watch.has_written_nothing(watch) == has_written_nothing

@@ -159,6 +159,9 @@ def test_another_topics_envelope_ends_the_copy_before_anything_is_written() -> N
     with pytest.raises(SourceRecreated, match=r"with identity f{16}"):
         copy.run_rounds()
     assert copy.producers.commits == []
+    copy = Copy(copy.reader.messages[:2])
+    copy.run_rounds()
+    assert copy.producers.list_records() == unwrap_offsets(0, 1)
 
 
 @BOTH_PATHS

@@ -17,7 +17,7 @@ from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 from replicator import run_epochs
-from replicator.run_epochs import RANDOM_BITS, EpochInstaller, next_epoch
+from replicator.run_epochs import RANDOM_BITS, EpochInstaller, choose_epoch
 from tests.harness.properties import property_test
 
 BITS = st.integers(0, 2**RANDOM_BITS - 1)
@@ -32,7 +32,7 @@ IDENTITY = "0123456789abcdef"
 @property_test(examples=1000)
 def test_a_run_is_above_what_was_seen(seen: list[int], bits: int) -> None:
     """Whatever that is, also of a version that used the clock; and an envelope can hold it."""
-    epoch = next_epoch(seen, bits)
+    epoch = choose_epoch(seen, bits)
     assert all(epoch > other for other in seen)
     assert 0 < epoch < 2**63
 
@@ -43,7 +43,7 @@ def test_two_runs_share_an_epoch_only_by_chance(seen: list[int], one: int, other
     """Planned at the same moment from the same frontiers: as long as their random bits differ, so
     do they.
     """
-    assert (next_epoch(seen, one) == next_epoch(seen, other)) == (one == other)
+    assert (choose_epoch(seen, one) == choose_epoch(seen, other)) == (one == other)
 
 
 class Written:

@@ -19,8 +19,11 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import load
+from deduplicator.destination import DestinationState
 from deduplicator.frontiers import first_frontiers as module
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
+from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.partitions import AssignedPartition
 
 ORDERS = Topic("orders", "id of orders", 1, "cluster b")
 DESTINATION = Topic("all", "id of all", 1, "destination")
@@ -196,3 +199,63 @@ def test_start_offsets_are_checked_again_for_a_new_destination(
         first_frontiers.read_cluster_state(
             [TopicPartition("all-proxy", missing)], commits, {"all-proxy": DESTINATION}
         )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [({}, 0), ({0: 7 << 20 | 9}, (7 << 20 | 9) + 1), ({0: 5, 1: 0, 3: 12}, 13)],
+    ids=["the first copy", "a partition that is added", "a destination that was recreated"],
+)
+def test_no_run_of_before_is_believed(
+    monkeypatch: pytest.MonkeyPatch, epochs: dict[int, int], expected: int
+) -> None:
+    """What an earlier run has written was for another copy: the epoch is above those of all
+    frontiers of the topic, its own former one among them. Another topic's are its own business.
+    """
+    first_frontiers = create_first_frontiers({}, {})
+    monkeypatch.setattr(module, "find_first_source_offset", lambda *_: 120)
+    commits = {
+        TopicPartition(NEW.topic, partition): GroupCommit(
+            9, replace(make_frontier(ORDERS.identity, "deleted"), epoch=epoch)
+        )
+        for partition, epoch in epochs.items()
+    } | {
+        TopicPartition("all-invoices-proxy", 0): GroupCommit(
+            9, replace(make_frontier("another"), epoch=99 << 20)
+        )
+    }
+    state = module.ClusterState(
+        commits,
+        {NEW.topic: DESTINATION},
+        {},
+        cast(Any, None),
+        {first_frontiers.routes[NEW.topic]: ORDERS},
+    )
+    own = NEW._replace(partition=3)
+    frontier = first_frontiers._build_frontier(own, False, DestinationState(6, 0), state)
+    assert (frontier.source_offset, frontier.epoch, frontier.gap) == (119, expected, None)
+    assert (frontier.destination_topic_id, frontier.source_identity) == (
+        DESTINATION.topic_id,
+        ORDERS.identity,
+    )
+    assert (frontier.destination_known, frontier.sent, frontier.is_known_written) == (6, 0, False)
+
+
+def test_a_copy_begins_at_the_end_of_the_intermediate_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is there was written for another one. A committed position stays, wherever the topic
+    ends by now.
+    """
+    frontier = make_frontier(ORDERS.identity)
+    assigned = {
+        NEW: AssignedPartition(-1, frontier),
+        NEW._replace(partition=1): AssignedPartition(0, frontier),
+        NEW._replace(partition=2): AssignedPartition(40, frontier),
+    }
+    monkeypatch.setattr(
+        partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 17)
+    )
+    starter = SimpleNamespace(consumer_group=SimpleNamespace(admin=None))
+    PartitionStarter._set_first_positions(cast(Any, starter), assigned)
+    assert [state.next_offset for state in assigned.values()] == [17, 0, 40]

@@ -10,46 +10,71 @@ import orjson
 import pytest
 
 from common import frontier
+from common.envelope import HEAD, EnvelopeInvalid, parse_head
 from common.errors import ForeignRecord, SettingsInvalid
-from common.origin import parse
+from common.routes import TopicPartition
 from common.settings import load
+from deduplicator.partitions import AssignedPartition
 from fuzz.messages import frame, parse_messages
-from fuzz.naive_reading import ORIGIN_FIELDS
-from fuzz.seeds import ORIGINS, SEEDS
-from fuzz.seeds import origin as encoded
-from fuzz.targets import REQUIRED_SETTINGS, TARGETS
+from fuzz.rounds import REQUIRED_SETTINGS, Rounds
+from fuzz.seeds import ENVELOPES, SEEDS, build_envelope
+from fuzz.targets import COMMITTED_FRONTIER, TARGETS
+
+TP = TopicPartition("orders-proxy", 0)
 
 
-@pytest.mark.parametrize("place", ORIGIN_FIELDS)
-def test_a_number_below_its_least_is_refused(place: tuple[int, int]) -> None:
-    """Found by origin_header, in another form: a frontier that was committed with what is no offset
-    could not be read again.
+def make_rounds(batch: bytes, records_max: int, can_forward: bool) -> Rounds:
+    """Of partition 0, from the committed frontier."""
+    assigned = {TP: AssignedPartition(0, COMMITTED_FRONTIER)}
+    return Rounds(parse_messages(batch), assigned, records_max, can_forward)
+
+
+@pytest.mark.parametrize("place", [10, 18, 22, 30, 46, 50])
+def test_a_negative_number_is_refused(place: int) -> None:
+    """Found in another form, when a record had a header of its own: a frontier that was committed
+    with what is no offset could not be read again.
     """
-    begin, end = place
-    header = ORIGINS[0][:begin] + b"\x80" + bytes(end - begin - 1) + ORIGINS[0][end:]
-    with pytest.raises(ValueError, match="out of range"):
-        parse(header)
-    TARGETS["origin_header"](header)
+    value = ENVELOPES[0][:place] + b"\x80" + ENVELOPES[0][place + 1 :]
+    with pytest.raises(EnvelopeInvalid, match="out of range"):
+        parse_head(value)
+    TARGETS["envelope"](b"\0" + value)
 
 
-def test_a_batch_with_such_a_number_is_refused_as_a_whole() -> None:
-    """Found by records: the same, in stage two's loop; one such record is a ForeignRecord and moves
-    no frontier of the batch.
+def test_a_batch_with_such_a_number_moves_nothing() -> None:
+    """Found by records, likewise: an envelope that is no such one is a ForeignRecord, and what came
+    before it in its round is not committed either.
     """
-    second = encoded(0, 12, sequence=5)
-    batch = frame(0, 0, encoded()) + frame(0, 0, second[:46] + b"\xff" * 8)
-    TARGETS["records"](batch)
-    from deduplicator.unwrap import split_by_partition
-
+    second = build_envelope(0, 46, 47, (47,))
+    damaged = second[: HEAD.size + 1] + b"\x80" + second[HEAD.size + 2 :]
+    rounds = make_rounds(frame(0, build_envelope()) + frame(0, damaged), 8, can_forward=False)
     with pytest.raises(ForeignRecord, match="at offset 1: "):
-        split_by_partition(list(parse_messages(batch)))
+        rounds.run()
+    assert rounds.partitions.assigned[TP].frontier == COMMITTED_FRONTIER
+
+
+@pytest.mark.parametrize("records_max", [5, 8, 9, 12, 13])
+def test_an_envelope_that_is_too_large_for_a_round_comes_after_a_small_one(
+    records_max: int,
+) -> None:
+    """Found by records: the small one was written whole, in C, and nothing of the large one, which
+    is written record by record; but the frontier moved over its records.
+    """
+    batch = frame(0, build_envelope()) + frame(0, ENVELOPES[4])
+    one_by_one = make_rounds(batch, records_max, can_forward=False)
+    mixed = make_rounds(batch, records_max, can_forward=True)
+    for rounds in (one_by_one, mixed):
+        rounds.run()
+        assert rounds.partitions.assigned[TP].frontier.source_offset == 60
+        assert len(rounds.list_written(TP)) == 13
+    assert mixed.list_written(TP) == one_by_one.list_written(TP)
+    assert mixed.counts == one_by_one.counts
 
 
 @pytest.mark.parametrize("version", [True, 1.0])
 def test_a_version_that_only_equals_1_is_refused(version: object) -> None:
     """Found by metadata: what this service writes has the number 1 there."""
     text = orjson.dumps(orjson.loads(SEEDS["metadata"][0]) | {"v": version})
-    with pytest.raises(ValueError, match="not version 1"):
+    with pytest.raises(ValueError, match="no version of the frontier"):
         frontier.decode(text.decode())
     TARGETS["metadata"](text)
 

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from common import frontier, origin
-from common.origin import parse
+from common import envelope, frontier
+from common.envelope import HEAD, Head
 from common.settings import conversion, settings_file
-from deduplicator.compiled_batch import CompiledBatch
-from fuzz.naive_reading import ORIGIN_FIELDS
+from deduplicator import round_decisions, rule, unwrap
+from deduplicator.rule import RuleState
+from fuzz import compiled_forward
 from fuzz.seeds import SEEDS, WORDS
 from fuzz.targets import TARGETS
 
 EXAMPLES = {
-    "origin_header": 600,
-    "records": 400,
-    "compiled_scan": 400,
+    "envelope": 600,
+    "records": 300,
     "metadata": 500,
     "environment": 60,
     "settings_file": 60,
@@ -39,17 +39,20 @@ NAMES = tuple(TARGETS)
 TOKENS = re.compile(rb'"[^"]*"|[-\w.]+')
 
 
+FIRST_ENVELOPE = {"envelope": 1, "records": 4}
+"""Where it begins in a seed."""
+FIELDS = (1, 2, 10, 18, 22, 30, 38, 46, 50, HEAD.size)
+"""Where the fields of a head begin, and the first record."""
+
+
 def replace_numbers(name: str) -> list[bytes]:
-    """Every seed with each integer of an origin, or of the first one of a batch, beginning with
-    each word.
-    """
-    origin_at = {"origin_header": 0, "records": 2, "compiled_scan": 2}[name]
-    begins = [origin_at + begin for begin, _ in ORIGIN_FIELDS]
+    """Every seed with each field of its first envelope beginning with each word."""
+    begins = [FIRST_ENVELOPE[name] + begin for begin in FIELDS]
     return [
         seed[:begin] + word + seed[begin + len(word) :]
         for seed in SEEDS[name]
         for begin in begins
-        for word in WORDS["origin_header"]
+        for word in WORDS["envelope"]
     ]
 
 
@@ -84,9 +87,8 @@ def damage_seeds(name: str) -> st.SearchStrategy[bytes]:
 
 
 CHANGED = {
-    "origin_header": replace_numbers,
+    "envelope": replace_numbers,
     "records": replace_numbers,
-    "compiled_scan": replace_numbers,
     "metadata": replace_words,
 }
 
@@ -131,29 +133,40 @@ def test_the_invariant_holds_for_mutated_values(name: str) -> None:
     search(name)
 
 
-def parse_by_length(header: bytes | None) -> Any:
-    """A parser that looks at nothing but the length."""
-    if len(header or b"") != origin.LAYOUT.size:
-        raise ValueError
-    _, identity, epoch, partition, kind, offset, timestamp_ms, batch, sequence = (
-        origin.LAYOUT.unpack(header or b"")
-    )
-    return origin.Origin(
-        partition, offset, timestamp_ms, kind, epoch, batch, sequence, identity.hex()
-    )
+def parse_without_ranges(value: Any) -> Any:
+    """A parser that looks at nothing but the length and the version."""
+    if len(value or b"") < HEAD.size or value[0] != envelope.VERSION:
+        raise envelope.EnvelopeInvalid
+    _, flags, identity, *numbers = HEAD.unpack_from(value)
+    return Head(identity.hex(), *numbers)._replace(has_left_out=flags == 1)
 
 
-def parse_unsigned(header: bytes | None) -> Any:
-    """One that takes the source offset for an unsigned number."""
-    found = REAL_PARSE((header or b"")[:22] + bytes(8) + (header or b"")[30:])
-    return msgspec.structs.replace(
-        found, source_offset=int.from_bytes((header or b"")[22:30], "big")
-    )
-
-
-def refuse_all(_: bytes | None) -> Any:
+def refuse_all(_: Any) -> Any:
     """A parser that takes nothing."""
-    raise ValueError
+    raise envelope.EnvelopeInvalid
+
+
+def read_until_count(value: bytes, head: Head) -> Any:
+    """A reader that believes the number of records."""
+    records, position = [], HEAD.size
+    for _ in range(head.record_count):
+        record, position = envelope._read_record(value, position, head)
+        records.append(record)
+    return records
+
+
+def read_without_order(value: bytes, head: Head) -> Any:
+    """A reader that does not look at the order of offsets, or at the stretch."""
+    records, position = [], HEAD.size
+    while position < len(value):
+        record, position = envelope._read_record(value, position, head)
+        records.append(record)
+    return records
+
+
+def read_empty_for_null(value: bytes, head: Head) -> Any:
+    """A reader to which null is empty."""
+    return [record._replace(key=record.key or None) for record in REAL_READ_RECORDS(value, head)]
 
 
 def decode_any_version(text: str | None) -> Any:
@@ -161,49 +174,42 @@ def decode_any_version(text: str | None) -> Any:
     return REAL_DECODE(orjson.dumps(orjson.loads(text or "") | {"v": 1}).decode())
 
 
-def decode_without_link(text: str | None) -> Any:
-    """A reader that loses the link."""
-    found = REAL_DECODE(text)
-    return type(found)(
-        found.rule._replace(link=None),
-        found.source_identity,
-        found.source_partitions,
-        found.destination_topic_id,
-        found.destination_known,
-        found.sent,
-    )
+def decode_without_gap(text: str | None) -> Any:
+    """A reader that loses the gap."""
+    return replace(REAL_DECODE(text), gap=None)
 
 
-def scan_without_epoch(batch: CompiledBatch, state: frontier.RuleState, identity: str) -> Any:
-    """A scan that takes each record for one of a newer run."""
-    return REAL_SCAN(batch, state._replace(epoch=0), identity)
+def decide_without_epoch(state: RuleState, head: Head) -> Any:
+    """A rule that takes each envelope for one of a newer run."""
+    return rule.decide(state._replace(epoch=0), head)
 
 
-REAL_DECODE, REAL_PARSE, REAL_SCAN = frontier.decode, parse, CompiledBatch.scan
+def read_all_records(accepted: unwrap.AcceptedEnvelope) -> Any:
+    """An envelope's records, also those that are copied."""
+    return envelope.read_records(accepted.value, accepted.head)
+
+
+REAL_DECODE, REAL_READ_RECORDS = frontier.decode, envelope.read_records
 PLANTED: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "an origin is not looked at": ("origin_header", origin, "parse", parse_by_length),
-    "an origin's offset has no sign": ("origin_header", origin, "parse", parse_unsigned),
-    "no origin is taken": ("origin_header", origin, "parse", refuse_all),
-    "a batch's origins are not looked at": (
-        "records",
-        origin,
-        "parse_all",
-        lambda values: [parse_by_length(value) for value in values],
+    "a head is not looked at": ("envelope", compiled_forward, "parse_head", parse_without_ranges),
+    "no envelope is taken": ("envelope", compiled_forward, "parse_head", refuse_all),
+    "the number of records is believed": (
+        "envelope",
+        compiled_forward,
+        "read_records",
+        read_until_count,
     ),
-    "a batch's offsets have no sign": (
+    "records have no order": ("envelope", compiled_forward, "read_records", read_without_order),
+    "an empty key is null": ("envelope", compiled_forward, "read_records", read_empty_for_null),
+    "stage two forgets the epoch": ("records", round_decisions, "decide", decide_without_epoch),
+    "stage two writes what is copied": (
         "records",
-        origin,
-        "parse_all",
-        lambda values: [parse_unsigned(value) for value in values],
-    ),
-    "the compiled scan forgets the epoch": (
-        "compiled_scan",
-        CompiledBatch,
-        "scan",
-        scan_without_epoch,
+        unwrap.AcceptedEnvelope,
+        "read_records",
+        read_all_records,
     ),
     "a frontier's version is not looked at": ("metadata", frontier, "decode", decode_any_version),
-    "a frontier's link is lost": ("metadata", frontier, "decode", decode_without_link),
+    "a frontier's gap is lost": ("metadata", frontier, "decode", decode_without_gap),
 }
 
 

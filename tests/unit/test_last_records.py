@@ -86,11 +86,11 @@ class Expected(NamedTuple):
     last_written: str | None
 
 
-def expect(stretches: Iterable[Stretch]) -> Expected:
-    """The naive way: offset by offset."""
+def expect(stretches: Iterable[Stretch], until: int) -> Expected:
+    """With the frontier at this offset, the naive way: offset by offset."""
     frontier, visible, left_out = -1, list[int](), False
     for one in stretches:
-        for offset in range(frontier + 1, one.through + 1):
+        for offset in range(frontier + 1, min(one.through, until) + 1):
             if offset in one.offsets:
                 visible.append(offset)
                 left_out = False
@@ -129,12 +129,15 @@ def test_they_are_the_same_with_the_compiled_path(stretches: list[Stretch]) -> N
 
 
 def check_last_records(copy: Copy, stretches: list[Stretch]) -> None:
-    """After everything is copied."""
+    """After each commit, until everything is copied."""
     copy.run_rounds(40)
-    expected = expect(stretches)
+    expected = expect(stretches, copy.frontier.source_offset)
     assert copy.producers.list_records() == unwrap_offsets(*expected.visible)
-    assert copy.frontier.last_record == expected.last_record
-    assert copy.frontier.last_written == expected.last_written
+    assert copy.frontier.source_offset == max(-1, *(one.through for one in stretches))
+    for commit in copy.producers.commits:
+        _, frontier = commit[HERE]
+        _, last_record, last_written = expect(stretches, frontier.source_offset)
+        assert (frontier.last_record, frontier.last_written) == (last_record, last_written)
 
 
 def test_a_round_without_records_leaves_them_as_they_are() -> None:

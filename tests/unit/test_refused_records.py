@@ -1,10 +1,11 @@
-"""Spark's errors about a record that cannot be carried unchanged (`replicator.wrap`); with Spark:
-`tests/e2e/test_header_names.py`.
+"""The errors of a query about a record that cannot be carried unchanged; with Spark:
+`tests/e2e/test_sink.py`.
 """
 
 from __future__ import annotations
 
-from replicator import wrap
+from replicator import refused_records
+from replicator.spark import sink_jar
 
 
 def test_the_errors_that_name_a_record() -> None:
@@ -15,12 +16,20 @@ def test_the_errors_that_name_a_record() -> None:
         " microsecond-precision TimestampType."
     )
     assert "a-1-3 at offset 77 has the timestamp -9223372036854776" in str(
-        wrap.find_refused_record(overflow)
+        refused_records.find_refused_record(overflow)
     )
-    assert "source.start at 3=78" in str(wrap.find_refused_record(overflow))
+    assert "source.start at 3=78" in str(refused_records.find_refused_record(overflow))
     assert "it would arrive with another one" in str(
-        wrap.find_refused_record(
-            f"[USER_RAISED_EXCEPTION] {wrap.TOO_OLD} a-1-3 at offset 77 SQLSTATE: P0001"
+        refused_records.find_refused_record(
+            f"java.lang.IllegalArgumentException: {refused_records.TOO_OLD} a-1-3 at offset 77"
         )
     )
-    assert wrap.find_refused_record("java.lang.ArithmeticException: long overflow") is None
+    assert (
+        refused_records.find_refused_record("java.lang.ArithmeticException: long overflow") is None
+    )
+
+
+def test_the_sink_says_the_same_texts() -> None:
+    """They are written in two languages."""
+    source = (sink_jar.SOURCES / "SourceRow.java").read_text()
+    assert all(f'"{text}"' in source for text in refused_records.REASONS)

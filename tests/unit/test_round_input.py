@@ -4,21 +4,28 @@ one. What is written has each source record once, whatever is cut where.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from common import runtime
 from common.partition_mapping import SourceRecord
+from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator import round_input
 from deduplicator.record_filter import FunctionFilter
+from deduplicator.unwrap import Record
 from deduplicator.user_call_timeout import CallLimit
 from tests.harness.intermediate_records import (
     HERE,
     build_envelope,
     build_envelopes,
+    build_message,
     unwrap_offsets,
 )
-from tests.harness.stage_two import Copy, use_compiled_path
+from tests.harness.stage_two import FIRST_FRONTIER, Copy, use_compiled_path
 
 FEW = {"REO_DEDUPLICATOR_TRANSACTION_RECORDS": "3"}
 
@@ -58,11 +65,12 @@ def test_a_smaller_transaction_is_written_record_by_record(monkeypatch: pytest.M
     copy = Copy(build_envelopes(*range(9, 1010, 10)))
     copy.loop.transaction_size.on_failed(8)
     sizes = []
-    for _ in range(20):
+    for _ in range(21):
         copy.run_rounds()
         sizes.append(len(copy.producers.committed[-1]))
     assert sizes[:8] == [4] * 8
     assert sizes[8:16] == [8] * 8
+    assert copy.loop.round_input.continued is not None
     copy.loop.transaction_size.records = copy.loop.transaction_size.records_max
     copy.run_rounds()
     assert copy.producers.list_records() == unwrap_offsets(*range(1010))
@@ -161,6 +169,52 @@ def test_an_envelope_that_is_larger_than_a_transaction_is_cut(
     copy.run_rounds(4)
     assert [len(transaction) for transaction in copy.producers.committed] == [39, 20, 3]
     assert copy.producers.list_records() == unwrap_offsets(*range(62))
+
+
+def test_a_round_has_a_limited_number_of_messages_without_records() -> None:
+    """Each of them counts as one record, so that a round ends."""
+    old = build_message(b"x", 0, None, [("__origin", b"x")])
+    empty = [build_envelope(1, 0, 5, []), *(build_envelope(offset, 5, 5) for offset in range(2, 7))]
+    copy = Copy([old, *empty], replace(FIRST_FRONTIER, source_offset=0), FEW)
+    positions = []
+    for _ in range(3):
+        copy.run_rounds()
+        positions.append(copy.position)
+    assert positions == [3, 6, 7]
+
+
+def test_what_is_decided_is_forgotten_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The poll in which the group revokes it can come in the middle of a round."""
+    copy = Copy(build_envelopes(5))
+    consume = copy.reader.consume
+
+    def revoke(*arguments: Any) -> list[Consumed]:
+        if len(copy.reader.consumed) == 1:
+            copy.partitions.on_assigned([HERE])
+        return consume(*arguments)
+
+    monkeypatch.setattr(copy.reader, "consume", revoke)
+    copy.run_rounds()
+    assert copy.producers.commits == []
+    copy.run_rounds()
+    assert copy.producers.list_records() == unwrap_offsets(*range(6))
+
+
+def test_a_mapping_sees_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the route is not one to one, also if the compiled path can be used."""
+    use_compiled_path(monkeypatch)
+    destinations = [TopicPartition("t", partition) for partition in range(2)]
+
+    def choose(records: Sequence[Record]) -> list[tuple[TopicPartition, Sequence[Record]]]:
+        return [(tp, records[tp.partition :: 2]) for tp in destinations]
+
+    copy = Copy(build_envelopes(3), partitioner=choose)
+    copy.run_rounds()
+    (written,) = copy.producers.committed
+    assert written == [
+        (destinations[offset % 2], *unwrap_offsets(offset)) for offset in (0, 2, 1, 3)
+    ]
+    assert (copy.frontier.sent, copy.frontier.last_written) == (-1, None)
 
 
 def test_what_is_not_decided_is_forgotten_with_its_partition() -> None:

@@ -40,7 +40,7 @@ def build_head(epoch: int, after: int, through: int) -> Head:
 def test_each_line_of_the_table(
     epoch: int, after: int, through: int, decision: Decision, frontier: int
 ) -> None:
-    """From frontier 10 and epoch 7; at both ends of each line's range. The epoch never goes back."""
+    """From frontier 10 and epoch 7, at both ends of each range. The epoch never goes back."""
     found, state = decide(RuleState(10, 7), build_head(epoch, after, through))
     assert (found, state.frontier, state.epoch) == (decision, frontier, max(7, epoch))
 

@@ -5,7 +5,6 @@ looked at (`replicator.empty_envelopes`): by the watch of a run, and at the end 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ import pytest
 
 from common.errors import SourceTruncated
 from replicator.stop_at_end import Completion
-from tests.harness.watched_source import HERE, SOURCE, WatchedSource
+from tests.harness.watched_source import HERE, WatchedSource
 
 RECORDS = dict.fromkeys(range(10), True) | dict.fromkeys(range(10, 20), False)
 """Records end at 9; 10 to 19 are offsets that nobody sees."""
@@ -44,7 +43,7 @@ def end_it(source: WatchedSource) -> None:
     )
     completion.end_offsets = {HERE: 20}
     settings = SimpleNamespace(failover=False, stop_at_end=True)
-    completion.state_nothing_left(source.build_plan(settings))
+    completion.write_empty_ranges(source.build_plan(settings))
 
 
 BOTH = pytest.mark.parametrize("look", [watch_it, end_it])
@@ -53,24 +52,6 @@ BOTH = pytest.mark.parametrize("look", [watch_it, end_it])
 def lose_and_grow(source: WatchedSource) -> None:
     """An unclean election loses 15 to 19; 15 to 24 become records."""
     source.records |= dict.fromkeys(range(15, 25), True)
-
-
-def after_a_look(source: WatchedSource, do: Callable[[], None]) -> None:
-    """Do something once, when the source was looked at, before its offsets are asked for."""
-    read = source.read_first_records
-
-    def then_do(*arguments: Any) -> Any:
-        answer = read(*arguments)
-        if arguments[1]:
-            do()
-        return answer
-
-    source.read_first_records = then_do  # type: ignore[method-assign]
-
-
-def use_look(source: WatchedSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the source's look used that was put in its place."""
-    source.use(monkeypatch)
 
 
 @BOTH
@@ -83,7 +64,7 @@ def test_what_nobody_sees_is_stated(source: WatchedSource, look: Any) -> None:
 @BOTH
 @pytest.mark.parametrize("epoch_after", [2, None])
 def test_a_new_leader_has_other_records_there(
-    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, look: Any, epoch_after: int | None
+    source: WatchedSource, look: Any, epoch_after: int | None
 ) -> None:
     """Right after the look, the leader changes: 15 to 19 are lost, and 15 to 24 become records. The
     last copied record, 9, is there. Nothing is stated, neither of the old leader's history nor of
@@ -94,17 +75,14 @@ def test_a_new_leader_has_other_records_there(
         lose_and_grow(source)
         source.leader_epoch = epoch_after
 
-    after_a_look(source, change)
-    use_look(source, monkeypatch)
+    source.after_look = change
     look(source)
     assert source.records[15]
     assert source.statements == []
 
 
 @BOTH
-def test_a_broker_that_was_away_may_have_lost_records(
-    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, look: Any
-) -> None:
+def test_a_broker_that_was_away_may_have_lost_records(source: WatchedSource, look: Any) -> None:
     """Its disk was set back, with its leader epochs: only the time that the answer took shows it.
     Old brokers have no leader epochs at all.
     """
@@ -120,17 +98,14 @@ def test_a_broker_that_was_away_may_have_lost_records(
 
         source.before_answer = be_away
 
-    after_a_look(source, change)
-    use_look(source, monkeypatch)
+    source.after_look = change
     look(source)
     assert done
     assert source.statements == []
 
 
 @BOTH
-def test_what_the_source_has_lost_was_not_looked_at(
-    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, look: Any
-) -> None:
+def test_what_the_source_has_lost_was_not_looked_at(source: WatchedSource, look: Any) -> None:
     """Right after the look it ends earlier, and nothing else tells of it. The offsets from its end
     on will be those of other records.
     """
@@ -140,8 +115,7 @@ def test_what_the_source_has_lost_was_not_looked_at(
         for offset in range(15, 20):
             source.records.pop(offset, None)
 
-    after_a_look(source, lose)
-    use_look(source, monkeypatch)
+    source.after_look = lose
     if look is watch_it:
         watch = source.build_watch()
         while source.end == 20:
@@ -162,23 +136,20 @@ def test_without_leader_epochs_a_look_counts_when_nothing_happens(
 
 
 @BOTH
-def test_a_long_look_is_no_outage(
-    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, look: Any
-) -> None:
+def test_a_long_look_is_no_outage(source: WatchedSource, look: Any) -> None:
     """It reads over millions of markers for a minute."""
 
     def take_long() -> None:
         source.now_s += 60
 
-    after_a_look(source, take_long)
-    use_look(source, monkeypatch)
+    source.after_look = take_long
     look(source)
     assert source.statements == [(10, 19)]
 
 
 @BOTH
 def test_what_was_deleted_before_the_look_was_not_looked_at(
-    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, look: Any
+    source: WatchedSource, look: Any
 ) -> None:
     """Retention deletes 10 to 14 while the source is read: whether they were records is unknown."""
     source.records[12] = True
@@ -187,17 +158,7 @@ def test_what_was_deleted_before_the_look_was_not_looked_at(
         for offset in range(15):
             source.records.pop(offset, None)
 
-    read = source.read_first_records
-
-    def delete_then_read(*arguments: Any) -> Any:
-        if arguments[1]:
-            delete()
-        return read(*arguments)
-
-    source.read_first_records = delete_then_read  # type: ignore[method-assign]
-    use_look(source, monkeypatch)
-    source.compare = lambda *_: set()  # type: ignore[method-assign]
-    use_look(source, monkeypatch)
+    source.before_look = delete
     look(source)
     assert min(source.records) == 15
     assert source.statements == []
@@ -241,23 +202,12 @@ def test_a_look_is_forgotten_when_the_leader_changes_later(source: WatchedSource
 
 def test_more_markers_are_added_to_what_is_known(source: WatchedSource) -> None:
     """Only what has been added is read; the statement covers all of it."""
-    begins: list[int] = []
-    read = source.read_first_records
-
-    def note(*arguments: Any) -> Any:
-        begins.extend(arguments[1].values())
-        return read(*arguments)
-
-    source.read_first_records = note  # type: ignore[method-assign]
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        source.use(monkeypatch)
-        watch = source.build_watch()
-        source.observe_for(watch, 3)
-        source.records |= dict.fromkeys(range(20, 30), False)
-        source.observe_for(watch, 3)
+    watch = source.build_watch()
+    source.observe_for(watch, 3)
+    source.records |= dict.fromkeys(range(20, 30), False)
+    source.observe_for(watch, 3)
     assert source.statements == [(10, 19), (10, 29)]
-    assert begins == [10, 20]
-    assert watch.source_partitions == {HERE: SOURCE}
+    assert source.looks == [10, 20]
 
 
 def test_a_frontier_that_goes_back_makes_the_range_longer(source: WatchedSource) -> None:

@@ -1,204 +1,158 @@
-"""The end of a run with `--stop-at-end`: up to which source offset nothing is left to copy."""
+"""The end of a run with `--stop-at-end`: whether something is left to copy. What is stated of the
+source then: `tests/unit/test_source_looks.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from common import runtime
+from common.envelope import Head
 from common.errors import ClusterUnreachable, SourceTruncated
-from common.frontier import Hole, Link, RuleState
-from common.kafka import destination_contents, partition_offsets, topics, visible_records
+from common.frontier import Frontier
+from common.kafka import destination_contents, partition_offsets, topics
+from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
 from reo.service.deduplicator_stop_at_end import has_copied_what_was_read
-from replicator.read_up_to_writer import EmptyRange
+from replicator import stop_at_end
 from replicator.stop_at_end import Completion
 
 SOURCE, INTERMEDIATE = TopicPartition("orders", 0), TopicPartition("orders-proxy", 0)
+IDENTITY = "0123456789abcdef"
+EPOCH = 7
 
 
-BEFORE = RuleState(30, 7, Link(30, 1, 1))
+def make_commit(
+    frontier: int, epoch: int = EPOCH, gap: int | None = None, topic_id: str = "id"
+) -> GroupCommit:
+    """The group's commit after everything is read."""
+    return GroupCommit(10, Frontier(frontier, epoch, IDENTITY, 1, topic_id, -1, 0, gap))
+
+
+def make_newest(through: int, epoch: int = EPOCH) -> Head:
+    """The newest envelope when the command was started."""
+    return Head(IDENTITY, epoch, 0, through - 2, through)
 
 
 @pytest.mark.parametrize(
-    ("now", "has_copied"),
+    ("now", "newest", "has_copied"),
     [
-        pytest.param(BEFORE, True, id="as it was"),
-        pytest.param(RuleState(30, 7, None), True, id="only the link is gone"),
-        pytest.param(RuleState(33, 9, Link(33, 1, 4)), True, id="a newer run was copied"),
-        pytest.param(RuleState(29, 9, Link(29, 1, 1)), False, id="it has moved back"),
-        pytest.param(BEFORE._replace(hole=Hole(32, 33)), False, id="a hole is open"),
-        pytest.param(RuleState(30, 9, None), False, id="records were deleted unread"),
+        pytest.param(make_commit(30), make_newest(30), True, id="as it was"),
+        pytest.param(make_commit(30), None, True, id="the topic was empty"),
+        pytest.param(make_commit(33, 9), make_newest(30), True, id="a newer run was copied"),
+        pytest.param(make_commit(29, 9), make_newest(29), False, id="it has moved back"),
+        pytest.param(make_commit(30, gap=33), make_newest(30), False, id="a gap is open"),
+        pytest.param(make_commit(30), make_newest(33), False, id="the newest one is not copied"),
+        pytest.param(make_commit(30), make_newest(33, 6), True, id="that is of an older run"),
+        pytest.param(make_commit(30, topic_id="new"), None, False, id="the copy is another one"),
     ],
 )
-def test_stage_two_alone_has_not_copied_what_it_left_out(now: RuleState, has_copied: bool) -> None:
-    """The intermediate topic is read to its end each time."""
-    commit, before = (
-        SimpleNamespace(frontier=SimpleNamespace(rule=rule, destination_topic_id="id"))
-        for rule in (now, BEFORE)
-    )
-    assert has_copied_what_was_read(cast("Any", commit), cast("Any", before)) is has_copied
-    has_begun = now.hole is None and now.link is not None
-    assert has_copied_what_was_read(cast("Any", commit), None) is has_begun, "no commit before"
-    assert has_copied_what_was_read(cast("Any", commit), None, was_empty=True) is (now.hole is None)
+def test_stage_two_alone_has_not_copied_what_it_left_out(
+    now: GroupCommit, newest: Head | None, has_copied: bool
+) -> None:
+    """The intermediate topic is read to its end each time; the frontier was 30 at the start."""
+    assert has_copied_what_was_read(now, make_commit(30), newest) is has_copied
+
+
+@pytest.mark.parametrize(("frontier", "has_copied"), [(33, True), (30, False), (-1, False)])
+def test_stage_two_alone_without_a_frontier_at_the_start(frontier: int, has_copied: bool) -> None:
+    """A first frontier begins at the end of the intermediate topic: what was there is not
+    copied.
+    """
+    assert has_copied_what_was_read(make_commit(frontier), None, make_newest(33)) is has_copied
+    assert has_copied_what_was_read(make_commit(frontier), None, None)
 
 
 NO_FAILOVER = SimpleNamespace(failover=False)
 
 
-def make_clients() -> Any:
-    """Those that nothing is asked of."""
-    return SimpleNamespace(
+def create_completion(
+    commits: dict[TopicPartition, Any], end: int, monkeypatch: pytest.MonkeyPatch
+) -> Completion:
+    """Of a process that started when the source ended there; the source has nothing visible after
+    the frontier, and the destination has what these commits say.
+    """
+    monkeypatch.setattr(
+        stop_at_end,
+        "find_first_visible",
+        lambda _, ranges: dict.fromkeys(ranges),
+    )
+    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
+    clients = SimpleNamespace(
         source_admin=None,
         source_reader=None,
         destination_admin=None,
         destination_reader=None,
         beat=lambda: None,
     )
-
-
-class Writer:
-    """Keeps what would be written to the intermediate topic."""
-
-    def __init__(self) -> None:
-        self.ranges: Mapping[TopicPartition, EmptyRange] = {}
-
-    def write(self, _epoch: int, _: object, ranges: Mapping[TopicPartition, EmptyRange]) -> None:
-        """As `ReadUpToWriter`."""
-        self.ranges = ranges
-
-    def flush(self) -> None:
-        """As `ReadUpToWriter`."""
-
-
-@pytest.mark.parametrize(
-    ("end_now", "written"),
-    [
-        pytest.param(37, {INTERMEDIATE: EmptyRange(29, 37)}, id="as it was"),
-        pytest.param(40, {INTERMEDIATE: EmptyRange(29, 37)}, id="it has grown"),
-        pytest.param(35, {INTERMEDIATE: EmptyRange(29, 35)}, id="it lost records"),
-        pytest.param(30, {}, id="it lost all that was not copied"),
-    ],
-)
-def test_what_the_source_has_lost_is_not_counted_as_read(
-    monkeypatch: pytest.MonkeyPatch, end_now: int, written: Mapping[TopicPartition, EmptyRange]
-) -> None:
-    """The source ended at 37 when the process started, and 30 is the first offset that is not
-    copied. The offsets from its present end on will be those of other records.
-    """
-    monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {SOURCE: 0})
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: end_now})
-    writer = Writer()
-    clients = SimpleNamespace(source_admin=None, read_up_to_writer=writer)
-    unused = cast("Any", None)
     completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),
-        cast("Any", clients),
-        unused,
-        unused,
+        cast(Any, clients),
+        cast(Any, SimpleNamespace(try_read_commits=lambda _: commits)),
+        cast(Any, None),
         lambda: True,
     )
-    completion.end_offsets = {INTERMEDIATE: 37}
-    plan = SimpleNamespace(
-        epoch=1,
-        identities={},
-        start_offsets={INTERMEDIATE: 30},
-        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
-    )
-    completion.write_read_up_to(cast("Any", plan))
-    assert writer.ranges == written
+    completion.end_offsets = {INTERMEDIATE: end}
+    return completion
 
 
-@pytest.mark.parametrize(
-    ("start", "is_complete"),
-    [
-        pytest.param(30, True, id="as it was"),
-        pytest.param(33, True, id="it has moved on"),
-        pytest.param(0, False, id="it was moved back"),
-    ],
-)
-def test_what_a_run_left_out_holds_from_where_it_began(
-    monkeypatch: pytest.MonkeyPatch, start: int, is_complete: bool
-) -> None:
-    """A run with a filter began at 30, read to the end and wrote nothing. From a frontier that
-    stage two has moved back since, there is more to read.
-    """
-    unused = cast("Any", None)
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {SOURCE: 37})
-    monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 0)
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
-    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
-    rule = SimpleNamespace(frontier=start - 1)
-    commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
-    completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="value is null")),
-        make_clients(),
-        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
-        unused,
-        lambda: True,
-    )
-    run = SimpleNamespace(
-        has_written_nothing=lambda: True,
-        plan=SimpleNamespace(start_offsets={INTERMEDIATE: 30}),
-        source_partitions={INTERMEDIATE: SOURCE},
-    )
-    completion.note_finished_run(cast("Any", run), {SOURCE: 37})
-    plan = SimpleNamespace(
-        settings=NO_FAILOVER,
-        sources=(),
+def make_plan(start: int = 30, settings: Any = NO_FAILOVER, sources: Any = ()) -> Any:
+    """A plan that begins at this source offset."""
+    return SimpleNamespace(
+        settings=settings,
+        sources=sources,
         start_offsets={INTERMEDIATE: start},
         map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
     )
-    assert completion.is_complete(cast("Any", plan)) == is_complete
 
 
 @pytest.mark.parametrize(
-    ("frontier", "is_at_destination", "is_complete"),
+    ("frontier", "is_at_destination", "left"),
     [
-        pytest.param(29, True, True, id="as planned"),
-        pytest.param(40, True, True, id="further"),
-        pytest.param(29, False, False, id="the destination was recreated"),
-        pytest.param(-1, True, False, id="stage two has begun again since the plan was made"),
-        pytest.param(None, True, False, id="no answer"),
+        pytest.param(29, True, "nothing", id="as planned"),
+        pytest.param(40, True, "nothing", id="further"),
+        pytest.param(29, False, "unknown", id="the destination was recreated"),
+        pytest.param(-1, True, "unknown", id="stage two has begun again since the plan was made"),
+        pytest.param(None, True, "unknown", id="no answer"),
     ],
 )
 def test_a_frontier_counts_when_the_destination_has_what_it_says(
-    monkeypatch: pytest.MonkeyPatch,
-    frontier: int | None,
-    is_at_destination: bool,
-    is_complete: bool,
+    monkeypatch: pytest.MonkeyPatch, frontier: int | None, is_at_destination: bool, left: str
 ) -> None:
     """30 is the first offset that is not copied, says the plan, and the source ends there."""
-    unused = cast("Any", None)
+    commits = {} if frontier is None else {INTERMEDIATE: make_commit(frontier)}
+    completion = create_completion(commits, 30, monkeypatch)
     monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
-    commits = (
-        {}
-        if frontier is None
-        else {
-            INTERMEDIATE: SimpleNamespace(
-                frontier=SimpleNamespace(rule=SimpleNamespace(frontier=frontier))
-            )
-        }
-    )
-    completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),
-        make_clients(),
-        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
-        unused,
-        lambda: True,
-    )
-    completion.end_offsets = {INTERMEDIATE: 30}
-    plan = SimpleNamespace(
-        settings=NO_FAILOVER,
-        sources=(),
-        start_offsets={INTERMEDIATE: 30},
-        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
-    )
-    assert completion.is_complete(cast("Any", plan)) == is_complete
+    assert completion.find_left(make_plan()) == left
+
+
+@pytest.mark.parametrize(
+    ("first_visible", "left"),
+    [
+        pytest.param(None, "nothing", id="markers, or what filter.sql left out is below"),
+        pytest.param(35, "records", id="a record"),
+    ],
+)
+def test_only_what_is_visible_is_left(
+    monkeypatch: pytest.MonkeyPatch, first_visible: int | None, left: str
+) -> None:
+    """The source ended at 37 when the process started, and 30 is the first offset that is not
+    copied.
+    """
+    completion = create_completion({INTERMEDIATE: make_commit(29)}, 37, monkeypatch)
+    asked: list[Any] = []
+
+    def find(_: object, ranges: Any) -> Any:
+        asked.append(ranges)
+        return {SOURCE: first_visible}
+
+    monkeypatch.setattr(stop_at_end, "find_first_visible", find)
+    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: 40})
+    assert completion.find_left(make_plan()) == left
+    assert asked == [{SOURCE: (30, 37)}]
 
 
 @pytest.mark.parametrize("what", ["the source was recreated", "the source does not answer"])
@@ -209,31 +163,17 @@ def test_nothing_is_complete_that_cannot_be_told(
     that has died.
     """
 
-    def find(*_: object) -> None:
+    def find(_: object, ranges: Any) -> Any:
         if what == "the source does not answer":
             raise ClusterUnreachable("no record for 10 s")
+        return dict.fromkeys(ranges)
 
-    monkeypatch.setattr(visible_records, "find_first_visible", find)
-    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
+    completion = create_completion({INTERMEDIATE: make_commit(29)}, 30, monkeypatch)
+    monkeypatch.setattr(stop_at_end, "find_first_visible", find)
     found = {"the topic": "new" if what == "the source was recreated" else "old"}
     monkeypatch.setattr(topics, "describe_sources", lambda *_: found)
-    rule = SimpleNamespace(frontier=29)
-    commits = {INTERMEDIATE: SimpleNamespace(frontier=SimpleNamespace(rule=rule))}
-    completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),
-        make_clients(),
-        cast("Any", SimpleNamespace(try_read_commits=lambda _: commits)),
-        cast("Any", None),
-        lambda: True,
-    )
-    completion.end_offsets = {INTERMEDIATE: 30}
-    plan = SimpleNamespace(
-        settings=NO_FAILOVER,
-        sources={"the topic": "old"},
-        start_offsets={INTERMEDIATE: 30},
-        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
-    )
-    assert not completion.is_complete(cast("Any", plan))
+    plan = make_plan(sources={"the topic": "old"})
+    assert completion.find_left(plan) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -254,30 +194,19 @@ def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
     is_refused: bool,
 ) -> None:
     """It ended at 37 when the process started, and 30 is the first offset that is not copied."""
+    completion = create_completion({}, 37, monkeypatch)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: ends.pop(0)})
     monkeypatch.setattr(partition_offsets, "refresh_metadata", lambda *_: None)
     monkeypatch.setattr(runtime, "sleep", lambda _: None)
-    monkeypatch.setattr(visible_records, "find_first_visible", lambda *_: 30)
+    monkeypatch.setattr(stop_at_end, "find_first_visible", lambda *_: {SOURCE: 30})
     monkeypatch.setattr(topics, "describe_sources", lambda *_: {"the topic": found})
-    completion = Completion(
-        SimpleNamespace(filter=SimpleNamespace(sql="")),
-        make_clients(),
-        cast("Any", None),
-        cast("Any", None),
-        lambda: True,
+    settings = SimpleNamespace(
+        failover=has_failover, source=SimpleNamespace(request_timeout_ms=1000)
     )
-    completion.end_offsets = {INTERMEDIATE: 37}
-    plan = SimpleNamespace(
-        settings=SimpleNamespace(
-            failover=has_failover, source=SimpleNamespace(request_timeout_ms=1000)
-        ),
-        sources={"the topic": "old"},
-        start_offsets={INTERMEDIATE: 30},
-        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
-    )
+    plan = make_plan(settings=settings, sources={"the topic": "old"})
     if is_refused:
         with pytest.raises(SourceTruncated, match=r"ended at offset 37 .* ends at 36 now"):
-            completion.is_complete(cast("Any", plan))
+            completion.find_left(plan)
     else:
-        assert not completion.is_complete(cast("Any", plan))
+        assert completion.find_left(plan) == "records"
     assert not ends

@@ -4,14 +4,13 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from common.errors import DestinationTruncated
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
@@ -26,7 +25,7 @@ TP = TopicPartition("t-proxy", 0)
 
 def make_frontier(frontier: int, epoch: int) -> Frontier:
     """Of the destination `own`."""
-    return Frontier(RuleState(frontier, epoch, None), "0123456789abcdef", 1, "own", frontier, 0)
+    return Frontier(frontier, epoch, "0123456789abcdef", 1, "own", frontier, 0)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def test_a_first_frontier_is_no_backup(epoch: int, is_set_back: bool) -> None:
             merge_group_commits(in_group, stored, [TP], "own")
         return
     commits, to_commit_again = merge_group_commits(in_group, stored, [TP], "own")
-    assert commits[TP].frontier.rule.frontier == -1
+    assert commits[TP].frontier.source_offset == -1
     assert to_commit_again == {TP}
 
 
@@ -86,16 +85,21 @@ def test_a_store_with_records_was_started_before(
     assert store.list_started_topics() == started
 
 
-@pytest.mark.parametrize(
-    ("topic_id", "position"),
-    [
-        pytest.param("id", 9, id="the start compares the topic"),
-        pytest.param(None, -1, id="an earlier version's, perhaps of a deleted topic"),
-    ],
-)
-def test_a_position_counts_where_its_topic_is_known(topic_id: str | None, position: int) -> None:
-    """The group's commits are gone: with the topic, or by themselves."""
-    frontier = replace(make_frontier(5, 5), intermediate_topic_id=topic_id)
+def test_a_stored_position_is_committed_again() -> None:
+    """The group's commits are gone: with the topic, or by themselves. Whether the topic still has
+    that position is the consumer's matter.
+    """
+    frontier = make_frontier(5, 5)
     commits, to_commit_again = merge_group_commits({}, {TP: (9, frontier.encode())}, [TP], "own")
-    assert commits == {TP: GroupCommit(position, frontier)}
+    assert commits == {TP: GroupCommit(9, frontier)}
     assert to_commit_again == {TP}
+
+
+def test_a_frontier_of_version_1_is_taken_over() -> None:
+    """As the group's is; the next transaction stores one of version 2."""
+    text = (
+        '{"v":1,"f":5,"e":7,"l":[5,3,1],"h":null,"i":"0123456789abcdef","c":1,"t":"own","d":5,'
+        '"n":0,"r":null,"w":null,"p":2,"m":"id","k":null}'
+    )
+    commits, _ = merge_group_commits({}, {TP: (9, text)}, [TP], "own")
+    assert commits[TP].frontier == make_frontier(5, 7)

@@ -31,10 +31,10 @@ await beat begin bind build calculate call can cancel catch change check choose 
 clear close collect commit compare complete compute concat configure connect consume continue
 convert copy count create cut decide declare decode define delete deliver describe detect diff
 disable discard discover drain draw drop dump empty enable encode end enqueue enter escape
-estimate evaluate exclude exit expand explain extract fail feed fetch filter find finish flatten
-flush follow forget format forward get group grow guard handle has hash have hit identify ignore
-import infer initialise insert inspect install invert is join keep kill let list load lock log
-look make map mark match measure merge move name normalize note observe on open order override
+estimate evaluate exclude exit expand explain extract fail feed fetch fill filter find finish
+flatten flush follow forget format forward get group grow guard handle has hash have hit identify
+ignore import infer initialise insert inspect install invert is join keep kill let list load lock
+log look make map mark match measure merge move name normalize note observe on open order override
 parse partition pass pause pick plan poll pop prefix prepare print produce put query quote raise
 rank reach read reclaim record recover redact refresh refuse register release reload remember
 remove rename renew replace report request reset resolve resume retry return roll run save scan

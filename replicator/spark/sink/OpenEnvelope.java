@@ -57,15 +57,26 @@ final class OpenEnvelope {
         hasLeftOut = true;
     }
 
-    /** Bytes that this record would take as the next one, with its length. */
-    int computeSize(SourceRow row) {
-        long body = computeBodySize(row);
-        return Math.toIntExact(sizeOfVarint(body) + body);
+    /** Bytes that this record would take as the next one, without its length. */
+    long computeBodySize(SourceRow row) {
+        long timestampMs = row.timestampMs();
+        int headerCount = row.headerCount();
+        long size = 1L
+            + sizeOfVarint(recordCount == 0 ? 0 : timestampMs - baseTimestampMs)
+            + sizeOfVarint(row.offset() - after)
+            + sizeOfBytes(row.keyBytes())
+            + sizeOfBytes(row.valueBytes())
+            + sizeOfVarint(headerCount);
+        for (int number = 0; number < headerCount; number++) {
+            UnsafeRow header = row.header(number);
+            size += sizeOfBytes(SourceRow.sizeOrNull(header, 0)) + sizeOfBytes(SourceRow.sizeOrNull(header, 1));
+        }
+        return size;
     }
 
-    /** Whether so many bytes more are within the limit, and there is room for them now. */
-    boolean reserve(int size, int bytesMax) {
-        long needed = (long) end + size;
+    /** Whether a record with this body is within the limit, and there is room for it now. */
+    boolean reserve(long bodySize, int bytesMax) {
+        long needed = end + sizeOfVarint(bodySize) + bodySize;
         if (needed > bytesMax) {
             return false;
         }
@@ -82,15 +93,14 @@ final class OpenEnvelope {
     }
 
     /** There must be room: `reserve`. */
-    void append(SourceRow row) {
+    void append(SourceRow row, long bodySize) {
         long timestampMs = row.timestampMs();
-        long body = computeBodySize(row);
         if (recordCount++ == 0) {
             baseTimestampMs = timestampMs;
         }
         lastPosition = end;
         byte[] to = bytes;
-        int at = putVarint(to, end, body);
+        int at = putVarint(to, end, bodySize);
         to[at++] = (byte) (row.timestampKind() + 1);
         at = putVarint(to, at, timestampMs - baseTimestampMs);
         at = putVarint(to, at, row.offset() - after);
@@ -126,11 +136,12 @@ final class OpenEnvelope {
     }
 
     /** An envelope with this record alone, for which there was no room; none may be in this one. */
-    byte[] finishAlone(SourceRow row, int size) {
+    byte[] finishAlone(SourceRow row) {
+        long bodySize = computeBodySize(row);
         byte[] kept = bytes;
-        bytes = new byte[Math.addExact(HEAD_BYTES, size)];
+        bytes = new byte[Math.toIntExact(HEAD_BYTES + sizeOfVarint(bodySize) + bodySize)];
         try {
-            append(row);
+            append(row, bodySize);
             putHead(bytes);
             return bytes;
         } finally {
@@ -165,22 +176,6 @@ final class OpenEnvelope {
         recordCount = lastPosition = 0;
         baseTimestampMs = 0;
         hasLeftOut = false;
-    }
-
-    private long computeBodySize(SourceRow row) {
-        long timestampMs = row.timestampMs();
-        int headerCount = row.headerCount();
-        long size = 1L
-            + sizeOfVarint(recordCount == 0 ? 0 : timestampMs - baseTimestampMs)
-            + sizeOfVarint(row.offset() - after)
-            + sizeOfBytes(row.keyBytes())
-            + sizeOfBytes(row.valueBytes())
-            + sizeOfVarint(headerCount);
-        for (int number = 0; number < headerCount; number++) {
-            UnsafeRow header = row.header(number);
-            size += sizeOfBytes(SourceRow.sizeOrNull(header, 0)) + sizeOfBytes(SourceRow.sizeOrNull(header, 1));
-        }
-        return size;
     }
 
     private static long sizeOfBytes(int length) {

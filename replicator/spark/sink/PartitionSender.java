@@ -14,12 +14,14 @@ import org.apache.kafka.common.errors.InterruptException;
 /**
  * Decides when the envelopes of one task are sent: at once when none of this partition is in flight,
  * otherwise when the open one is full, or when the last one in flight is acknowledged. So a lonely
- * record does not wait, and a backlog makes large envelopes.
+ * record does not wait, and a backlog makes large envelopes. What filter.sql has left out is said with
+ * the next record; when none comes for a while, by an envelope without records.
  *
  * <p>Three threads meet here. The task appends, and sends what is full. The producer's I/O thread
  * acknowledges: it must not block, or nothing is sent any more, so it only counts and hands this
- * object to the sender thread ({@link SharedProducer}), which sends what was appended meanwhile. Both
- * that send hold the lock while they do; the I/O thread never takes it.
+ * object to the sender thread ({@link SharedProducer}), which sends what was appended meanwhile. The
+ * lock guards the open envelope, and is held while one is sent, so that none overtakes another. The I/O
+ * thread never takes it, and no thread holds it while it waits for an acknowledgement.
  */
 final class PartitionSender implements Callback {
     /** Enough that a connection is busy while acknowledgements are on their way. */
@@ -34,7 +36,7 @@ final class PartitionSender implements Callback {
     private final ReentrantLock lock = new ReentrantLock();
     private final Semaphore slots = new Semaphore(IN_FLIGHT_MAX);
     private final AtomicBoolean isScheduled = new AtomicBoolean();
-    /** Whether the open envelope waits for an acknowledgement. */
+    /** Whether records in the open envelope wait for an acknowledgement. */
     private volatile boolean isWaiting;
     private volatile boolean isClosed;
     /** The task's; null when it has ended, and the thread may run another one. Guarded by this. */
@@ -52,16 +54,16 @@ final class PartitionSender implements Callback {
     void append(SourceRow row) throws IOException {
         lockInterruptibly();
         try {
-            int size = open.computeSize(row);
-            if (open.hasRecords() && !open.reserve(size, bytesMax)) {
+            long bodySize = open.computeBodySize(row);
+            if (open.hasRecords() && !open.reserve(bodySize, bytesMax)) {
                 flush();
-                size = open.computeSize(row);
+                bodySize = open.computeBodySize(row);
             }
-            if (open.reserve(size, bytesMax)) {
-                open.append(row);
+            if (open.reserve(bodySize, bytesMax)) {
+                open.append(row, bodySize);
                 flushIfIdle();
             } else {
-                sendAlone(row, size);
+                sendAlone(row);
             }
         } finally {
             lock.unlock();
@@ -73,7 +75,6 @@ final class PartitionSender implements Callback {
         lockInterruptibly();
         try {
             open.leaveOut(offset);
-            flushIfIdle();
         } finally {
             lock.unlock();
         }
@@ -119,10 +120,22 @@ final class PartitionSender implements Callback {
         }
     }
 
-    /** The sender thread. */
+    /** The sender thread, when the last envelope in flight was acknowledged. */
     void sendAppended() throws IOException {
         isScheduled.set(false);
         lock.lock();
+        sendIfIdle();
+    }
+
+    /** The sender thread, once in a while. When it does not get the lock, the task is about to send. */
+    void sendLeftOut() throws IOException {
+        if (lock.tryLock()) {
+            sendIfIdle();
+        }
+    }
+
+    /** With the lock, which it gives back. */
+    private void sendIfIdle() throws IOException {
         try {
             if (isIdle() && !isClosed) {
                 flush();
@@ -166,17 +179,22 @@ final class PartitionSender implements Callback {
 
     private void flush() throws IOException {
         if (open.hasStretch()) {
-            acquire(slots, 1);
-            send(open.finish());
+            acquireUnlocked(slots);
+            if (open.hasStretch()) {
+                send(open.finish());
+            } else { // the sender thread was faster
+                slots.release();
+            }
         }
         isWaiting = false;
     }
 
-    private void sendAlone(SourceRow row, int size) throws IOException {
-        acquire(slots, 1);
-        acquire(ALONE, 1);
+    /** Of the open envelope only what was left out can be there: it is said with this record. */
+    private void sendAlone(SourceRow row) throws IOException {
+        acquireUnlocked(slots);
+        acquireUnlocked(ALONE);
         try {
-            send(open.finishAlone(row, size));
+            send(open.finishAlone(row));
         } finally {
             ALONE.release();
         }
@@ -208,6 +226,18 @@ final class PartitionSender implements Callback {
             lock.lockInterruptibly();
         } catch (InterruptedException interrupted) {
             throw interrupt(interrupted);
+        }
+    }
+
+    /** Gives the lock back while it waits. */
+    private void acquireUnlocked(Semaphore semaphore) throws IOException {
+        if (!semaphore.tryAcquire()) {
+            lock.unlock();
+            try {
+                acquire(semaphore, 1);
+            } finally {
+                lock.lock();
+            }
         }
     }
 

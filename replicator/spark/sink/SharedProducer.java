@@ -5,6 +5,7 @@ import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -20,6 +21,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * that first failure is the one that every task reports.
  */
 final class SharedProducer {
+    /** How long left-out records wait for a record that is not, with which they are said. */
+    private static final long LEFT_OUT_WAITS_NS = TimeUnit.MILLISECONDS.toNanos(100);
+
     private static SharedProducer current;
 
     private final SinkOptions options;
@@ -101,9 +105,19 @@ final class SharedProducer {
     }
 
     private void sendAppended() {
+        long lookedNs = System.nanoTime();
         while (failure.get() == null) {
             try {
-                acknowledged.take().sendAppended();
+                PartitionSender partition = acknowledged.poll(LEFT_OUT_WAITS_NS, TimeUnit.NANOSECONDS);
+                if (partition != null) {
+                    partition.sendAppended();
+                }
+                if (System.nanoTime() - lookedNs >= LEFT_OUT_WAITS_NS) {
+                    for (PartitionSender each : partitions) {
+                        each.sendLeftOut();
+                    }
+                    lookedNs = System.nanoTime();
+                }
             } catch (IOException | InterruptedException ended) {
                 // its reason is in `failure`, and every task meets it there
             } catch (RuntimeException | Error unexpected) {

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from common.envelope import Head
-from replicator.run_epochs import RANDOM_BITS, next_epoch
+from replicator.run_epochs import RANDOM_BITS, choose_epoch
 from tests.harness.rule_model.envelopes import IDENTITY, Envelope, Record, Variant
 from tests.harness.rule_model.source import LegalStop, Source
 from tests.harness.rule_model.stage_two import Committed
@@ -62,7 +62,7 @@ class StageOne:
             # a process knows its own earlier ones; another one, only what the frontier has
             own = [run.epoch for run in self.runs] if self.chance.random() < 0.7 else []
             random_bits = self.chance.getrandbits(RANDOM_BITS)
-            self.epoch = next_epoch([state.epoch, *own], random_bits)
+            self.epoch = choose_epoch([state.epoch, *own], random_bits)
             self.planned_frontier = state.frontier
         if self.variant.installs_epoch and state.epoch < self.epoch:
             self._send(Head(IDENTITY, self.epoch, 0, -1, -1))

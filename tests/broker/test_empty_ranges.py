@@ -1,5 +1,5 @@
-"""What the source has nothing of is written down, so its deletion by retention is no loss: markers,
-aborted records, what a filter left out.
+"""What the source has nothing of is written down, so its deletion by retention is no loss: markers
+and aborted records.
 
 The whole way is gone with real brokers, without Spark: what stage one's run would have written is
 written by hand, all else is stage one's own.
@@ -7,18 +7,14 @@ written by hand, all else is stage one's own.
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from common.routes import Route, TopicPartition
+from common.envelope import Head
+from common.routes import TopicPartition
 from common.settings import load
-from replicator.read_up_to_writer import EmptyRange, ReadUpToWriter
-from replicator.run import Engine
-from replicator.run_watch import Watch
-from replicator.stage import Stage
+from replicator.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
@@ -27,7 +23,9 @@ from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.producing import produce_records
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
-from tests.unit.test_read_up_to import RECORDS
+from tests.harness.stage_without_engine import create_stage, create_watch
+
+RECORDS = 10
 
 
 def with_markers(clusters: Clusters, topic: str) -> None:
@@ -68,16 +66,16 @@ def test_markers_that_retention_deletes_are_no_loss(
     )
     until(lambda: service.metric("reo_frontier_offset") == RECORDS - 1, "the records are copied")
     settings = load(service.environment, arguments={"stop_at_end": "true"} if stop_at_end else {})
-    stage = Stage(settings, lambda: False, cast(Engine, None), 1)
+    stage = create_stage(settings)
     plan = stage.planner.plan()
     assert plan is not None
     assert set(plan.start_offsets.values()) == {RECORDS}
     if stop_at_end:
         wait_for_markers(clusters.destination, topic)
-        assert stage.completion.is_complete(plan)
-        stage.completion.write_read_up_to(plan)
+        assert stage.completion.find_left(plan) == "nothing"
+        stage.completion.write_empty_ranges(plan)
     else:
-        watch = Watch(settings, stage.clients, plan)
+        watch = create_watch(stage, plan)
         until(
             lambda: (
                 stage._evaluate_run(watch) is None and service.metric("reo_frontier_offset") == 14
@@ -109,16 +107,15 @@ def test_markers_that_retention_deletes_are_no_loss(
 def test_what_cannot_be_written_yet_is_written_by_a_later_call(
     clusters: Clusters, topic: str
 ) -> None:
-    """The producer does not know a partition that is new, and its client refuses the record: the
-    same range is written when it does, and once.
+    """The producer does not know a partition that is new, and its client refuses the envelope: the
+    same one is written when it does, and once.
     """
     clusters.destination.create(topic, 1)
-    writer = ReadUpToWriter(load(build_environment(clusters, topic, {})))
-    route = Route(topic, topic, intermediate_topic=topic)
+    writer = EmptyEnvelopes(load(build_environment(clusters, topic, {})))
 
     def write(partition: int) -> None:
-        ranges = {TopicPartition(topic, partition): EmptyRange(9, 15)}
-        writer.write(7, {route: "9f86d081884c7d65"}, ranges)
+        head = Head("9f86d081884c7d65", 7, partition, 9, 14)
+        writer.write({TopicPartition(topic, partition): head}, STATE_AGAIN_S)
 
     def is_written(partition: int) -> bool:
         write(partition)
@@ -127,9 +124,11 @@ def test_what_cannot_be_written_yet_is_written_by_a_later_call(
     until(lambda: is_written(0), "the producer knows the topic")
     write(1)
     assert set(writer.written) == {(topic, 0)}
+    assert writer.undelivered == {(topic, 1)}
     clusters.destination.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
     until(lambda: clusters.destination.partitions(topic) == 2, "the partition exists")
-    until(lambda: is_written(1), "the range is written")
+    until(lambda: is_written(1), "the envelope is written")
     write(1)
     writer.flush()
     assert clusters.destination.end_offsets(topic) == {0: 1, 1: 1}
+    assert not writer.undelivered

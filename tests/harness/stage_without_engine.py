@@ -1,0 +1,33 @@
+"""Stage one's control without a JVM: plans, and what watches a run that nobody carries out."""
+
+from __future__ import annotations
+
+from common.settings import Settings
+from replicator.run import Plan, Query
+from replicator.run_watch import Watch
+from replicator.stage import Stage
+
+
+class NoEngine:
+    """Starts for ever."""
+
+    def count_slots(self) -> int | None:
+        """None yet."""
+        return None
+
+    def start(self, plan: Plan) -> Query:
+        """Nothing is started."""
+        raise AssertionError(plan)
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def create_stage(settings: Settings) -> Stage:
+    """Stage one's process, as it is before its JVM has started."""
+    return Stage(settings, lambda: False, NoEngine(), 1)
+
+
+def create_watch(stage: Stage, plan: Plan) -> Watch:
+    """What follows the run with this plan."""
+    return Watch(plan.settings, stage.clients, plan, stage.liveness.lag)
