@@ -165,12 +165,14 @@ class Intermediate:
             self.consumer.incremental_unassign([offsets[tp] for tp in fetched_before])
         self.consumer.incremental_assign([offsets[tp] for tp in topic_partitions])
 
-    def get_cached_lag(self, tp: TopicPartition, next_offset: int) -> int | None:
-        """The number of offsets up to the end offset of the last fetch response, without a request.
-        None before the first one.
+    def find_lag(self, tp: TopicPartition, next_offset: int, known_end: int) -> int | None:
+        """The number of offsets up to `known_end` (negative when it is not known), or up to the end
+        in the last fetch response, which can be later; None when none is known. Before the
+        beginning of the partition is nothing to read any more.
         """
-        _, end = self.consumer.get_watermark_offsets(ClientTopicPartition(*tp), cached=True)
-        return max(0, end - next_offset) if end >= 0 else None
+        begin, end = self.consumer.get_watermark_offsets(ClientTopicPartition(*tp), cached=True)
+        end = max(end, known_end)
+        return max(0, end - max(begin, next_offset)) if end >= 0 else None
 
     def close(self) -> None:
         """Leave the group. With the classic protocol this is a static member, which stays

@@ -177,12 +177,9 @@ class Worker:
     def _report_lag(
         self, next_offsets: Mapping[TopicPartition, int], end_offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """The consumer can know a later end offset than the last answer has."""
         self.liveness.lag.keep_only(next_offsets)
         for tp, next_offset in next_offsets.items():
-            cached_lag = self.intermediate.get_cached_lag(tp, next_offset)
-            lags = [max(0, end_offsets[tp] - next_offset)] if tp in end_offsets else []
-            lag = max([*lags, *([cached_lag] if cached_lag is not None else [])], default=None)
+            lag = self.intermediate.find_lag(tp, next_offset, end_offsets.get(tp, -1))
             if lag is not None:
                 self.liveness.lag.report(tp, lag, self.loop.last_timestamp_ms.get(tp))
 

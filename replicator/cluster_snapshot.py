@@ -61,12 +61,12 @@ def take_snapshot(
     gone.
     """
     began_at_s = runtime.monotonic()
-    found_empty = _look_at_quiet(clients, before, began_at_s) if before else {}
+    found_empty = _look_at_quiet(settings, clients, before, began_at_s) if before else {}
     look_s = runtime.monotonic() - began_at_s
     source_partitions, timeout_s = plan.map_source_partitions(), get_request_timeout_s(settings)
     client, at_source = clients.source_admin, source_partitions.values()
     sources = describe_sources(settings, clients, plan)
-    intermediate_ends = _list_intermediate_ends(clients, plan)
+    intermediate_ends = _list_intermediate_ends(settings, clients, plan)
     purged = _find_purged(clients, intermediate_ends, commits, before)
     # before the stable ends: records written in between are no open transaction
     high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
@@ -101,11 +101,20 @@ def take_snapshot(
     return ClusterSnapshot(now_s, sources, partitions)
 
 
-def _list_intermediate_ends(clients: Clients, plan: Plan) -> dict[TopicPartition, int]:
+def _list_intermediate_ends(
+    settings: Settings, clients: Clients, plan: Plan
+) -> dict[TopicPartition, int]:
     """Empty when a topic is gone."""
     try:
         return partition_offsets.list_end_offsets(clients.destination_admin, plan.start_offsets)
     except TopicMissing:
+        return {}
+    except ClusterUnreachable:
+        # of a topic that is gone, the client says the same as of brokers that do not answer
+        names = {tp.topic for tp in plan.start_offsets}
+        existing = topics.look_up(settings.destination_cluster, clients.destination_admin, names)
+        if existing.keys() >= names:
+            raise
         return {}
 
 
@@ -134,7 +143,7 @@ def _find_purged(
 
 
 def _look_at_quiet(
-    clients: Clients, before: ClusterSnapshot, now_s: float
+    settings: Settings, clients: Clients, before: ClusterSnapshot, now_s: float
 ) -> dict[TopicPartition, int]:
     """The partitions that stand still and have nothing visible after the frontier, with the last
     stable offset up to which that was looked for. ClusterUnreachable when a partition does not
@@ -143,9 +152,18 @@ def _look_at_quiet(
     quiet = {
         tp: partition
         for tp, partition in before.partitions.items()
-        if now_s - partition.progressed_at_s >= QUIET_S
-        and partition.is_waiting_for_stage_one
-        and not partition.is_deleted_uncopied
+        if now_s - partition.progressed_at_s >= QUIET_S and partition.is_waiting_for_stage_one
+    }
+    # as of now: what was deleted since the snapshot cannot be read
+    beginnings = partition_offsets.list_beginning_offsets(
+        clients.source_admin,
+        [partition.source for partition in quiet.values()],
+        get_request_timeout_s(settings),
+    )
+    quiet = {
+        tp: partition
+        for tp, partition in quiet.items()
+        if beginnings[partition.source] <= max(partition.next_offset, partition.empty_up_to)
     }
     first_visible = find_first_visible(
         clients,

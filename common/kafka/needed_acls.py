@@ -113,8 +113,8 @@ destination Topic intermediate.topic
     configurations that `reo topics` changes; includes DescribeConfigs
   DescribeConfigs: run *, recover --apply, topics
     the largest record
-  Read: run *, recover --apply, status, lag, inspect
-    its records; the newest one, live
+  Read: run deduplicator, recover --apply, status, lag, inspect
+    its records; the group's offsets on it
   Describe: recover, offsets *, topics*
     the group's offsets on it; its partitions
   Write: run replicator

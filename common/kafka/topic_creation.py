@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from common.errors import ClusterUnreachable, ReoError, TopicsUnfit
+from common.errors import ClusterUnreachable, ReoError, StageFailed, TopicMissing, TopicsUnfit
 from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
@@ -291,4 +291,6 @@ def _explain(error: KafkaError, cluster: Cluster, new: NewTopic) -> ReoError:
         return TopicsUnfit(
             f"{doing}: {error.str()}. To no more than the cluster has brokers, {SET_REPLICAS}"
         )
-    return translate(error, doing)
+    translated = translate(error, doing)
+    # between the two requests; the next start creates it
+    return StageFailed(str(translated)) if isinstance(translated, TopicMissing) else translated

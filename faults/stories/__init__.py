@@ -15,6 +15,7 @@ from faults.stories import (
     lost_envelopes,
     mixed,
     network,
+    repeated_envelopes,
     sources,
 )
 
@@ -28,6 +29,7 @@ MODULES = (
     frontiers,
     intermediates,
     lost_envelopes,
+    repeated_envelopes,
     groups,
     network,
     mixed,

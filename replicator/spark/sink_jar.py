@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import tempfile
 import zipfile
@@ -30,8 +31,10 @@ JAVA = "17"
 """The oldest Java that Spark runs on (`reo.setup_spark`)."""
 BUILT_FOR = "reo/spark-version"
 """In the jar; the sink compares it with Spark's own version (EnvelopeSink.java)."""
-FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip file knows: every file of the jar has it."""
+FIRST_DATE, FIRST_S = (1980, 1, 1, 0, 0, 0), 315_532_800
+"""The earliest that a zip file knows: the jar and every file in it have it. The archive of Spark's
+classes notes the jar's.
+"""
 
 
 def list_sources() -> list[Path]:
@@ -79,6 +82,7 @@ def build(folder: Path) -> Path:
             )
         new_file = Path(temporary) / compute_name()
         _write_jar(new_file, classes)
+        os.utime(new_file, (FIRST_S, FIRST_S))
         return new_file.replace(folder / compute_name())
 
 

@@ -82,7 +82,7 @@ def test_a_lost_mirror_is_restored_without_a_record(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> None:
     """The group is deleted (or expires): the database still knows. Its frontier is committed again
-    before anything else, in a raised epoch.
+    before anything else.
     """
     service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)

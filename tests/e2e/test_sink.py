@@ -1,13 +1,12 @@
 """The sink of stage one on a real Spark and real brokers: its envelopes are true, follow each other
 without gaps, have the bytes that the Python writer makes of the same records, and come when they
-should; also when the broker is away, an acknowledgement is lost, or a task dies.
+should. With faults: `tests/e2e/test_sink_faults.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,69 +15,18 @@ from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
-from faults.proxy import Proxy
 from replicator import intermediate_sink, query, run, source
-from tests.conftest import make_topic_name
 from tests.harness import librdkafka
 from tests.harness.judge import Record
-from tests.harness.kafka import COPY_S, Cluster, Clusters, make_record, make_records, until
-from tests.harness.sink import (
-    EPOCHS,
-    LIMIT,
-    Envelope,
-    SinkRuns,
-    find_gaps,
-    find_untrue,
-    start_spark,
-)
+from tests.harness.kafka import COPY_S, make_record, make_records, until
+from tests.harness.sink import EPOCHS, SinkRuns, find_untrue
 
 PARTITIONS = 2
 ENVELOPE_BYTES = 122_880
-BEHIND_PROXY_MS = "2000"
-"""How long the producer waits for an answer."""
 NAMES = ("", "a", "a", "caf\u00e9", "\U0001f600 \u4e2d", "n" * 300)
 FIRST_MS, LAST_MS = -12_219_292_800_000, 2**63 // 1000
 """The first and the last timestamp that Spark carries unchanged."""
 TIMESTAMPS_MS = (FIRST_MS, -2_500_000_000_000, -1, 1, 1_700_000_000_000, LAST_MS)
-
-
-@pytest.fixture(scope="module")
-def between(clusters: Clusters, proxied: tuple[Cluster, Proxy]) -> Clusters:
-    """The source, and a destination behind a proxy."""
-    return Clusters(clusters.source, proxied[0])
-
-
-@pytest.fixture(scope="module")
-def proxy(proxied: tuple[Cluster, Proxy]) -> Proxy:
-    """In front of the destination."""
-    return proxied[1]
-
-
-@pytest.fixture(scope="module")
-def spark(between: Clusters) -> Iterator[SparkSession]:
-    """One session for all tests: a start takes seconds."""
-    with start_spark(between) as session:
-        yield session
-
-
-@pytest.fixture
-def runs(
-    spark: SparkSession, between: Clusters, proxy: Proxy, request: pytest.FixtureRequest
-) -> Iterator[SinkRuns]:
-    """Runs of a topic of this test; the network is whole again at the end, and no query is left."""
-    yield SinkRuns(
-        spark,
-        between,
-        make_topic_name(request.node.name),
-        {
-            "destination_bootstrap_servers": proxy.address,
-            "intermediate_producer_options_request_timeout_ms": BEHIND_PROXY_MS,
-        },
-    )
-    proxy.half_open = False
-    proxy.rules.clear()
-    for running in spark.streams.active:
-        running.stop()
 
 
 def make_various(rng: random.Random, count: int) -> list[Record]:
@@ -99,24 +47,6 @@ def make_various(rng: random.Random, count: int) -> list[Record]:
     ]
 
 
-def starts(runs: SinkRuns) -> dict[int, int]:
-    """From the beginning."""
-    return dict.fromkeys(runs.clusters.source.end_offsets(runs.topic), 0)
-
-
-def write(runs: SinkRuns, begin: int, end: int, size: int = 100) -> None:
-    """Records to all partitions of the source."""
-    partitions = runs.clusters.source.partitions(runs.topic)
-    runs.clusters.source.write(
-        runs.topic, [(n % partitions, make_record(n, size)) for n in range(begin, end)]
-    )
-
-
-def wait_for_end(runs: SinkRuns) -> dict[int, list[Envelope]]:
-    """The envelopes, when all that is at the source was written or left out."""
-    return runs.wait_until_written(runs.clusters.source.end_offsets(runs.topic))
-
-
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_whatever_a_record_has_is_in_the_envelope(runs: SinkRuns, kind: str) -> None:
     """Null and empty, repeated headers, all timestamps and their kind, records larger than an
@@ -135,10 +65,10 @@ def test_whatever_a_record_has_is_in_the_envelope(runs: SinkRuns, kind: str) -> 
     runs.clusters.source.write(
         runs.topic, [(number % PARTITIONS, record) for number, record in enumerate(records)]
     )
-    runs.copy_all(starts(runs))
+    runs.copy_all(runs.find_starts())
     assert runs.find_problems() == []
-    running = runs.start(starts(runs))
-    wait_for_end(runs)
+    running = runs.start(runs.find_starts())
+    runs.wait_for_end()
     running.stop()
     assert runs.find_problems() == []
     envelopes = [each for of_partition in runs.read().values() for each in of_partition]
@@ -152,12 +82,12 @@ def test_whatever_a_record_has_is_in_the_envelope(runs: SinkRuns, kind: str) -> 
 def test_a_lonely_record_does_not_wait_and_a_backlog_is_packed(runs: SinkRuns) -> None:
     """The first record of a partition is sent alone, at once; one that follows later, too."""
     runs.create(PARTITIONS)
-    write(runs, 0, 4000)
-    running = runs.start(starts(runs))
-    wait_for_end(runs)
+    runs.write(0, 4000)
+    running = runs.start(runs.find_starts())
+    runs.wait_for_end()
     for number in range(4000, 4006):
-        write(runs, number, number + 1)
-        wait_for_end(runs)
+        runs.write(number, number + 1)
+        runs.wait_for_end()
     running.stop()
     assert runs.find_problems() == []
     for envelopes in runs.read().values():
@@ -203,132 +133,15 @@ def test_batches_of_a_query_follow_each_other(runs: SinkRuns) -> None:
     assert {each.head.after for each in envelopes} & {last - 1, last + 10} == {last - 1, last + 10}
 
 
-def test_a_task_that_is_killed_begins_again_where_it_began(
-    runs: SinkRuns, spark: SparkSession
-) -> None:
-    """In the same query: its second attempt has the same `after`, and reads what follows."""
-    runs.create(PARTITIONS)
-    write(runs, 0, 3000)
-    begin = dict.fromkeys(range(PARTITIONS), 100)
-    running = runs.start(begin)
-    wait_for_end(runs)
-    context = spark.sparkContext._jsc.sc()
-    killed = [task for task in range(10_000) if context.killTaskAttempt(task, True, "a test")]
-    assert len(killed) == PARTITIONS
-    write(runs, 3000, 3200)
-    wait_for_end(runs)
-    assert running.isActive
-    running.stop()
-    for partition, envelopes in runs.read().items():
-        attempts = [number for number, each in enumerate(envelopes) if each.head.after == 99]
-        assert len(attempts) == 2, f"attempts at partition {partition}"
-        assert attempts[0] == 0
-        assert find_gaps(envelopes[attempts[1] :]) == []
-        assert envelopes[-1].head.through == 1599
-
-
-def test_a_lost_acknowledgement_loses_and_repeats_nothing(runs: SinkRuns, proxy: Proxy) -> None:
-    """The broker has appended, the producer does not hear of it and sends again."""
-    runs.create(1)
-    write(runs, 0, 10)
-    running = runs.start({0: 0})
-    wait_for_end(runs)
-    lost = proxy.add_rule("swallow_answer", "Produce", client_id="replicator-intermediate")
-    write(runs, 10, 3000)
-    wait_for_end(runs)
-    assert lost.hits == 1
-    until(lost.answered.is_set, "the broker has answered")
-    write(runs, 3000, 3010)
-    wait_for_end(runs)
-    running.stop()
-    assert runs.find_problems() == []
-
-
-def test_a_broker_that_is_away_is_waited_for(runs: SinkRuns, proxy: Proxy) -> None:
-    """Longer than a request: what was in flight, and what was read meanwhile, arrives in order."""
-    runs.create(PARTITIONS)
-    write(runs, 0, 10)
-    running = runs.start(starts(runs))
-    wait_for_end(runs)
-    proxy.half_open = True
-    before = proxy.accepted
-    write(runs, 10, 20_000, size=500)
-    until(lambda: proxy.accepted > before + 1, "the producer has tried to connect again")
-    proxy.half_open = False
-    wait_for_end(runs)
-    assert running.isActive
-    running.stop()
-    assert runs.find_problems() == []
-
-
-def test_a_send_that_times_out_fails_the_task(runs: SinkRuns, proxy: Proxy) -> None:
-    """Although the task waits for rows and no more come: with the producer's reason. What was in
-    flight may arrive (the proxy keeps it), nothing that followed does. The next run has another
-    producer.
-    """
-    runs.create(PARTITIONS)
-    write(runs, 0, 10)
-    running = runs.start(
-        starts(runs),
-        allow_unsafe_options="true",
-        intermediate_producer_options_delivery_timeout_ms="3000",
-        intermediate_producer_options_request_timeout_ms="1000",
-    )
-    wait_for_end(runs)
-    proxy.half_open = True
-    write(runs, 10, 1000)
-    until(lambda: not running.isActive, "the query has failed")
-    assert run.find_end_event(running) == "failed"
-    said = run.describe_failure(running.exception())
-    assert said.startswith(f"an envelope for {runs.intermediate_topic}-")
-    assert "TimeoutException: Expiring" in said
-    proxy.half_open = False
-    failed = runs.epoch
-    again = runs.start(dict.fromkeys(range(PARTITIONS), 5))
-    wait_for_end(runs)
-    again.stop()
-    assert runs.find_problems() == []
-    for envelopes in runs.read_run(failed).values():
-        assert find_gaps(envelopes) == []
-        assert len([each for each in envelopes if each.head.through >= 5]) <= 1
-
-
-def test_what_the_broker_refuses_is_said(runs: SinkRuns) -> None:
-    """A record that is too large for the topic stops the copy, with what to do."""
-    runs.create(1, limit=50_000)
-    runs.clusters.source.write(runs.topic, [(0, make_record(0)), (0, make_record(1, 80_000))])
-    running = runs.start({0: 0})
-    until(lambda: not running.isActive, "the query has failed")
-    with pytest.raises(RecordRefused, match=r"raise its max\.message\.bytes"):
-        run.find_end_event(running)
-    (envelopes,) = runs.read().values()
-    assert [len(each.records) for each in envelopes] == [1]
-
-
 def test_a_small_topic_has_small_envelopes(runs: SinkRuns) -> None:
     """None with several records is above the topic's limit."""
     runs.limit = 20_000
     runs.create(1)
-    write(runs, 0, 3000)
+    runs.write(0, 3000)
     runs.copy_all({0: 0})
     assert runs.find_problems() == []
     (envelopes,) = runs.read().values()
     assert 15_000 < max(len(each.value) for each in envelopes) < runs.limit
-
-
-def test_a_full_buffer_stops_nobody_for_good(runs: SinkRuns) -> None:
-    """The producer's buffer has room for three envelopes, of four partitions with six each in
-    flight: tasks and the sender thread wait in turn, and everything arrives.
-    """
-    runs.create(4)
-    write(runs, 0, 40_000, size=1000)
-    runs.copy_all(
-        starts(runs),
-        intermediate_producer_options_buffer_memory="400000",
-        intermediate_producer_options_max_request_size="300000",
-        producer_compression_type="lz4",
-    )
-    assert runs.find_problems() == []
 
 
 def test_left_out_records_are_passed_by(runs: SinkRuns) -> None:
@@ -346,9 +159,9 @@ def test_left_out_records_are_passed_by(runs: SinkRuns) -> None:
     runs.clusters.source.write(
         runs.topic, [(n % 4, record) for n, (_, record) in enumerate(make_records(range(3000), 1))]
     )
-    runs.copy_all(starts(runs), filter_sql=condition)
+    runs.copy_all(runs.find_starts(), filter_sql=condition)
     assert runs.find_problems(is_kept) == []
-    running = runs.start(starts(runs), filter_sql=condition)
+    running = runs.start(runs.find_starts(), filter_sql=condition)
     ends = runs.clusters.source.end_offsets(runs.topic)
     del ends[4]
     runs.wait_until_written(ends)
@@ -396,13 +209,13 @@ def test_a_record_that_would_change_is_refused_by_name(
 ) -> None:
     """Nothing of it, nor of what follows, is written."""
     runs.create(1, message_timestamp_after_max_ms=str(2**63 - 1))
-    write(runs, 0, 3)
+    runs.write(0, 3)
     if isinstance(record, bytes):
         librdkafka.write(runs.clusters.source.address, runs.topic, 0, [record])
     else:
         bad = make_record(3)._replace(timestamp_ms=record)
         runs.clusters.source.write(runs.topic, [(0, bad)])
-    write(runs, 4, 8)
+    runs.write(4, 8)
     running = runs.start({0: 0}, stop_at_end="true")
     until(lambda: not running.isActive, "the query has failed")
     with pytest.raises(RecordRefused, match=rf"{runs.topic}-0 at offset 3\b.*{message}|{message}"):
@@ -418,8 +231,10 @@ def test_a_plan_that_is_not_one_partition_a_task_is_refused(
 ) -> None:
     """Before the query, by its operators; and by the sink, which would say what is not so."""
     runs.create(PARTITIONS)
-    write(runs, 0, 100)
-    plan = dataclasses.replace(runs.plan(starts(runs), stop_at_end="true"), epoch=next(EPOCHS))
+    runs.write(0, 100)
+    plan = dataclasses.replace(
+        runs.plan(runs.find_starts(), stop_at_end="true"), epoch=next(EPOCHS)
+    )
     records = source.read_records(
         spark,
         plan.settings,
@@ -438,8 +253,3 @@ def test_a_plan_that_is_not_one_partition_a_task_is_refused(
     running = writer.outputMode("append").trigger(availableNow=True).start()
     until(lambda: not running.isActive, "the query has failed")
     assert "one task has to read one partition in order" in str(running.exception())
-
-
-def test_the_limit_of_the_plan_is_the_default() -> None:
-    """Of a topic that nobody has configured."""
-    assert intermediate_sink.compute_buffer_bytes(LIMIT) > LIMIT

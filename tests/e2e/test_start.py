@@ -185,11 +185,11 @@ def test_latest_where_the_frontiers_of_an_empty_copy_were_lost(
     wait_for_frontiers(service, PARTITIONS)
     clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
     write_intermediate(
-        clusters, topic, topic, wrap_records(clusters, topic, [(0, 0, make_record(0))], epoch=1)
+        clusters, topic, topic, wrap_records(clusters, topic, [(0, 1, make_record(1))])
     )
     until(
-        lambda: service.metric("reo_records_dropped_total", reason="stale") == 1,
-        "a record of an old run was dropped",
+        lambda: service.metric("reo_records_dropped_total", reason="gap") == 1,
+        "a record after a gap was dropped",
     )
     service.stop()
     delete_group(clusters.destination, topic)

@@ -101,8 +101,8 @@ def lines_by_partition(file: Path) -> dict[int, list[str]]:
 
 @contextmanager
 def relay_records(shared: Clusters, topic: str) -> Iterator[None]:
-    """A stage one of one line that goes on: what the source shows is wrapped and written to the
-    intermediate topic, until the end of the block.
+    """A stage one of one line that goes on: what the source shows is written to the intermediate
+    topic in envelopes, until the end of the block.
 
     Waits for the frontiers, since its epoch is above theirs.
     """
@@ -138,7 +138,7 @@ def _relay(clusters: Clusters, topic: str, epoch: int, stopping: threading.Event
     )
     partitions = clusters.source.partitions(topic)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    sequences = dict.fromkeys(range(partitions), 0)
+    through = dict.fromkeys(range(partitions), -1)
     while not stopping.is_set():
         records = []
         for message in consumer.consume(1000, 0.1):
@@ -151,10 +151,9 @@ def _relay(clusters: Clusters, topic: str, epoch: int, stopping: threading.Event
                 clusters,
                 topic,
                 topic,
-                wrap_records(clusters, topic, records, epoch, first_sequences=sequences),
+                wrap_records(clusters, topic, records, epoch, after=through),
             )
-            for partition, _, _ in records:
-                sequences[partition] += 1
+            through |= {partition: offset for partition, offset, _ in records}
     consumer.close()
 
 

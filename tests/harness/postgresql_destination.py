@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
@@ -18,7 +18,7 @@ from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.tables.table_frontier_store import TableFrontierStore
 from tests.harness.postgresql import Server
 
-FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).encode()
+FRONTIER = Frontier(9, 1, "identity", 1, "postgresql", -1, 0).encode()
 SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
 """A trigger's function: each row takes its time."""

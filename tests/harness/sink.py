@@ -23,7 +23,7 @@ from replicator import query
 from replicator.run import Plan, Query
 from replicator.spark import session
 from tests.harness.judge import Record
-from tests.harness.kafka import COPY_S, Clusters, until
+from tests.harness.kafka import COPY_S, Clusters, make_record, until
 from tests.harness.service import build_environment
 
 IDENTITY = "0123456789abcdef"
@@ -124,6 +124,21 @@ class SinkRuns:
             partition: [each for each in envelopes if each.head.epoch == (epoch or self.epoch)]
             for partition, envelopes in self.read().items()
         }
+
+    def find_starts(self) -> dict[int, int]:
+        """The beginning of every partition of the source."""
+        return dict.fromkeys(self.clusters.source.end_offsets(self.topic), 0)
+
+    def write(self, begin: int, end: int, size: int = 100) -> None:
+        """Write records to all partitions of the source in turn."""
+        partitions = self.clusters.source.partitions(self.topic)
+        self.clusters.source.write(
+            self.topic, [(n % partitions, make_record(n, size)) for n in range(begin, end)]
+        )
+
+    def wait_for_end(self) -> dict[int, list[Envelope]]:
+        """The envelopes, when all that is at the source was written or left out."""
+        return self.wait_until_written(self.clusters.source.end_offsets(self.topic))
 
     def find_problems(self, kept: Any = None) -> list[str]:
         """What the envelopes say that is not so, and where those of the newest run, in order, leave

@@ -98,6 +98,11 @@ def copy(
     wait_for_frontiers(service, PARTITIONS)
     shown = placed(clusters.source, topic, begins=begins or dict.fromkeys(range(PARTITIONS), 0))
     before = sum(map(len, clusters.destination.read(topic).values()))
+    # aborted records are between the frontier and the first of these
+    after = {
+        partition: int(service.metric("reo_frontier_offset", topic=topic, partition=str(partition)))
+        for partition in shown
+    }
     write_intermediate(
         clusters,
         topic,
@@ -106,6 +111,7 @@ def copy(
             clusters,
             topic,
             [(partition, *at) for partition, records in shown.items() for at in records],
+            after=after,
         ),
     )
     number = before + sum(map(len, shown.values()))

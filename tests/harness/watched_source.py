@@ -4,7 +4,7 @@ brokers: what is there, the leader epoch, and a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +13,7 @@ import pytest
 
 from common import runtime
 from common.envelope import Head
-from common.errors import SourceTruncated, TopicMissing
+from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import EndOffset, GroupCommit
@@ -50,7 +50,8 @@ class WatchedSource:
     gap: int | None = None
     position: int = 5
     """Stage two's, on the intermediate partition."""
-    intermediate_end: int | None = 5
+    intermediate_beginning: int = 0
+    intermediate_end: int | ReoError = 5
     now_s: float = 1000.0
     has_commit: bool = True
     statements: list[tuple[int, int]] = field(default_factory=list)
@@ -78,7 +79,9 @@ class WatchedSource:
 
     def build_plan(self, settings: Any = None, start: int = 10) -> Plan:
         """The plan of the run, from the offset on that follows the frontier."""
-        settings = settings or SimpleNamespace(stop_at_end=False, failover=False)
+        settings = settings or SimpleNamespace(
+            stop_at_end=False, failover=False, destination_cluster=None
+        )
         return Plan(
             EPOCH,
             settings,
@@ -153,15 +156,18 @@ class WatchedSource:
         """The source's next offset."""
         return max(self.records, default=-1) + 1
 
-    def list_beginnings(self, *_: object) -> dict[TopicPartition, int]:
-        """Of the source."""
-        return {SOURCE: min(self.records, default=0)}
+    def list_beginnings(
+        self, _: object, asked: Collection[TopicPartition], *__: object
+    ) -> dict[TopicPartition, int]:
+        """Of these partitions."""
+        beginnings = {HERE: self.intermediate_beginning, SOURCE: min(self.records, default=0)}
+        return {tp: beginnings[tp] for tp in asked}
 
     def list_ends(self, client: object, *_: object, **more: Any) -> dict[TopicPartition, int]:
         """Of the partition that this client asks for."""
         if client is DESTINATION_ADMIN:
-            if self.intermediate_end is None:
-                raise TopicMissing("copy-proxy")
+            if isinstance(self.intermediate_end, ReoError):
+                raise self.intermediate_end
             return {HERE: self.intermediate_end}
         return {SOURCE: self.stable_end if more.get("committed_only") else self.end}
 

@@ -27,6 +27,25 @@ from replicator.run_planner import Planner
 TP = TopicPartition("orders-proxy", 0)
 
 
+def create_planner(select_source: Callable[..., Any]) -> Planner:
+    """One with this selection of a source, and clients that are never asked."""
+    settings = SimpleNamespace(
+        source=SimpleNamespace(backoff_min_ms=1, backoff_max_ms=1),
+        destination_cluster=None,
+        stop_at_end=True,
+    )
+    clients = SimpleNamespace(
+        use_source=lambda _: None, empty_envelopes=None, destination_admin=None
+    )
+    return Planner(
+        cast(Any, settings),
+        cast(Any, clients),
+        cast(Any, SimpleNamespace(select_source=select_source)),
+        Liveness("test"),
+        lambda: False,
+    )
+
+
 def plan_with(
     monkeypatch: pytest.MonkeyPatch,
     refuse: Callable[[], None],
@@ -48,31 +67,10 @@ def plan_with(
             refuse()
         return SimpleNamespace(settings=None, sources=found.pop(0))
 
-    unused = cast(Any, None)
-    planner = Planner(
-        cast(
-            Any,
-            SimpleNamespace(
-                source=SimpleNamespace(backoff_min_ms=1, backoff_max_ms=1),
-                destination_cluster=None,
-            ),
-        ),
-        cast(
-            Any,
-            SimpleNamespace(
-                use_source=lambda _: None, empty_envelopes=None, destination_admin=None
-            ),
-        ),
-        cast(Any, SimpleNamespace(select_source=select_source)),
-        unused,
-        lambda: False,
-    )
+    planner = create_planner(select_source)
     monkeypatch.setattr(source_candidates, "try_candidates", lambda settings, use: use(settings))
-    for name, result in (
-        ("_prepare_sources", {}),
-        ("_install_epoch", {TP: None}),
-    ):
-        monkeypatch.setattr(planner, name, lambda *_, result=result: result)
+    monkeypatch.setattr(planner, "_prepare_sources", lambda _: {})
+    monkeypatch.setattr(planner, "_install_epoch", lambda _: {TP: None})
 
     def build_plan(*_: object) -> Any:
         assert not is_built or planner._find_message_bytes_max([TP]) == {TP.topic: 1000}
@@ -163,13 +161,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     monkeypatch.setattr(runtime, "sleep", lambda _: None)
     found = SimpleNamespace() if has_source else TopicMissing("orders does not exist")
     monkeypatch.setattr(source_candidates, "take_snapshot", lambda _: found)
-    planner = Planner(
-        cast(Any, SimpleNamespace(stop_at_end=True)),
-        cast(Any, SimpleNamespace(empty_envelopes=None)),
-        cast(Any, None),
-        Liveness("test"),
-        lambda: False,
-    )
+    planner = create_planner(lambda: None)
     if has_source:
         assert planner._prepare_sources(planner.settings) == {}
     else:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from common.errors import SourceTruncated
+from common.errors import ClusterUnreachable, ReoError, SourceTruncated, TopicMissing
+from common.kafka import topics
 from common.kafka.topics import Topic
 from replicator.cluster_snapshot import ClusterSnapshot
 from replicator.run_watch import GAP_S, SLOW_S, STALL_S, find_event
@@ -77,17 +78,41 @@ def test_other_gaps_end_no_run(source: WatchedSource, what: str) -> None:
         assert source.observe(watch) is None
 
 
-@pytest.mark.parametrize("end", [4, None])
+@pytest.mark.parametrize("end", [4, TopicMissing("gone"), ClusterUnreachable("no leader")])
 def test_an_intermediate_topic_that_lost_envelopes_is_a_gap(
-    source: WatchedSource, end: int | None
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, end: int | ReoError
 ) -> None:
     """Its newest ones, or all of it: what this run has written may be gone. That costs a repeated
-    read.
+    read. Of a topic that is gone the client may say only that it has no leader.
     """
+    monkeypatch.setattr(topics, "look_up", lambda *_: {})
     watch = source.build_watch()
     assert source.observe(watch) is None
     source.intermediate_end = end
     assert source.observe(watch) == "gap"
+
+
+def test_a_cluster_that_does_not_answer_has_not_lost_its_topics(
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic exists."""
+    monkeypatch.setattr(topics, "look_up", lambda *_: {HERE.topic: TOPIC})
+    watch = source.build_watch()
+    source.intermediate_end = ClusterUnreachable("no leader")
+    with pytest.raises(ClusterUnreachable):
+        source.observe(watch)
+
+
+def test_an_intermediate_topic_that_was_emptied_is_read(source: WatchedSource) -> None:
+    """Stage two's position stays before its end, since there is nothing to read: a run that writes
+    nothing is stalled all the same.
+    """
+    watch = source.build_watch()
+    source.position = 3
+    source.records[10] = True
+    assert source.observe_for(watch, 2 * STALL_S)[-1] is None
+    source.intermediate_beginning = 5
+    assert source.observe_for(watch, 2 * STALL_S)[-1] == "stalled"
 
 
 def test_a_run_that_writes_nothing_is_stalled(source: WatchedSource) -> None:

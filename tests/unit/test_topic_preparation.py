@@ -1,10 +1,17 @@
-"""Preparing many topics takes longer than the watchdog waits: each is a sign of life."""
+"""What topics are created with. Preparing many of them takes longer than the watchdog waits: each
+is a sign of life.
+"""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
 from common.kafka import topic_creation, topics
+from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.topics import Topic
 from common.settings import load
 from tests.unit.test_settings import GOOD
@@ -31,3 +38,38 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert topic_creation.prepare_topics(settings, lambda: told.append("beat")) == copied
     assert told == ["beat", "a", "beat", "b", "beat", "c"]
+
+
+SOURCE_CONFIG: dict[str, Any] = {LIMIT: SimpleNamespace(value="1000", source=1)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "brokers", "replicas"),
+    [("2", 1, 1), ("2", 2, 2), ("2", 5, 2), ("3", 2, 2), ("3", 5, 3), ("-1", 5, -1)],
+)
+def test_an_intermediate_topic_has_few_replicas(asked: str, brokers: int, replicas: int) -> None:
+    """Not more than there are brokers; and one in sync is enough. Parked records wait for a person:
+    they have the replicas of other topics.
+    """
+    settings = load(GOOD | {"REO_INTERMEDIATE_REPLICATION_FACTOR": asked})
+    intermediate = topic_creation.build_intermediate_topic(settings, "p", 4, SOURCE_CONFIG, brokers)
+    assert (intermediate.num_partitions, intermediate.replication_factor) == (4, replicas)
+    assert intermediate.config["min.insync.replicas"] == "1"
+    parked = topic_creation.build_parked_topic(settings, "parked", SOURCE_CONFIG)
+    assert (parked.num_partitions, parked.replication_factor) == (1, -1)
+    assert "min.insync.replicas" not in parked.config
+
+
+def test_two_replicas_are_the_default() -> None:
+    """With one of their brokers down the copy goes on."""
+    assert load(GOOD).intermediate.replication_factor == 2
+
+
+def test_an_envelope_with_the_largest_record_fits() -> None:
+    """What a batch with one record and an envelope around it add is less than the room for it."""
+    record = EnvelopeRecord(OFFSET_MAX - 1, 2**62, 1, b"", b"x" * 1000)
+    around = len(encode(Head("1d" * 8, 2**63 - 1, 9, -1, OFFSET_MAX - 1), [record])) - 1000
+    batch_and_record_bytes = 61 + 15
+    assert around + batch_and_record_bytes < 200 < ENVELOPE_EXTRA_BYTES
+    created = topic_creation.build_intermediate_topic(load(GOOD), "p", 1, SOURCE_CONFIG, 1)
+    assert int(created.config[LIMIT]) == 1000 + ENVELOPE_EXTRA_BYTES
