@@ -53,6 +53,10 @@ class MemberMetadata:
         check_membership(metadata)
         return metadata
 
+    def get_generation(self) -> int:
+        """In which the partitions were assigned; -1 before the first time."""
+        return parse_group_metadata(self._when_assigned)[0] if self._when_assigned else -1
+
     def get_member_id(self) -> str:
         """Of the member to which the partitions were assigned; empty before the first time."""
         return parse_group_metadata(self._when_assigned)[1] if self._when_assigned else ""

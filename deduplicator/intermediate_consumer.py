@@ -203,7 +203,7 @@ class Intermediate:
             consumer.assign([])
             self.fetched_partitions.clear()
             self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
-        self.partitions.on_assigned(topic_partitions)
+        self.partitions.on_assigned(topic_partitions, self.member_metadata.get_generation())
 
     def _on_revoke(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         self._remove_partitions("revoked", consumer, partitions)

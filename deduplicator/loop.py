@@ -138,7 +138,7 @@ class Loop:
             log.warning("the commit before has failed too: %s", failed_too)
         self.has_failed = True
         self.destination.resolve_in_doubt()
-        self.partitions.start_again(self.partitions.assigned, is_certain=False)
+        self.partitions.on_in_doubt()
 
     def run_transaction(self) -> None:
         """Steps 3 to 7; then the state changes."""

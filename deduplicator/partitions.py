@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from common.frontier import Frontier
 from common.routes import TopicPartition
@@ -33,6 +34,18 @@ class AssignedPartition:
     """Chooses the destination partition of records, unless the route is one to one."""
 
 
+class RememberedState(NamedTuple):
+    """The newest state that this worker has certainly committed, of a partition that it gave up:
+    more may be committed by now.
+    """
+
+    state: AssignedPartition
+    generation: int | None
+    """The group's, in which the partition was this worker's: in the next one nobody else can have
+    had it. None after a transaction whose outcome is in doubt.
+    """
+
+
 class Partitions:
     """Written by the consumer's callbacks and by the loop, in one thread."""
 
@@ -43,21 +56,28 @@ class Partitions:
         """Those whose frontier has to be loaded, or committed for the first time."""
         self.revoked: set[TopicPartition] = set()
         """Those that were revoked, or are started again: their state has to be forgotten."""
+        self.generation = -1
+        """The group's (with group.protocol=consumer, the member's epoch) at the last assignment."""
         self.committed: dict[TopicPartition, AssignedPartition] = {}
-        """The newest state that this worker has certainly committed, of partitions that are
-        assigned or wait. The group can lose it: it deletes its offsets together with a topic.
+        """The newest state that is certainly all that is committed, of partitions that are assigned
+        or wait. The group can lose it: it deletes its offsets together with a topic.
         """
-        self.remembered: dict[TopicPartition, AssignedPartition] = {}
-        """The same where more may be committed: by another worker, since the partition was revoked
-        (a client that notices the deletion of a topic gives its partitions up), or by a transaction
-        that is in doubt.
+        self.remembered: dict[TopicPartition, RememberedState] = {}
+        """Of other partitions. A client that notices the deletion of a topic gives its partitions
+        up.
         """
 
-    def on_assigned(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The group has assigned these to this worker."""
+    def on_assigned(
+        self, topic_partitions: Iterable[TopicPartition], generation: int | None = None
+    ) -> None:
+        """The group has assigned these to this worker, in this generation, or they are started
+        again.
+        """
         topic_partitions = set(topic_partitions)
         self.on_revoked(topic_partitions)
         self.waiting |= topic_partitions
+        if generation is not None:
+            self.generation = generation
 
     def on_revoked(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has revoked these, or this worker has lost them."""
@@ -65,7 +85,7 @@ class Partitions:
             self.assigned.pop(tp, None)
             self.waiting.discard(tp)
             if tp in self.committed:
-                self.remembered[tp] = self.committed.pop(tp)
+                self.remembered[tp] = RememberedState(self.committed.pop(tp), self.generation)
             self.revoked.add(tp)
 
     def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
@@ -82,18 +102,35 @@ class Partitions:
             if tp in self.assigned:
                 self.committed[tp] = state
             elif tp in self.remembered:
-                self.remembered[tp] = state
+                self.remembered[tp] = self.remembered[tp]._replace(state=state)
 
-    def start_again(self, topic_partitions: Iterable[TopicPartition], is_certain: bool) -> None:
-        """Load the frontiers of these assigned partitions again, as after an assignment.
-        `is_certain`: whether what this worker has committed last is certainly all that is
-        committed.
+    def on_in_doubt(self) -> None:
+        """Transactions have failed, and some may be committed nevertheless: load the frontiers of
+        all assigned partitions again.
         """
+        self.on_assigned(self.assigned)
+        for tp, state in self.committed.items():  # of partitions that wait
+            self.remembered[tp] = RememberedState(state, None)
+        self.committed = {}
+        self.remembered = {
+            tp: remembered._replace(generation=None) for tp, remembered in self.remembered.items()
+        }
+
+    def start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Load the frontiers of these assigned partitions again; no transaction is unfinished."""
         topic_partitions = set(topic_partitions)
         committed = {tp: state for tp, state in self.committed.items() if tp in topic_partitions}
         self.on_assigned(topic_partitions)
-        if is_certain:
-            self.committed.update(committed)
+        self.committed.update(committed)
+
+    def list_certain(self) -> dict[TopicPartition, AssignedPartition]:
+        """What is certainly all that is committed of partitions that wait."""
+        certain = self.committed | {
+            tp: state
+            for tp, (state, generation) in self.remembered.items()
+            if generation is not None and self.generation <= generation + 1
+        }
+        return {tp: state for tp, state in certain.items() if tp in self.waiting}
 
     def pop_revoked(self) -> set[TopicPartition]:
         """Those that were revoked since the last call, also if they were assigned again."""

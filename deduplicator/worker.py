@@ -104,7 +104,7 @@ class LostCommits:
                 " frontiers again",
                 ", ".join(map(str, lost)),
             )
-            self.partitions.start_again(lost, is_certain=True)
+            self.partitions.start_again(lost)
 
 
 @dataclass(slots=True)

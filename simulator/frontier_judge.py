@@ -122,12 +122,15 @@ class FrontierJudge:
 
     def _may_be_set_back(self) -> bool:
         """Whether an older frontier may be committed. One that is lost with its topic is what a
-        worker remembers, and another worker can have copied more since.
+        worker remembers as certain, and another worker, or a transaction in doubt, can have
+        committed more since.
         """
-        injected_kinds = self.system.faults.injected_kinds
+        injected_kinds = set(self.system.faults.injected_kinds)
         workers = sum(child.name.startswith("worker") for child in self.system.children)
+        is_certain = injected_kinds == {INTERMEDIATE_RECREATED} and workers == 1
         return not FAULTS_THAT_SET_BACK.isdisjoint(injected_kinds) or (
-            INTERMEDIATE_RECREATED in injected_kinds and (self.system.is_recovered or workers > 1)
+            INTERMEDIATE_RECREATED in injected_kinds
+            and (self.system.is_recovered or not is_certain)
         )
 
     def _find_wrong_gap(self, intermediate: TopicPartition, frontier: Frontier) -> str:

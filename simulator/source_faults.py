@@ -193,9 +193,11 @@ def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child
         return ""
     injector.judge.is_source_history_lost = True
     injector.required_exit_codes = {SourceRecreated.exit_code, TopicMissing.exit_code}
+    overrides = injector.system.source.topics[topic].overrides
     injector.system.source.delete_topic(topic)
     injector.schedule_end(
-        generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(topic, count)
+        generator.choice((0.0, 0.1, 5.0)),
+        lambda: injector.system.source.create_topic(topic, count, overrides),
     )
     return f"{topic}, {count} partitions"
 

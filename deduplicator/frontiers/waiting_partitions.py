@@ -86,19 +86,15 @@ class WaitingPartitions:
 
     def _list_known(self) -> dict[TopicPartition, AssignedPartition]:
         """What this worker knows of the partitions, in case the group has lost it. If more may be
-        committed, that is certain to be found where the records of the
-        destination can be compared with the frontier, on a route that is one to one.
+        committed, that is certain to be found where the records of the destination can be compared
+        with the frontier, on a route that is one to one.
         """
-        remembered = {
-            tp: state
-            for tp, state in self.partitions.remembered.items()
-            if tp.topic in self.routes and self.routes[tp.topic].is_one_to_one
+        comparable = {
+            tp: remembered.state
+            for tp, remembered in self.partitions.remembered.items()
+            if tp in self.partitions.waiting and self.routes[tp.topic].is_one_to_one
         }
-        return {
-            tp: state
-            for tp, state in (remembered | self.partitions.committed).items()
-            if tp in self.partitions.waiting
-        }
+        return comparable | self.partitions.list_certain()
 
     def _is_assignment_current(self) -> bool:
         """Whether offsets that are sent with the group metadata of the last assignment are refused

@@ -35,8 +35,7 @@ class Member:
     def poll_offsets(self) -> list[tuple[int, int]]:
         """What a poll has of it: partition and offset of each record."""
         return [
-            (message.partition(), message.offset())
-            for message in self.intermediate.consume(1.0)
+            (message.partition(), message.offset()) for message in self.intermediate.consume(1.0)
         ]
 
     def begin(self) -> None:

@@ -201,6 +201,7 @@ def test_a_topic_that_is_emptied_costs_a_repeated_read(
     requests = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in ends.items()]
     for answer in clusters.destination.admin.delete_records(requests).values():
         answer.result()
+    assert clusters.destination.beginning_offsets(f"{topic}-proxy") == ends
     service.signal("deduplicator", "SIGCONT")
     copy_in_runs(clusters, topic, records)
     until(lambda: clusters.differences(topic) == [], "the copy is exact")

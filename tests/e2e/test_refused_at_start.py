@@ -75,9 +75,7 @@ def test_a_destination_that_replaces_timestamps_is_refused(
 def test_an_intermediate_topic_that_takes_less_than_the_source_is_refused(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
-    """A batch that the source holds has to fit, origin headers included: a producer would split
-    what is refused without end.
-    """
+    """The largest record that the source can hold has to fit, alone in an envelope."""
     clusters.source.create(topic, 1)
     clusters.destination.create(f"{topic}-proxy", 1, max_message_bytes="100000")
     stopped(start(topic), 13, "TopicsUnfit", f"{topic}-proxy", "100000", "1052684")

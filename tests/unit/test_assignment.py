@@ -172,7 +172,7 @@ def test_after_a_failure_the_client_is_moved() -> None:
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    stand.partitions.start_again(stand.partitions.assigned, is_certain=False)
+    stand.partitions.start_again(stand.partitions.assigned)
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}

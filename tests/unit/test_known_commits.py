@@ -20,7 +20,7 @@ from common.settings import load
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions, RememberedState
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.worker import CHECK_COMMITS_S, LostCommits
 from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
@@ -45,12 +45,17 @@ def test_the_newest_commit_is_known() -> None:
     partitions.start({FIRST: BEFORE, SECOND: BEFORE})
     partitions.on_committed({FIRST: AFTER})
     assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
-    partitions.start_again([FIRST], is_certain=True)
+    partitions.start_again([FIRST])
     assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
     assert (partitions.waiting, partitions.revoked) == ({FIRST}, {FIRST})
     partitions.start({FIRST: AFTER})
     assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
     assert partitions.remembered == {}
+
+
+def remember(generation: int | None, state: AssignedPartition = BEFORE) -> object:
+    """What is remembered of a partition."""
+    return {FIRST: RememberedState(state, generation)}
 
 
 @pytest.mark.parametrize("event", ["on_assigned", "on_revoked"])
@@ -59,13 +64,14 @@ def test_what_another_worker_can_have_moved_is_only_remembered(event: str) -> No
     again. A commit that was on its way when the partition was revoked is remembered, too.
     """
     partitions = Partitions()
+    partitions.on_assigned([FIRST, SECOND], 4)
     partitions.start({FIRST: BEFORE, SECOND: BEFORE})
     getattr(partitions, event)([FIRST])
-    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, {FIRST: BEFORE})
+    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, remember(4))
     partitions.on_committed({FIRST: AFTER})
-    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, {FIRST: AFTER})
+    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, remember(4, AFTER))
     partitions.on_revoked([FIRST])
-    assert partitions.remembered == {FIRST: AFTER}, "it is not forgotten at the second time"
+    assert partitions.remembered == remember(4, AFTER), "it is not forgotten at the second time"
     partitions.start({FIRST: BEFORE})
     assert partitions.committed == {FIRST: BEFORE, SECOND: BEFORE}
     assert partitions.remembered == {}
@@ -75,22 +81,51 @@ def test_a_commit_of_a_partition_that_was_never_assigned_is_not_known() -> None:
     """It is not remembered either."""
     partitions = Partitions()
     partitions.on_committed({FIRST: AFTER})
-    assert partitions.committed == partitions.remembered == {}
+    assert partitions.committed == {}
+    assert partitions.remembered == {}
 
 
-def test_a_transaction_in_doubt_leaves_what_is_only_remembered() -> None:
-    """More may be committed than this worker knows."""
+def test_a_transaction_in_doubt_leaves_nothing_certain() -> None:
+    """More may be committed than this worker knows, also of a partition that was revoked while the
+    commit was on its way, or that waits.
+    """
+    third = SECOND._replace(partition=2)
     partitions = Partitions()
-    partitions.start({FIRST: BEFORE})
-    partitions.start_again(partitions.assigned, is_certain=False)
-    assert (partitions.committed, partitions.remembered) == ({}, {FIRST: BEFORE})
+    partitions.on_assigned([FIRST, SECOND, third], 4)
+    partitions.start({FIRST: BEFORE, SECOND: BEFORE, third: AFTER})
+    partitions.on_assigned([SECOND], 4)
+    partitions.start_again([third])
+    assert partitions.list_certain() == {SECOND: BEFORE, third: AFTER}
+    partitions.on_in_doubt()
+    assert partitions.waiting == {FIRST, SECOND, third}
+    assert (partitions.assigned, partitions.committed, partitions.list_certain()) == ({}, {}, {})
+    assert partitions.remembered == {
+        FIRST: RememberedState(BEFORE, None),
+        SECOND: RememberedState(BEFORE, None),
+        third: RememberedState(AFTER, None),
+    }
 
 
-@pytest.mark.parametrize("is_certain", [True, False], ids=["certain", "remembered"])
+@pytest.mark.parametrize(("generation", "is_certain"), [(4, True), (5, True), (6, False)])
+def test_in_the_next_generation_nobody_else_can_have_had_it(
+    generation: int, is_certain: bool
+) -> None:
+    """A partition is assigned once in each: between the two in which this worker has it there is
+    none in which another one can have copied.
+    """
+    partitions = Partitions()
+    partitions.on_assigned([FIRST, SECOND], 4)
+    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
+    partitions.on_revoked([FIRST, SECOND])
+    partitions.on_assigned([FIRST], generation)
+    assert partitions.list_certain() == ({FIRST: BEFORE} if is_certain else {})
+
+
+@pytest.mark.parametrize("generation", [5, 6], ids=["certain", "remembered"])
 @pytest.mark.parametrize("mapping", ["same", "key"])
 @BOTH_PROTOCOLS
 def test_what_is_remembered_is_believed_where_it_can_be_compared(
-    incremental: bool, mapping: str, is_certain: bool
+    incremental: bool, mapping: str, generation: int
 ) -> None:
     """With the records of the destination: on a route that is one to one. On any other, only what
     is certain.
@@ -100,12 +135,12 @@ def test_what_is_remembered_is_believed_where_it_can_be_compared(
     stand.happens("on_assign", FIRST, SECOND)
     stand.loop.run_round()
     assert stand.known == {}
-    if mapping != "same":
-        for state in stand.partitions.assigned.values():
-            state.partitioner = cast(Any, lambda _: [])
-    stand.partitions.start_again([FIRST], is_certain=is_certain)
+    stand.happens("on_revoke", FIRST, SECOND)
     stand.loop.run_round()
-    assert stand.known.keys() == ({FIRST} if is_certain or mapping == "same" else set())
+    stand.client.generation = generation
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assert stand.known.keys() == ({FIRST} if generation == 5 or mapping == "same" else set())
 
 
 def test_a_failed_transaction_is_not_certain() -> None:
@@ -120,8 +155,9 @@ def test_a_failed_transaction_is_not_certain() -> None:
     stand.loop.round_input.consume = cast(Any, consume)
     stand.loop.waiting.start = cast(Any, lambda: True)
     stand.loop.run_round()
-    assert (stand.partitions.committed, stand.partitions.waiting) == ({}, {FIRST})
-    assert stand.partitions.remembered.keys() == {FIRST}
+    assert stand.partitions.waiting == {FIRST}
+    assert stand.partitions.list_certain() == {}
+    assert stand.partitions.remembered[FIRST].generation is None
 
 
 def test_what_the_worker_knows_stands_in_for_what_the_group_has_lost() -> None:

@@ -79,9 +79,7 @@ class FakeClusters:
         self.destination = Topic(COPY.topic, "copy-id", 1, "copy-cluster")
         self.at_source, self.at_destination = FakeGroup({SOURCE: 3}), FakeGroup({})
         last = LastRecord(6, compute_message_checksum(cast(Any, self.records[SOURCE][-1])))
-        self.frontier = Frontier(
-            6, 1, self.source.identity, 1, "copy-id", 2, 0, last_record=last
-        )
+        self.frontier = Frontier(6, 1, self.source.identity, 1, "copy-id", 2, 0, last_record=last)
         (route,) = self.settings.build_routes([])
         for holder, name, answer in (
             (topics, "describe_sources", lambda *_: {route: self.source}),
