@@ -240,16 +240,6 @@ def build(settings: Settings, number: int) -> Worker:
     )
     if routes:
         intermediate.subscribe(routes)
-    # each thread has clients of its own
-    reader_of_ends = create_reader(settings.destination_cluster, settings)
-    ends = Probe[dict[TopicPartition, int]](
-        lambda: partition_offsets.read_ends(
-            reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S
-        ),
-        {},
-        HOUSEKEEPING_S + ANSWER_TIMEOUT_S,
-    )
-    ends.start("ends", HOUSEKEEPING_S)
     return Worker(
         settings,
         routes,
@@ -264,8 +254,20 @@ def build(settings: Settings, number: int) -> Worker:
         LostCommits(starter, partitions),
         JoinTimeout(consumer_group.group, intermediate),
         Purge(consumer_group.admin),
-        ends,
+        _watch_ends(settings, partitions),
     )
+
+
+def _watch_ends(settings: Settings, partitions: Partitions) -> Probe[dict[TopicPartition, int]]:
+    """The end offsets of the assigned partitions, which a thread with a client of its own reads."""
+    reader = create_reader(settings.destination_cluster, settings)
+    ends = Probe[dict[TopicPartition, int]](
+        lambda: partition_offsets.read_ends(reader, list(partitions.assigned), ANSWER_TIMEOUT_S),
+        {},
+        HOUSEKEEPING_S + ANSWER_TIMEOUT_S,
+    )
+    ends.start("ends", HOUSEKEEPING_S)
+    return ends
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:

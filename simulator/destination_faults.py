@@ -6,6 +6,7 @@ Each function returns a description of what it did, or an empty string when ther
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from common.errors import (
     HangingTransaction,
     SourceRefused,
 )
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
 from simulator import log_reader, operator
 from simulator.child import Child
 from simulator.fault_helpers import (
@@ -29,6 +30,7 @@ from simulator.fault_helpers import (
     truncate_log,
 )
 from simulator.fault_kinds import (
+    DESTINATION_RECREATED,
     EXCLUSIVE_FAULTS,
     FILTER_CHANGED,
     FRONTIERS_DELETED,
@@ -109,12 +111,7 @@ def _recreate_destination(
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
 
     def recreate() -> str:
-        # as many as it has now: it may have got partitions since this fault was drawn
-        count = log_reader.count_partitions(injector.system.destination, route.destination_topic)
-        injector.system.destination.delete_topic(route.destination_topic)
-        injector.system.destination.create_topic(route.destination_topic, count)
-        injector.judge.reset_destination(route.source_topic)
-        return f"{route.destination_topic}, {count} partitions"
+        return _recreate_topic(injector, route)
 
     # a start copies the topic from the beginning, if it does not have the output of a killed worker
     injector.allowed_exit_codes.add(FrontierLost.exit_code)
@@ -128,6 +125,17 @@ def _recreate_destination(
     # a worker that runs ends, and so does a worker that is assigned a partition from a running one
     injector.allowed_exit_codes.add(DestinationTruncated.exit_code)
     return recreate()
+
+
+def _recreate_topic(injector: FaultInjector, route: Route) -> str:
+    """With as many partitions as it has now: it may have got some since the fault was drawn."""
+    count = log_reader.count_partitions(injector.system.destination, route.destination_topic)
+    if not count:
+        return ""
+    injector.system.destination.delete_topic(route.destination_topic)
+    injector.system.destination.create_topic(route.destination_topic, count)
+    injector.judge.reset_destination(route.source_topic)
+    return f"{route.destination_topic}, {count} partitions"
 
 
 def _truncate_destination(
@@ -196,27 +204,50 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
     return f"after {frozen_s:.1f} s without a worker, the operator stops the service"
 
 
+HELD_S = (1.0, 20.0)
+
+
 def _change_filter(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     """An operator stops the service, changes `filter.sql`, and starts it again: what is on its way
-    was filtered otherwise.
+    was filtered otherwise. Mostly the old run's envelopes do not arrive before the new run begins.
     """
     system = injector.system
     if not has_frontiers(injector) or system.is_stopped_by_operator:
         return ""
     condition = generator.choice([one for one in CONDITIONS if one != system.filter_sql])
-    injector.envelope_faults += generator.choice(([], ["envelope late"], ["executor frozen"]))
     frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
+    held_s = generator.choice((math.inf, math.inf, generator.uniform(*HELD_S)))
+    for attempt in system.list_attempts():
+        if attempt.can_read():
+            attempt.held_until_s = system.schedule.now + held_s
+    for source in system.list_source_partitions():
+        if not (system.plan.stop_at_end or system.candidates or system.source.is_down):
+            system.append_records(source, generator.randint(0, 4))
+    is_copied_anew = generator.random() < 1 / 4 and system.plan.start != "latest"
 
     def change() -> None:
-        system.stop_for_operator(
-            lambda system: operator.change_while_stopped(
-                system, lambda: system.change_filter(condition)
-            )
-        )
+        system.change_filter(condition)
+        if is_copied_anew:
+            injector.allowed_exit_codes.add(FrontierLost.exit_code)
+            injector.injected_kinds.append(DESTINATION_RECREATED)
+            for route in system.routes:
+                _recreate_topic(injector, route)
+            system.conditions.clear()
+            for source in system.list_source_partitions():
+                injector.judge.apply_filter(source, 0)
 
-    run_without_workers(injector, frozen_s, change)
+    run_without_workers(
+        injector,
+        frozen_s,
+        lambda: system.stop_for_operator(
+            lambda system: operator.change_while_stopped(system, change)
+        ),
+    )
     injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
-    return f"after {frozen_s:.1f} s without a worker, to {condition!r}"
+    return (
+        f"after {frozen_s:.1f} s without a worker, to {condition!r}, envelopes held for"
+        f" {held_s:.1f} s{', copied anew' if is_copied_anew else ''}"
+    )
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CREATE_TIME = 0
 RESEND_S = 0.5
-STANDING_S = 0.2
-"""How often a producer that stands still is looked at again."""
+HELD_S = 0.1
+"""How often a producer that does not reach the destination is looked at again."""
 FAIL_DELAY_S = (0.01, 3.0)
 """An attempt fails this long after its envelope was lost."""
 LATE_S = (1.0, 20.0)
@@ -144,8 +144,8 @@ class EnvelopeWriter:
         again.
         """
         schedule = self.system.schedule
-        if self.task.is_standing_still:
-            schedule.call_later(STANDING_S, self._deliver_next)
+        if self.task.is_held:
+            schedule.call_later(HELD_S, self._deliver_next)
         elif self.system.destination.is_down:
             schedule.call_later(RESEND_S, self._deliver_next)
         else:

@@ -93,6 +93,8 @@ class Query:
         """
         self.attempts: list[Task] = []
         """All attempts of all tasks."""
+        self.held_until_s = 0.0
+        """As `Task.held_until_s`, for all of them."""
         self.system.on_query_started(self)
         self.system.schedule.start(engine.process, self._run_batches, "query")
 

@@ -67,6 +67,8 @@ class Task:
         """When the last offset was read, or the task began."""
         self.is_interrupted = False
         self.thaws_at = 0.0
+        self.held_until_s = 0.0
+        """Until then its producer does not reach the destination, while it reads on."""
         self.next_attempt: Task | None = None
         """The attempt that replaces this one."""
         self.is_read = False
@@ -92,6 +94,12 @@ class Task:
         """Whether its executor, or the JVM of all of them, stands still now."""
         jvm = self.query.engine.process
         return self.system.schedule.now < self.thaws_at or (jvm.is_frozen and jvm.is_alive)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing of it arrives now."""
+        held_until_s = max(self.held_until_s, self.query.held_until_s)
+        return self.is_standing_still or self.system.schedule.now < held_until_s
 
     def can_read(self) -> bool:
         """Whether this attempt may still read its source."""

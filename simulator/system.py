@@ -28,6 +28,10 @@ from simulator.spark_query import Engine, Query
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
+    from simulator.spark_task import Task
+
+
+OLD_HELD_S, NEW_HELD_S = (0.0, 1.0), (0.0, 3.0)
 
 
 class System(Clusters):
@@ -82,20 +86,34 @@ class System(Clusters):
     def change_filter(self, condition: str) -> None:
         """Another `filter.sql` from the next start on."""
         self.filter_sql = condition
-        self.settings = build_settings(self, self.filter_sql)
+        self.settings = build_settings(self, condition)
 
     def on_query_started(self, query: Query) -> None:
         """A run with another `filter.sql` begins: what is copied before its first offsets is as the
         filter before wanted it, what follows is as this one does.
+
+        What is held of older runs arrives soon, and what this one writes, too: in either order.
         """
         self.queries.append(query)
-        condition = query.plan.settings.filter.sql
+        condition, has_changed = query.plan.settings.filter.sql, False
         for intermediate, source in query.plan.map_source_partitions().items():
             begin = query.plan.start_offsets[intermediate]
             conditions = self.conditions.setdefault(source, [(0, condition)])
             if conditions[-1][1] != condition:
                 conditions.append((begin, condition))
                 self.faults.judge.apply_filter(source, begin)
+                has_changed = True
+        if has_changed:
+            generator, now = self.schedule.random, self.schedule.now
+            query.held_until_s = now + generator.uniform(*NEW_HELD_S)
+            for attempt in self.list_attempts():
+                attempt.held_until_s = min(
+                    attempt.held_until_s, now + generator.uniform(*OLD_HELD_S)
+                )
+
+    def list_attempts(self) -> list[Task]:
+        """All attempts of all tasks of all runs."""
+        return [attempt for query in self.queries for attempt in query.attempts]
 
     def start_all(self) -> None:
         """Create the source topic and start all processes."""

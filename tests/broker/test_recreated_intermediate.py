@@ -22,7 +22,7 @@ from faults.stories.lost_envelopes import restore_logs, save_logs
 from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import PAUSE_S, ROOT, Cluster, Clusters, make_records, until
-from tests.harness.recovery import PARTITIONS, add_source_offsets
+from tests.harness.recovery import LONG_SESSION, PARTITIONS, add_source_offsets
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -151,28 +151,33 @@ def test_a_topic_that_is_recreated_costs_a_repeated_read(
     copy_the_rest(clusters, topic, service)
 
 
+@pytest.mark.parametrize("create", [create_at_once, create_late])
 def test_frontiers_of_a_mapping_are_committed_again(
-    clusters: Clusters, topic: str, start: Start
+    clusters: Clusters,
+    topic: str,
+    start: Start,
+    create: Callable[[Clusters, str, Service], None],
 ) -> None:
     """On a route that is not one to one nothing at the destination says how far the copy is: the
-    worker believes what it has committed itself, while it has kept its partitions.
+    worker believes what it has committed itself, if nobody else can have had its partitions since.
+    That is so while its session lasts.
     """
     clusters.source.create(topic, PARTITIONS)
     records = make_records(range(FIRST_RECORDS), PARTITIONS)
     clusters.source.write(topic, records)
-    application = f"reo-{topic}"
     service = start(
         topic,
         "deduplicator",
         source_topic="",
-        application=application,
+        application=f"reo-{topic}",
         topics=f"{topic}={topic}:key",
+        **LONG_SESSION,
     )
     wait_for_frontiers(service, PARTITIONS)
     copy_in_runs(clusters, topic, records)
     before = read_states(clusters.destination, topic)
     clusters.destination.delete(f"{topic}-proxy")
-    clusters.destination.create(f"{topic}-proxy", PARTITIONS)
+    create(clusters, topic, service)
     until(
         lambda: read_states(clusters.destination, topic) == before,
         "the group has the frontiers again",

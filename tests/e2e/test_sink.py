@@ -197,12 +197,13 @@ def test_a_null_condition_leaves_out_and_a_left_out_record_is_not_refused(runs: 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
+        (b"a\0b", "it holds a NUL, or is not UTF-8"),
         (b"a\xffb", "it holds a NUL, or is not UTF-8"),
         (b"a\xef\xbf\xbd", "it holds a NUL, or is not UTF-8"),
         (FIRST_MS - 1, "Spark changes timestamps before 1582-10-15"),
         (LAST_MS + 1, "out of the range that Spark can read"),
     ],
-    ids=["not UTF-8", "U+FFFD", "too old", "too far"],
+    ids=["NUL", "not UTF-8", "U+FFFD", "too old", "too far"],
 )
 def test_a_record_that_would_change_is_refused_by_name(
     runs: SinkRuns, record: bytes | int, message: str

@@ -1,16 +1,21 @@
-"""When a worker reports its lag: while no commit is unfinished (`deduplicator.worker`)."""
+"""What a worker does between its rounds (`deduplicator.worker`)."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from common import runtime
 from common.kafka import permissions
+from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import worker
+from deduplicator.partitions import AssignedPartition
+from tests.harness.intermediate_records import HERE
+from tests.harness.stage_two import FIRST_FRONTIER
 
 ROUNDS = 50
 ROUND_S = 0.3
@@ -50,3 +55,18 @@ def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.Mo
     monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
     worker.run(settings, 0, lambda: rounds == ROUNDS)
     assert 1 < reports < ROUNDS, "housekeeping is due now and then, not after each round"
+
+
+@pytest.mark.parametrize(
+    ("ends", "purged"), [({HERE: 3}, 3), ({HERE: 20}, 8), ({}, 8)], ids=["short", "long", "unknown"]
+)
+def test_nothing_is_purged_beyond_the_end(ends: dict[TopicPartition, int], purged: int) -> None:
+    """In a topic that was created again, the position can be beyond the end until something comes:
+    a broker refuses to delete up to there.
+    """
+    state = AssignedPartition(8, FIRST_FRONTIER)
+    parts = MagicMock()
+    parts.partitions.assigned, parts.ends.answer = {HERE: state}, ends
+    parts.intermediate.get_cached_lag.return_value = 0
+    worker.Worker.run_housekeeping(parts)
+    parts.purge.delete_committed.assert_called_once_with({HERE: purged})
