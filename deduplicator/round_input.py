@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from common import failpoints, partition_mapping, runtime
-from common.envelope import EnvelopeRecord
+from common.envelope import EnvelopeRecord, Head
 from common.kafka.intermediate_records import parse_intermediate
 from common.liveness import Liveness
 from common.records import Consumed
@@ -118,19 +118,23 @@ class RoundInput:
 
     def decide(self, message: Consumed, records_max: int) -> int:
         """Step 2 for one message, if its partition is still assigned: at most so many records, and
-        the rest of the message goes back to `undecided`. How many were decided.
+        the rest of the message goes back to `undecided`, or all of it. How many were decided; all
+        of them when the round ends here.
         """
         tp = TopicPartition(message.topic(), message.partition())
         state = self.partitions.assigned.get(tp)
         if state is None:
             return 0
+        head = parse_intermediate(message)
+        if head is not None and head.record_count > records_max and self._can_forward(state, head):
+            self.undecided.appendleft(message)  # it fits into the next transaction
+            return records_max
         frontier = state.frontier
         work = self.work.get(tp)
         if work is None:
             rule = RuleState(frontier.source_offset, frontier.epoch, frontier.gap)
             work = self.work[tp] = RoundDecisions(rule, state.next_offset)
         consumed_before = work.consumed
-        head = parse_intermediate(message)
         if head is None:
             work.drop_old_format(message)
         elif envelope := work.decide(message, head, frontier.source_identity):
@@ -147,7 +151,7 @@ class RoundInput:
     ) -> None:
         """Add an accepted envelope to what the round writes, or so many of its records."""
         is_continued, self.continued = self.continued is envelope.message, None
-        if self._can_forward(state, envelope) and not work.records and not is_continued:
+        if self._can_forward(state, envelope.head) and not work.records and not is_continued:
             work.add_envelope(envelope)
             return
         new = envelope.read_records()
@@ -189,9 +193,9 @@ class RoundInput:
                 return min(len(new), begin + step)
         return len(new)
 
-    def _can_forward(self, state: AssignedPartition, envelope: AcceptedEnvelope) -> bool:
-        """Whether an envelope is written as it is. Not while transactions have to be small: they
-        can end in the middle of an envelope then.
+    def _can_forward(self, state: AssignedPartition, head: Head) -> bool:
+        """Whether an envelope can be written as it is. Not where a transaction has to end in the
+        middle of it.
         """
         return (
             self.destination.can_forward
@@ -199,5 +203,5 @@ class RoundInput:
             and state.partitioner is None
             and state.surplus is None
             and self.transaction_size.records == self.transaction_size.records_max
-            and envelope.head.record_count <= self.transaction_size.records_max
+            and head.record_count <= self.transaction_size.records_max
         )

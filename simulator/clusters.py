@@ -22,6 +22,8 @@ ROUTES = tuple(
 """The topics of a plan are the first ones; a topic that appears later is the next one."""
 LOAD_S = 10.0
 """For about this time, the writers write to the source."""
+LATE_PAUSE_S = (5.0, 20.0)
+"""Before each late record: less than a run may write nothing before it is stalled."""
 
 
 class Clusters:
@@ -159,7 +161,23 @@ class Clusters:
                 self.source_clusters.write(
                     partial(SourceCluster.append, topic=topic, partition=partition, records=records)
                 )
+        if not self.plan.stop_at_end:
+            for _ in range(self.plan.late_records):
+                self._write_late_record()
         self.is_written = True
+
+    def _write_late_record(self) -> None:
+        generator = self.schedule.random
+        self.schedule.sleep(generator.uniform(*LATE_PAUSE_S))
+        if self.source.is_down or self.is_source_topic_missing:
+            return
+        self.written_at_s = self.schedule.now
+        topic = self.choose_route(generator).source_topic
+        partition = generator.randrange(log_reader.count_partitions(self.source, topic))
+        records = [self._create_record(topic, partition)]
+        self.source_clusters.write(
+            partial(SourceCluster.append, topic=topic, partition=partition, records=records)
+        )
 
     def append_records(self, tp: TopicPartition, count: int) -> None:
         """Append records to a source partition at once."""

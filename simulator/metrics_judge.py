@@ -1,4 +1,5 @@
-"""What must be true of the service's metrics: readiness and lag, also while a cluster is down.
+"""What must be true of the service's metrics: readiness and lag, also while a cluster is down; and
+how long a record may wait.
 
 A process is ready as /readyz defines it (`reo.service.health`): it reports that it is ready, and
 its last heartbeat is not too old. Limits are virtual seconds.
@@ -25,6 +26,10 @@ UNREPORTED_WAIT_S = 120.0
 least for a moment. (When a worker is killed and does not come back, nobody reports the lag of its
 partitions until the session timeout of 45 s and a rebalance are over.)
 """
+HEALED_WITHIN_S = 110.0
+"""After the last fault, no record may wait for longer than this: the session timeout of a worker
+that does not come back, or a run that has stalled, and a new run.
+"""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -50,7 +55,7 @@ class MetricsJudge:
         ):
             self.next_check_at = self.system.schedule.now + CHECK_INTERVAL_S
             self.violation = self._check_readiness() or (
-                self._check_lag()
+                self._check_lag() or self._check_wait()
                 if not self.judge.is_history_lost and not self.system.candidates
                 else ""
             )
@@ -87,6 +92,17 @@ class MetricsJudge:
                 f" {wait_s:.0f} s: {self.judge.describe_missing()}"
             )
         return ""
+
+    def _check_wait(self) -> str:
+        """While nothing disturbs the service, it has to heal, also while records go on coming."""
+        wait_s, since_s = self.judge.measure_wait_s(), self.system.schedule.now - HEALED_WITHIN_S
+        is_slow = self.system.destination.record_delay_s > 0
+        if wait_s <= HEALED_WITHIN_S or is_slow or not self.system.faults.is_quiet_since(since_s):
+            return ""
+        return (
+            f"nothing has disturbed the service for {HEALED_WITHIN_S:.0f} s, and a record has"
+            f" waited for {wait_s:.0f} s: {self.judge.describe_missing()}"
+        )
 
     def describe_unready(self) -> str:
         """Which processes are not ready, or that lag is reported; empty when nothing is left."""

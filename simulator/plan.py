@@ -72,6 +72,8 @@ class PlanExtras:
     """How many source topics there are at the beginning."""
     has_pattern: bool = False
     """Whether a pattern selects the topics, so that a new one is copied too."""
+    late_records: int = 0
+    """How many records the source gets slowly, one by one, after the others."""
     is_compiled: bool = True
     """`deduplicator.compiled`."""
     is_compacted: bool = False
@@ -130,6 +132,7 @@ def _draw_extras(
         is_compacted=is_compacted,
         is_compiled=generator.random() < 3 / 4,
         producer_queue_records=generator.choice((0, 0, 0, 0, 0, 0, 2, 4)),
+        late_records=10 if generator.random() < 1 / 10 else 0,
     ), kinds
 
 
@@ -248,6 +251,7 @@ SIMPLEST: dict[str, Any] = {
     "is_compacted": False,
     "is_compiled": False,
     "producer_queue_records": 0,
+    "late_records": 0,
     "partitions": 1,
     "clock_offsets_s": (0.0,) * 4,
     "start": "earliest",

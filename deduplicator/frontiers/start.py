@@ -165,11 +165,11 @@ class PartitionStarter:
         partitions: Collection[TopicPartition],
         known: Mapping[TopicPartition, AssignedPartition],
     ) -> LoadedFrontiers:
-        """Where the group has lost one, as it is known, and to be committed again."""
+        """Where the group has lost one, as it is known, and to be committed again. Its position is
+        one of a topic that was deleted, so everything is read in the new one.
+        """
         loaded = self.frontier_store.load_frontiers(partitions)
-        known_commits = {
-            tp: GroupCommit(state.next_offset, state.frontier) for tp, state in known.items()
-        }
+        known_commits = {tp: GroupCommit(0, state.frontier) for tp, state in known.items()}
         lost = known_commits.keys() - loaded.commits.keys()
         return LoadedFrontiers(known_commits | loaded.commits, loaded.to_commit_again | lost)
 

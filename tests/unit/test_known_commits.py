@@ -161,11 +161,13 @@ def test_a_failed_transaction_is_not_certain() -> None:
 
 
 def test_what_the_worker_knows_stands_in_for_what_the_group_has_lost() -> None:
-    """With its topic; then it is committed again. Where the group has a commit, that counts."""
+    """With its topic; then it is committed again, and the new topic is read from its beginning.
+    Where the group has a commit, that counts.
+    """
     commits = {FIRST: GroupCommit(11, FRONTIER)}
     starter = create_starter(commits)
     assert starter._load_frontiers([FIRST, SECOND], {FIRST: BEFORE, SECOND: AFTER}) == (
-        {FIRST: GroupCommit(11, FRONTIER), SECOND: GroupCommit(9, AFTER.frontier)},
+        {FIRST: GroupCommit(11, FRONTIER), SECOND: GroupCommit(0, AFTER.frontier)},
         {SECOND},
     )
 

@@ -159,16 +159,15 @@ def test_large_envelopes_are_consumed_when_they_can_be_written(
     assert copy.reader.fetched_again == 0
 
 
-def test_an_envelope_that_is_larger_than_a_transaction_is_cut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """So a transaction has fewer than twice as many records as it may have."""
+def test_no_transaction_has_more_records_than_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An envelope that does not fit is left to the next one, or cut if it is larger than any."""
     use_compiled_path(monkeypatch)
     few = {"REO_DEDUPLICATOR_TRANSACTION_RECORDS": "20"}
     copy = Copy(build_envelopes(18, 38, 60, 61), settings=few)
-    copy.run_rounds(4)
-    assert [len(transaction) for transaction in copy.producers.committed] == [39, 20, 3]
+    copy.run_rounds(5)
+    assert [len(transaction) for transaction in copy.producers.committed] == [19, 20, 20, 3]
     assert copy.producers.list_records() == unwrap_offsets(*range(62))
+    assert copy.count_records() == {"in": 62, "out": 62}
 
 
 def test_a_round_has_a_limited_number_of_messages_without_records() -> None:
