@@ -5,7 +5,8 @@ A round asks the source for its groups, and translates each that matches the pat
 (`reo.migration.offsets_translate`). A group that is active at the destination is skipped: it has
 moved already. No offset at the destination is ever moved back. A partition that cannot be
 translated yet, because the group has read records that are not copied, keeps the offset that it
-has, and is translated in a later round; the other partitions of the group do not wait for it.
+has, and is translated in a later round. Nobody waits for what is refused, whatever the reason: the
+other partitions of the group, and the other groups, are translated.
 Nothing is stored: what was translated before is remembered by this process only, so that a round
 reads and compares what the groups have read since the round before.
 
@@ -24,8 +25,8 @@ from collections.abc import Callable
 from common import runtime, source_candidates, stage_process
 from common.errors import (
     AccessRefused,
+    ClusterUnreachable,
     GroupBusy,
-    HangingTransaction,
     OffsetUntranslatable,
     ReoError,
     SettingsInvalid,
@@ -108,11 +109,14 @@ class OffsetsSync:
                 )
             except AccessRefused as explained:
                 group.skipped = explained
-        except (GroupBusy, HangingTransaction) as skipped:
-            group.skipped = skipped
         except OffsetUntranslatable as recreated:
             group.rows, group.skipped = [], recreated
             self._proved = {}
+        except ClusterUnreachable as silent:
+            self.translator.look_up_topics()  # raises it when not only the coordinator is silent
+            group.skipped, self._proved = silent, {}
+        except ReoError as failed:
+            group.skipped = failed
         return group
 
 
@@ -153,7 +157,7 @@ def run_command(
             if interval_s is None:
                 raise
             sync, errors = None, [error]
-        text = "\n".join(f"reo offsets: {error}" for error in errors)
+        text = "\n".join(dict.fromkeys(f"reo offsets: {error}" for error in errors))
         if text not in ("", printed_errors):
             print(text, file=sys.stderr, flush=True)
         printed_errors = text
@@ -183,21 +187,18 @@ def run(settings: Settings, stopping: Stopping) -> int:
                 source_candidates.select_answering(settings), settings.offsets.sync_groups, beat
             )
             groups = sync.sync()
-            text = "; ".join(
-                [
-                    sync_report.summarize(groups),
-                    *(
-                        str(error)
-                        for group in groups
-                        for error in group.errors
-                        if not isinstance(error, OffsetUntranslatable)
-                    ),
-                ]
+            errors = dict.fromkeys(
+                str(error)
+                for group in groups
+                for error in group.errors
+                if not isinstance(error, OffsetUntranslatable)
             )
+            text = "; ".join([sync_report.summarize(groups), *errors])
         except ReoError as error:
             sync, text = None, f"{type(error).__name__}: {error}"
         if text != logged:
-            log.log(logging.INFO if sync else logging.WARNING, "consumer groups: %s", text)
+            level = logging.INFO if sync and not errors else logging.WARNING
+            log.log(level, "consumer groups: %s", text)
         logged = text
         while (
             not stopping()

@@ -1,6 +1,7 @@
 """`reo offsets translate`: where a group continues at the destination; `--apply` commits it.
 
-That is exactly after the last record that it has committed at the source.
+That is exactly after the last record that it has committed at the source; the metadata of that
+commit goes with it.
 
 Each partition is translated, and proved, by itself (`reo.migration.offset_translation`). When
 one is refused, nothing is committed for any partition.
@@ -32,7 +33,7 @@ from reo.compare.comparable_routes import select_comparable
 from reo.migration import translation_report
 from reo.migration.offset_translation import PartitionTranslator
 from reo.migration.translation_report import TranslatedPartition
-from reo.migration.user_group import UserGroup, list_groups
+from reo.migration.user_group import UserCommit, UserGroup, list_groups
 
 ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to
@@ -104,10 +105,10 @@ class Translator:
             for route, source in self.sources.items()
             for partition in range(source.partitions)
         ]
-        source_offsets = self.open_source_group(group).fetch_offsets(
+        source_commits = self.open_source_group(group).fetch_commits(
             [source for source, _ in pairs]
         )
-        if not source_offsets:
+        if not source_commits:
             return [
                 TranslatedPartition(source, destination, None, None)
                 for source, destination in pairs
@@ -117,15 +118,16 @@ class Translator:
         )
         frontiers = self._load_frontiers()
         begins, stable_ends = partition_offsets.list_bounds(
-            self.source_admin, source_offsets, committed_only=True
+            self.source_admin, source_commits, committed_only=True
         )
-        ends = partition_offsets.list_end_offsets(self.source_admin, source_offsets)
+        ends = partition_offsets.list_end_offsets(self.source_admin, source_commits)
         rows = [
             TranslatedPartition(
                 source,
                 destination,
-                source_offsets.get(source),
+                source_commits[source].offset if source in source_commits else None,
                 destination_offsets.get(destination),
+                metadata=source_commits[source].metadata if source in source_commits else "",
             )
             for source, destination in pairs
         ]
@@ -149,18 +151,18 @@ class Translator:
         return rows
 
     def commit(self, group: str, rows: Sequence[TranslatedPartition]) -> None:
-        """Commit the translated offsets that move the group forward at the destination, in one
-        request; GroupBusy when it has members there, OffsetUntranslatable when a topic is no longer
-        the one whose offsets these are.
+        """Commit the translated offsets that move the group forward at the destination, with the
+        metadata of the source, in one request; GroupBusy when it has members there,
+        OffsetUntranslatable when a topic is no longer the one whose offsets these are.
         """
-        offsets = {
-            row.destination: row.destination_offset
+        commits = {
+            row.destination: UserCommit(row.destination_offset, row.metadata)
             for row in rows
             if row.moves and row.destination_offset is not None
         }
-        if offsets:
-            self._check_same_topics({tp.topic for tp in offsets})
-            self.open_destination_group(group).commit_forward(offsets)
+        if commits:
+            self._check_same_topics({tp.topic for tp in commits})
+            self.open_destination_group(group).commit_forward(commits)
 
     def _is_present(self, destination: TopicPartition) -> bool:
         return destination.partition < self.destinations[destination.topic].partitions

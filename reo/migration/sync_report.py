@@ -10,19 +10,10 @@ from typing import Any
 
 import orjson
 
-from common.errors import (
-    AccessRefused,
-    CopyDiffers,
-    FrontierLost,
-    GroupBusy,
-    HangingTransaction,
-    OffsetUntranslatable,
-    ReoError,
-)
+from common.errors import CopyDiffers, FrontierLost, GroupBusy, OffsetUntranslatable, ReoError
 from reo.migration.translation_report import TranslatedPartition, format_cells
 from reo.output import align_columns, convert_error_to_dict
 
-Skipped = AccessRefused | GroupBusy | HangingTransaction | OffsetUntranslatable
 HEAD = ("group", "source", "offset", "destination", "offset", "translated", "committed")
 
 
@@ -33,7 +24,7 @@ class SyncedGroup:
     name: str
     rows: list[TranslatedPartition] = field(default_factory=list)
     """The partitions with an offset of the group."""
-    skipped: Skipped | None = None
+    skipped: ReoError | None = None
 
     @property
     def is_active(self) -> bool:

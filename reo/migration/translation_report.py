@@ -26,6 +26,8 @@ class TranslatedPartition:
     committed_offset: int | None
     """The same at the destination, before anything is changed."""
     destination_offset: int | None = None
+    metadata: str = ""
+    """Of the group's commit at the source."""
     refusal: CopyDiffers | FrontierLost | OffsetUntranslatable | None = None
 
     @property

@@ -1,11 +1,11 @@
-"""A consumer group of a user, on one cluster: reads its committed offsets, and commits on its
-behalf while it has no members.
+"""A consumer group of a user, on one cluster: reads its commits, and commits on its behalf while it
+has no members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupState,
@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
+from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction, MoveRefused
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.consumer_group import list_group_offsets
 from common.kafka.coordinator_client import CoordinatorClient
@@ -26,6 +26,15 @@ from common.routes import TopicPartition
 from common.settings.clusters import Cluster
 
 Result = TypeVar("Result")
+
+
+class UserCommit(NamedTuple):
+    """What a group has committed for a partition: the next offset to read, and its metadata, a
+    string of the application's. Kafka Streams has its stream time there (KAFKA-7994).
+    """
+
+    offset: int
+    metadata: str = ""
 
 
 class UserGroup:
@@ -39,20 +48,28 @@ class UserGroup:
     def fetch_offsets(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The committed offset of each partition; one without a commit is left out. Waits a bounded
+        """The committed offset of each partition; see `fetch_commits`."""
+        return {tp: commit.offset for tp, commit in self.fetch_commits(topic_partitions).items()}
+
+    def fetch_commits(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, UserCommit]:
+        """What is committed for each partition; one without a commit is left out. Waits a bounded
         time for offsets of an open transaction (KIP-447).
         """
         request = ConsumerGroupTopicPartitions(
             self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
         )
 
-        def fetch(client: AdminClient) -> dict[TopicPartition, int]:
+        def fetch(client: AdminClient) -> dict[TopicPartition, UserCommit]:
             answers = list_group_offsets(client, request, require_stable=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
             return {
-                TopicPartition(answer.topic, answer.partition): answer.offset
+                TopicPartition(answer.topic, answer.partition): UserCommit(
+                    answer.offset, answer.metadata or ""
+                )
                 for answer in answers
                 if answer.offset >= 0
             }
@@ -93,7 +110,7 @@ class UserGroup:
                 raise
             return None
 
-    def commit_forward(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_forward(self, commits: Mapping[TopicPartition, UserCommit]) -> None:
         """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when
         the group has members.
 
@@ -106,29 +123,41 @@ class UserGroup:
         def commit_once(client: AdminClient) -> None:
             if self.has_members():
                 raise self._build_busy_error()
-            present = self.fetch_offsets(offsets)
-            ahead = {tp: offset for tp, offset in offsets.items() if offset > present.get(tp, -1)}
+            present = self.fetch_offsets(commits)
+            ahead = {
+                tp: commit for tp, commit in commits.items() if commit.offset > present.get(tp, -1)
+            }
             if ahead:
                 self._commit(client, ahead)
 
         # all of it: when the answer to a commit was lost, a consumer can have come and gone
         self._retry("committing", commit_once)
 
-    def _commit(self, client: AdminClient, offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, client: AdminClient, commits: Mapping[TopicPartition, UserCommit]) -> None:
         """Commit all in one request, once; GroupBusy when the group has members: the broker then
-        refuses it (see `common.kafka.consumer_group`).
+        refuses it (see `common.kafka.consumer_group`). MoveRefused when it is of another kind.
         """
         request = ConsumerGroupTopicPartitions(
-            self.name, [ClientTopicPartition(*tp, offset) for tp, offset in offsets.items()]
+            self.name, [ClientTopicPartition(*tp, *commit) for tp, commit in commits.items()]
         )
         answers = client.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[
             self.name
         ]
         for answer in answers.result().topic_partitions:
-            if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            if answer.error is None:
+                continue
+            if answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                 raise self._build_busy_error()
-            if answer.error is not None:
-                raise KafkaException(answer.error)
+            # a commit creates a group that does not exist
+            if answer.error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                raise MoveRefused(
+                    f"group {self.name} of the {self.cluster.name} cluster takes no offsets: a"
+                    " group of another kind has this name there, for example a share group"
+                    " (KIP-932)",
+                    "Delete that one (`kafka-groups.sh --list` shows the kinds), or leave this"
+                    " group out with --groups",
+                )
+            raise KafkaException(answer.error)
 
     def _build_busy_error(self) -> GroupBusy:
         return GroupBusy(

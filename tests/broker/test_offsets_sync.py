@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
 from common import settings as reo_settings
 from common.errors import GroupBusy
@@ -21,7 +21,7 @@ from reo.migration.offsets_sync import OffsetsSync
 from reo.migration.offsets_translate import Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
-from tests.harness.group_offsets import commit, committed
+from tests.harness.group_offsets import commit, committed, read_metadata, translate
 from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.service import Service, build_environment, send_signal
 from tests.harness.transactional_copy import (
@@ -194,6 +194,55 @@ def test_one_round_reports_what_waits(clusters: Clusters, synced: tuple[Copy, Se
     assert committed(clusters.destination, copied.topic, group) == positions_of(
         copied, {0: 4, 1: 3}
     )
+
+
+def test_a_group_that_takes_no_offsets_holds_up_no_other(
+    clusters: Clusters, synced: tuple[Copy, Service]
+) -> None:
+    """A share group (KIP-932) of the destination has the name of one: it is reported, with what to
+    do, and the groups before and after it are committed.
+    """
+    copied, _ = synced
+    groups = [f"{copied.topic}-kinds-{letter}" for letter in "abc"]
+    consumer = ShareConsumer(
+        {"bootstrap.servers": clusters.destination.address, "group.id": groups[1]}
+    )
+    consumer.subscribe([copied.topic])
+    consumer.poll(1)
+    consumer.close()
+    for group in groups:
+        commit(clusters.source, copied.topic, group, {0: 3})
+    done = reo(
+        clusters,
+        copied.topic,
+        *("offsets", "sync", "--groups", f"{copied.topic}-k.*"),
+        exit_code=38,
+    )
+    assert f"group {groups[1]} of the destination cluster takes no offsets" in done.stderr
+    assert "groups: 3, partitions committed: 2, groups refused: 1\n" in done.stdout
+    for group, expected in zip(groups, (True, False, True), strict=True):
+        assert committed(clusters.destination, copied.topic, group) == (
+            positions_of(copied, {0: 3}) if expected else {}
+        )
+
+
+def test_the_metadata_of_a_commit_goes_with_it(
+    clusters: Clusters, synced: tuple[Copy, Service]
+) -> None:
+    """Kafka Streams has its stream time there: the service and `reo offsets translate` carry it."""
+    copied, _ = synced
+    metadata = "AgAAAYsAAAAA"
+    for group in (f"{copied.topic}-live-streams", f"{copied.topic}-streams"):
+        commit(clusters.source, copied.topic, group, {0: 5}, metadata)
+        commit(clusters.source, copied.topic, group, {1: 5})
+        if "live" not in group:
+            assert translate(clusters, copied.topic, group, "--apply").returncode == 0
+        until(
+            lambda group=group: (
+                read_metadata(clusters.destination, copied.topic, group) == {0: metadata, 1: ""}
+            ),
+            "both are committed",
+        )
 
 
 def test_rounds_go_on_until_ctrl_c(clusters: Clusters, synced: tuple[Copy, Service]) -> None:

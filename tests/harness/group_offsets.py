@@ -17,10 +17,12 @@ from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.transactional_copy import PARTITIONS
 
 
-def commit(cluster: Cluster, topic: str, group: str, offsets: dict[int, int]) -> None:
+def commit(
+    cluster: Cluster, topic: str, group: str, offsets: dict[int, int], metadata: str = ""
+) -> None:
     """What a consumer of the group commits; repeated while the group's coordinator starts."""
     topic_partitions = [
-        TopicPartition(topic, partition, offset) for partition, offset in offsets.items()
+        TopicPartition(topic, partition, offset, metadata) for partition, offset in offsets.items()
     ]
 
     def try_to_commit() -> bool:
@@ -43,6 +45,15 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
     )
     answers = list_group_offsets(cluster.admin, asked, require_stable=False)
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+
+def read_metadata(cluster: Cluster, topic: str, group: str) -> dict[int, str]:
+    """The metadata of the group's commits."""
+    asked = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    )
+    answers = list_group_offsets(cluster.admin, asked, require_stable=False)
+    return {answer.partition: answer.metadata for answer in answers if answer.offset >= 0}
 
 
 def translate(

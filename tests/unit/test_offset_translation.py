@@ -12,7 +12,15 @@ from typing import Any, cast
 import pytest
 
 from common import source_candidates
-from common.errors import HangingTransaction, MoveRefused, OffsetUntranslatable, SourceRecreated
+from common.errors import (
+    ClusterUnreachable,
+    HangingTransaction,
+    MoveRefused,
+    OffsetUntranslatable,
+    ReoError,
+    SourceRecreated,
+    StageFailed,
+)
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.consumer_group import Group
@@ -23,6 +31,7 @@ from common.settings import load
 from reo.migration import offset_translation, offsets_sync, offsets_translate
 from reo.migration.offsets_sync import OffsetsSync
 from reo.migration.offsets_translate import Translator
+from reo.migration.user_group import UserCommit
 from tests.unit.test_alignment import Message
 
 SOURCE, COPY = TopicPartition("orders", 0), TopicPartition("copy", 0)
@@ -31,22 +40,31 @@ GROUP = "billing"
 
 
 class FakeGroup:
-    """A group's offsets on one cluster."""
+    """A group's commits on one cluster."""
 
     def __init__(self, committed: dict[TopicPartition, int]) -> None:
         self.committed = committed
+        self.metadata: dict[TopicPartition, str] = {}
 
     def fetch_offsets(self, asked: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Of the asked partitions."""
         return {tp: self.committed[tp] for tp in asked if tp in self.committed}
 
+    def fetch_commits(self, asked: Iterable[TopicPartition]) -> dict[TopicPartition, UserCommit]:
+        """Of the asked partitions."""
+        return {
+            tp: UserCommit(offset, self.metadata.get(tp, ""))
+            for tp, offset in self.fetch_offsets(asked).items()
+        }
+
     def has_members(self) -> bool:
         """Nobody."""
         return False
 
-    def commit_forward(self, translated: Mapping[TopicPartition, int]) -> None:
+    def commit_forward(self, commits: Mapping[TopicPartition, UserCommit]) -> None:
         """Without a check."""
-        self.committed |= translated
+        self.committed |= {tp: commit.offset for tp, commit in commits.items()}
+        self.metadata |= {tp: commit.metadata for tp, commit in commits.items()}
 
 
 class FakeClusters:
@@ -213,6 +231,45 @@ def test_nothing_is_committed_to_a_topic_that_was_recreated_meanwhile(
     assert (group.rows, isinstance(group.skipped, OffsetUntranslatable)) == ([], True)
     assert "was deleted, or deleted and recreated" in str(group.errors[0])
     assert sync._proved == {}
+
+
+@pytest.mark.parametrize("error", [StageFailed, ClusterUnreachable, MoveRefused])
+def test_a_group_that_is_refused_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: type[ReoError]
+) -> None:
+    """Whatever the error of one group: it is reported, and the next one is translated."""
+    clusters, names = FakeClusters(monkeypatch), ["a", "b", "c"]
+    monkeypatch.setattr(offsets_sync, "list_groups", lambda *_: names)
+    at_destination = {name: FakeGroup({}) for name in names}
+
+    def refuse(_: object) -> None:
+        raise error("no")
+
+    monkeypatch.setattr(at_destination["b"], "commit_forward", refuse)
+    monkeypatch.setattr(Translator, "open_destination_group", lambda _, name: at_destination[name])
+    groups = OffsetsSync(clusters.settings, ".*").sync()
+    assert [type(group.skipped) for group in groups] == [type(None), error, type(None)]
+    assert [at_destination[name].committed for name in names] == [{COPY: 1}, {}, {COPY: 1}]
+
+
+def test_a_cluster_that_is_away_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each group: the round ends."""
+    clusters = FakeClusters(monkeypatch)
+    sync = OffsetsSync(clusters.settings, ".*")
+
+    def fail(*_: object) -> None:
+        raise ClusterUnreachable("away")
+
+    monkeypatch.setattr(clusters.at_destination, "commit_forward", fail)
+    look_up, looked_up = topics.look_up, list[int]()
+
+    def look_up_once(*arguments: Any) -> Any:
+        looked_up.append(1)
+        return look_up(*arguments) if len(looked_up) <= 2 else fail()
+
+    monkeypatch.setattr(topics, "look_up", look_up_once)
+    with pytest.raises(ClusterUnreachable):
+        sync.sync()
 
 
 @pytest.mark.parametrize("short", [SOURCE, COPY])
