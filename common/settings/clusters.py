@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from common.settings.security import Security
 from common.topic_rules import Rule
 
-ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
+ADDRESS = re.compile(
+    r"(?i:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
+)
 PORT_MAX = 65_535
 SEPARATOR = ";"
 """Separates clusters; commas separate the brokers of one cluster."""
@@ -32,8 +34,12 @@ class Cluster:
     """Why the TLS or SASL handshake failed, on either side. The clients set it
     (`common.kafka.client_errors`), because librdkafka reports it only in `error_cb`.
     """
+    is_refused: bool = False
+    """Whether that was final: the credentials or the certificate; set in the same way."""
     connection_error: str = ""
     """Why no connection could be opened; set in the same way."""
+    throttled_s: float = 0.0
+    """For how long a broker said last that it reads no more requests of this client (KIP-599)."""
 
 
 def split_clusters(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -41,7 +41,7 @@ def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
         if setting.required and not raw.unreadable_file:
             raw.fail(
                 setting.name,
-                f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}",
+                f"{raw.spell_missing(setting)} is missing{hint}: {setting.meaning}",
             )
         return setting.default
     raw_value = raw.values[setting.name]
@@ -54,6 +54,8 @@ def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
 
 def convert(setting: Setting, raw_value: Any) -> Value:
     """The value of a setting; ValueError when the setting cannot have it."""
+    if raw_value is None:  # in YAML, a key without a value
+        raise ValueError("it has no value: write one, or remove the key")
     if setting.kind in ("secret", "object"):
         return (
             _check_secret(raw_value) if setting.kind == "secret" else _parse_json_object(raw_value)
@@ -68,22 +70,33 @@ def convert(setting: Setting, raw_value: Any) -> Value:
             raise ValueError(f"true or false is expected, not {text!r}")
         return FLAGS[text.lower()]
     if setting.kind == "integer":
-        if (
-            not re.fullmatch(r"-?[0-9]{1,12}", text)
-            or not setting.minimum <= int(text) <= setting.maximum
-        ):
-            raise ValueError(
-                f"a whole number from {setting.minimum} to {setting.maximum} is expected, not"
-                f" {text!r}"
-            )
-        return int(text)
+        return _parse_integer(setting, text)
     if setting.kind == "start":
         start_at.parse(text)
-    if setting.choices and text not in setting.choices:
-        raise ValueError(f"one of {', '.join(setting.choices)} is expected, not {text!r}")
+    if setting.choices:
+        return _find_choice(setting.choices, text)
     if setting.required and not text:
         raise ValueError("must not be empty")
     return text
+
+
+def _parse_integer(setting: Setting, text: str) -> int:
+    if (
+        not re.fullmatch(r"-?[0-9]{1,12}", text)
+        or not setting.minimum <= int(text) <= setting.maximum
+    ):
+        raise ValueError(
+            f"a whole number from {setting.minimum} to {setting.maximum} is expected, not {text!r}"
+        )
+    return int(text)
+
+
+def _find_choice(choices: Sequence[str], text: str) -> str:
+    """The choice that is this text, in upper or lower case."""
+    for choice in choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise ValueError(f"one of {', '.join(filter(None, choices))} is expected, not {text!r}")
 
 
 def _parse_json_object(raw_value: Any) -> str:
@@ -108,6 +121,8 @@ def _check_secret(raw_value: Any) -> str:
     if not isinstance(raw_value, str):
         # what is wrong with a setting is a ValueError
         raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004
+    if raw_value.rstrip("\r\n").isprintable() and not raw_value.isprintable():
+        raise ValueError("it ends with a line end: remove that")
     if not raw_value.isprintable():
         raise ValueError("printable characters are expected")
     return raw_value

@@ -17,6 +17,8 @@ from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS, SETT
 from common.settings.settings import Settings
 from common.settings.settings_sources import FILE_VARIABLE
 
+TOPICS = ("source.topic", "topics")
+
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable sets a setting; a child process gets
@@ -44,12 +46,10 @@ def load(
     )
     hint = kafka_topic_mirror_variables.describe_missing(environment)
     values = {setting.name: convert_setting(setting, raw, hint) for setting in SETTINGS}
-    if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
-        raw.fail(
-            "source.topic",
-            f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{hint}: what to copy, or"
-            " REO_TOPICS for several",
-        )
+    is_topic_missing = not values["source.topic"] and not values["topics"]
+    if is_topic_missing and raw.invalid.isdisjoint(TOPICS) and not raw.unreadable_file:
+        one, several = (raw.spell_missing(BY_NAME[name]) for name in TOPICS)
+        raw.fail("source.topic", f"{one} is missing{hint}: what to copy, or {several} for several")
     if not raw.unreadable_file:
         raw.errors.extend(spell_contradictions(Settings(values), raw))
     if raw.errors:

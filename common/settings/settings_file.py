@@ -1,8 +1,8 @@
-"""The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots,
+"""The settings file: YAML by dynaconf, TOML, JSON and INI by the standard library; names in dots,
 values as they are in the file.
 
 A part of the file that cannot be used is an error, and is never ignored: a file of an unknown
-format, which dynaconf skips without a message; an unknown setting; and a value that is not text.
+format, an unknown setting, a key that is there twice, and a value that is not text.
 YAML reads `topic: 1_000` as the number 1000 and `topic: null` as no value: such a text must be in
 quotes.
 """
@@ -10,14 +10,17 @@ quotes.
 from __future__ import annotations
 
 import configparser
-from collections.abc import Iterable, Mapping
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dynaconf import Dynaconf
 
-DYNACONF_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
-SUFFIXES = (*DYNACONF_SUFFIXES, ".ini")
+SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".ini")
+ENCODING = "utf-8-sig"
+"""With or without a byte order mark, which editors on Windows write."""
 DEPTH_MAX = 2
 """`[section] key`: a deeper key is no setting, and in YAML it may refer to itself."""
 NO_SECTION = "no section"
@@ -42,7 +45,8 @@ def read_file(file: str) -> dict[str, Any]:
             f"the name of a settings file must end with its format, one of {', '.join(SUFFIXES)}"
         )
     try:
-        tree = _read_ini(content.decode()) if path.suffix == ".ini" else _read_by_dynaconf(path)
+        parse = PARSERS.get(path.suffix)
+        tree = parse(content.decode(ENCODING)) if parse else _read_yaml(path)
         return dict(_flatten(tree))
     except Exception as unreadable:  # each of the parsers has exceptions of its own
         raise ValueError(f"cannot be read: {unreadable}") from None
@@ -62,14 +66,31 @@ def to_text(value: object) -> str:
     )
 
 
-def _read_by_dynaconf(path: Path) -> Mapping[str, Any]:
+def _read_yaml(path: Path) -> Mapping[str, Any]:
     loaded: Mapping[str, Any] = Dynaconf(
         settings_files=[str(path.resolve())],
         loaders=[],
         environments=False,
-        core_loaders=["TOML", "YAML", "JSON"],
+        core_loaders=["YAML"],
+        encoding=ENCODING,
     ).as_dict()
     return loaded
+
+
+def _read_json(content: str) -> Mapping[str, Any]:
+    tree: Mapping[str, Any] = json.loads(content, object_pairs_hook=_build_object)
+    return tree
+
+
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """ValueError for a key that an object of JSON has twice; the other formats' parsers refuse it
+    themselves.
+    """
+    names = [name for name, _ in pairs]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{repeated} is there twice")
+    return dict(pairs)
 
 
 def _read_ini(content: str) -> Mapping[str, Any]:
@@ -82,6 +103,14 @@ def _read_ini(content: str) -> Mapping[str, Any]:
     parser.read_string(f"[{NO_SECTION}]\n{content}")
     sections = {name: dict(parser[name]) for name in parser.sections()}
     return {**sections.pop(NO_SECTION), **sections}
+
+
+PARSERS: dict[str, Callable[[str], Mapping[str, Any]]] = {
+    ".toml": tomllib.loads,
+    ".json": _read_json,
+    ".ini": _read_ini,
+}
+"""By the end of the file's name; YAML is read by dynaconf."""
 
 
 def _flatten(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from common import failpoints
 from common.settings import client_options, kafka_topic_mirror_variables, settings_file
+from common.settings.declaration import Setting
 from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS
 from common.settings.source_candidate_settings import CANDIDATE_TABLE
 from common.suggestions import suggest
@@ -28,6 +29,10 @@ REO_VARIABLE = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 KUBERNETES_VARIABLE = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)"
 )
+KUBERNETES_ADDRESS = "tcp://"
+"""What such a variable says where it also is a setting: REO_METRICS_PORT, of a Service that is
+called reo-metrics.
+"""
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *failpoints.VARIABLES})
 """Variables with our prefix that are not settings: the settings file, the folder of Spark's jars in
 the image, the failpoints.
@@ -59,6 +64,10 @@ class RawSettings:
     """Whether a file could not be read; then missing and contradictory settings are not
     reported.
     """
+
+    def spell_missing(self, setting: Setting) -> str:
+        """What a user of these sources would write: a name in a file, or a variable."""
+        return setting.name if self.files else " or ".join(setting.environment)
 
     def fail(self, name: str, error: str) -> None:
         """Report an error of this setting."""
@@ -143,6 +152,8 @@ def _read_options(file: str, table: str, options: object, raw: RawSettings) -> N
 def _read_environment(environment: Mapping[str, str], raw: RawSettings) -> dict[str, RawSetting]:
     values: dict[str, RawSetting] = {}
     for variable, text in environment.items():
+        if KUBERNETES_VARIABLE.fullmatch(variable) and text.startswith(KUBERNETES_ADDRESS):
+            continue
         setting = BY_ENVIRONMENT.get(variable)
         if variable in SECRETS:
             setting, text = SECRETS[variable], _read_secret(variable, text, raw)  # noqa: PLW2901

@@ -87,6 +87,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
         "a b:9092",
         "host:9092,",
         "http://host:9092/x",
+        "http://host:9092",
     ],
 )
 def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) -> None:

@@ -265,3 +265,32 @@ def test_every_default_is_a_value_that_the_setting_would_take() -> None:
         if not setting.required and setting.default not in (None, ""):
             written = GOOD | {setting.environment[0]: str(setting.default)}
             assert load(written).values[setting.name] == setting.default
+
+
+def test_what_is_nearly_right_is_taken_or_said_exactly() -> None:
+    """A choice in lower case; Kubernetes' variable of a Service whose name makes it a setting's; a
+    line end behind a password; a line end between topics, which is one error.
+    """
+    loaded = load(
+        GOOD
+        | {
+            "REO_LOG_LEVEL": "info",
+            "REO_SOURCE_SECURITY_PROTOCOL": "ssl",
+            "REO_METRICS_PORT": "tcp://10.0.0.1:7081",
+        }
+    )
+    assert loaded.log.level == "INFO"
+    assert loaded.source_cluster.security.security_protocol == "SSL"
+    assert loaded.metrics.port == 7081
+    sasl = {
+        "REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL",
+        "REO_SOURCE_SASL_MECHANISM": "PLAIN",
+        "REO_SOURCE_SASL_USERNAME": "user",
+    }
+    message = read_refusal(GOOD | sasl | {"REO_SOURCE_SASL_PASSWORD": "secret\n"})
+    assert message.endswith("\n  REO_SOURCE_SASL_PASSWORD: it ends with a line end: remove that")
+    message = read_refusal(GOOD | sasl | {"REO_SOURCE_SASL_MECHANISM": "GSSAPI"})
+    assert "one of PLAIN, SCRAM-SHA-256" in message
+    several = {name: text for name, text in GOOD.items() if name != "REO_SOURCE_TOPIC"}
+    message = read_refusal(several | {"REO_TOPICS": "a\nb", "REO_APPLICATION": "x"})
+    assert message.startswith("1 setting(s) are wrong:\n  REO_TOPICS: printable characters")

@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,68 @@ def test_wrong_files_are_refused_together_with_what_else_is_wrong(tmp_path: Path
     message = read_refusal(GOOD | {"REO_METRICS_PORT": "x"}, str(unknown))
     assert "unknown setting source.topics (did you mean source.topic?)" in message
     assert "REO_METRICS_PORT" in message
+
+
+ONE_TOPIC_IN = {
+    ".toml": '[source]\ntopic = "a"\n',
+    ".yaml": "source:\n  topic: a\n",
+    ".json": '{"source": {"topic": "a"}}',
+    ".ini": "[source]\ntopic = a\n",
+}
+ADDRESSES = {name: text for name, text in GOOD.items() if name != "REO_SOURCE_TOPIC"}
+
+
+@pytest.mark.parametrize("suffix", sorted(ONE_TOPIC_IN))
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path, suffix: str) -> None:
+    """Editors on Windows write one."""
+    file = tmp_path / f"reo{suffix}"
+    file.write_bytes(codecs.BOM_UTF8 + ONE_TOPIC_IN[suffix].encode())
+    assert load(ADDRESSES, str(file)).source_topic == "a"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".toml", '[source]\ntopic = "a"\ntopic = "b"\n'),
+        (".yaml", "source:\n  topic: a\n  topic: b\n"),
+        (".json", '{"source": {"topic": "a", "topic": "b"}}'),
+        (".ini", "[source]\ntopic = a\ntopic = b\n"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, suffix: str, content: str) -> None:
+    """Which of the two counts, a reader would have to guess."""
+    file = tmp_path / f"reo{suffix}"
+    file.write_text(content)
+    assert "cannot be read" in read_refusal(ADDRESSES, str(file))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "words"),
+    [
+        (".toml", "[source]\ntopic = 5\n", "source.topic: a text is expected, not '5'"),
+        (".yaml", "application: x\ntopics: |\n  a\n  b\n", "topics: printable characters"),
+        (".yaml", "application: x\ntopics:\n", "topics: it has no value: write one, or remove"),
+        (".yaml", "source:\n  topic: a\nmetrics:\n  port:\n", "metrics.port: it has no value"),
+    ],
+)
+def test_one_mistake_is_one_error(tmp_path: Path, suffix: str, content: str, words: str) -> None:
+    """A topic whose name is wrong is not said to be missing too."""
+    file = tmp_path / f"reo{suffix}"
+    file.write_text(content)
+    first, second = read_refusal(ADDRESSES, str(file)).splitlines()
+    assert first == "1 setting(s) are wrong:"
+    assert second.startswith(f"  {file}: {words}")
+
+
+def test_what_is_missing_is_named_as_a_file_would_have_it(tmp_path: Path) -> None:
+    """Who writes a file does not want to hear of variables."""
+    file = tmp_path / "reo.toml"
+    file.write_text('application = "x"\n')
+    message = read_refusal({}, str(file))
+    assert "REO_" not in message
+    for words in (
+        "source.bootstrap_servers is missing: ",
+        "destination.bootstrap_servers is missing: ",
+        "source.topic is missing: what to copy, or topics for several",
+    ):
+        assert f"  {words}" in message
