@@ -32,10 +32,10 @@ from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import KEPT, Frontier
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
-from common.records import Consumed, compute_message_checksum, get_headers
+from common.records import Consumed, compute_message_checksum
 from common.routes import TopicPartition
 from deduplicator.destination import DestinationState
-from deduplicator.unwrap import Record
+from deduplicator.unwrap import Record, compute_record_checksum
 
 log = logging.getLogger(__name__)
 SURPLUS_MAX = 200_000
@@ -52,12 +52,13 @@ class Surplus:
 
     tp: TopicPartition
     known_offset: int
-    records: deque[tuple[int, Record]] = field(default_factory=deque)
+    records: deque[tuple[int, str]] = field(default_factory=deque)
+    """Offset and checksum: the records themselves may be gigabytes."""
 
     def check_matching(self, records: Iterable[Record]) -> None:
         """ForeignWriter when one of the next accepted records is not what the destination has."""
-        for (offset, surplus_record), record in zip(self.records, records, strict=False):
-            if surplus_record != record:
+        for (offset, checksum), record in zip(self.records, records, strict=False):
+            if checksum != compute_record_checksum(record):
                 raise ForeignWriter(
                     f"the record on {self.tp} at offset {offset} was not written by this copy:"
                     " somebody else writes to the destination topic. Stop the other writer, then"
@@ -213,12 +214,7 @@ def _check_seen(
 
 
 def _add(surplus: Surplus, message: Consumed) -> None:
-    surplus.records.append(
-        (
-            message.offset(),
-            (message.key(), message.value(), get_headers(message) or None, message.timestamp()[1]),
-        )
-    )
+    surplus.records.append((message.offset(), compute_message_checksum(message)))
     if len(surplus.records) > SURPLUS_MAX:
         raise ForeignWriter(
             f"{surplus.tp} has more than {SURPLUS_MAX} records from offset"

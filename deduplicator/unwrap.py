@@ -120,6 +120,11 @@ def describe_last_record(
 
 def describe_written(record: Record) -> str:
     """A written record, for the frontier (`Frontier.last_written`)."""
+    key, value, *_ = record
+    return compute_record_checksum(record) + (KEPT if key is not None and value is not None else "")
+
+
+def compute_record_checksum(record: Record) -> str:
+    """As `common.records.compute_message_checksum` of the record when it is written."""
     key, value, headers, timestamp_ms = record
-    checksum = compute_checksum(key, value, headers or [], timestamp_ms)
-    return checksum + (KEPT if key is not None and value is not None else "")
+    return compute_checksum(key, value, headers or [], timestamp_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -11,7 +12,8 @@ from confluent_kafka import Message
 from common.envelope import EnvelopeRecord, Head, Header, encode
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.unwrap import Record
+from deduplicator.frontier_check import Surplus
+from deduplicator.unwrap import Record, compute_record_checksum
 
 IDENTITY = "0123456789abcdef"
 HERE, THERE = TopicPartition("t-proxy", 0), TopicPartition("t", 0)
@@ -82,3 +84,9 @@ def unwrap_offsets(*source_offsets: int) -> list[Record]:
     """How these records are written."""
     records = map(build_source_record, source_offsets)
     return [(record.key, record.value, None, record.timestamp_ms) for record in records]
+
+
+def build_surplus(records: Iterable[Record], first_offset: int = 0) -> Surplus:
+    """These records are at the destination, and no frontier counts them."""
+    checksums = map(compute_record_checksum, records)
+    return Surplus(THERE, -1, deque(enumerate(checksums, first_offset)))

@@ -4,8 +4,10 @@ writer's, never guessed; a partition that ends too early has lost records.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import deque
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +16,8 @@ from common.frontier import Frontier
 from common.routes import TopicPartition
 from deduplicator import frontier_check
 from deduplicator.frontier_check import Surplus
-from deduplicator.unwrap import Record
+from deduplicator.unwrap import Record, compute_record_checksum
+from tests.harness.intermediate_records import build_message
 
 
 def record(number: int) -> Record:
@@ -34,7 +37,10 @@ def surplus(*numbers: int) -> Surplus:
     return Surplus(
         TopicPartition("orders", 0),
         9,
-        deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)),
+        deque(
+            (10 + 2 * position, compute_record_checksum(record(number)))
+            for position, number in enumerate(numbers)
+        ),
     )
 
 
@@ -96,6 +102,27 @@ def test_records_in_another_order_are_a_foreign_writer() -> None:
     """A torn transaction has the records in the order in which they are accepted."""
     with pytest.raises(ForeignWriter):
         surplus(2, 1).skip_matching([record(1), record(2)])
+
+
+def test_large_foreign_records_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 200,000 are looked at before they are called a foreign writer's: they are named, and
+    not kept.
+    """
+    tp = TopicPartition("orders", 0)
+    monkeypatch.setattr(frontier_check, "SURPLUS_MAX", 300)
+    monkeypatch.setattr(
+        frontier_check,
+        "read_visible",
+        lambda *_: (build_message(bytes(100_000), offset, tp=tp) for offset in range(5, 1000)),
+    )
+    frontiers = {tp: Frontier(9, 1, "0123456789abcdef", 1, "id", 4, 0)}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ForeignWriter, match="more than 300 records from offset 5 on"):
+            frontier_check.check_destination(Mock(), frontiers, {tp: 5}, {tp: 1000}, frozenset())
+        assert tracemalloc.get_traced_memory()[1] < 10 * 100_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ is compared, and the last one that was written, with which the destination is.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -15,14 +14,13 @@ from hypothesis import strategies as st
 from common.frontier import KEPT, LastRecord
 from common.partition_mapping import SourceRecord
 from common.records import Consumed, compute_checksum
-from deduplicator.frontier_check import Surplus
 from deduplicator.record_filter import FunctionFilter
 from deduplicator.user_call_timeout import CallLimit
 from tests.harness.intermediate_records import (
     HERE,
-    THERE,
     build_envelope,
     build_source_record,
+    build_surplus,
     unwrap_offsets,
 )
 from tests.harness.properties import property_test
@@ -190,7 +188,7 @@ def test_the_last_one_can_be_a_torn_transactions(
     the destination has. The compiled path is not used before they are found.
     """
     use_compiled_path(monkeypatch)
-    surplus = Surplus(THERE, -1, deque(enumerate(unwrap_offsets(*range(torn)), start=20)))
+    surplus = build_surplus(unwrap_offsets(*range(torn)), 20)
     copy = Copy([build_envelope(0, -1, 3), build_envelope(1, 3, 7)], surplus=surplus)
     copy.reader.messages, messages = copy.reader.messages[:1], copy.reader.messages
     copy.run_rounds()

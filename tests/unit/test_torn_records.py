@@ -4,16 +4,14 @@ commit is confirmed, and not when it fails.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 import pytest
 
 from common.errors import ForeignWriter
 from common.metrics import TORN
-from deduplicator.frontier_check import Surplus
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from tests.harness.intermediate_records import THERE, build_envelopes, unwrap_offsets
+from tests.harness.intermediate_records import build_envelopes, build_surplus, unwrap_offsets
 from tests.harness.stage_two import Copy
 
 RECORDS = 1000
@@ -39,7 +37,7 @@ def count_torn() -> float:
 
 def run_torn_round(fails: bool) -> Copy:
     """All records of the round are at the destination; its commit was started."""
-    surplus = Surplus(THERE, -1, deque(enumerate(unwrap_offsets(*range(RECORDS)))))
+    surplus = build_surplus(unwrap_offsets(*range(RECORDS)))
     copy = Copy(build_envelopes(RECORDS // 2 - 1, RECORDS - 1), surplus=surplus)
     if fails:
         copy.producers.failures.append(TransactionFailed("no answer"))
@@ -67,7 +65,7 @@ def test_a_commit_that_fails_counts_no_torn_records() -> None:
 
 def test_what_is_no_accepted_record_was_written_by_somebody_else() -> None:
     """Nothing is committed, and no transaction stays open."""
-    surplus = Surplus(THERE, -1, deque([(0, (b"other", b"record", None, 1))]))
+    surplus = build_surplus([(b"other", b"record", None, 1)])
     copy = Copy(build_envelopes(3), surplus=surplus)
     with pytest.raises(ForeignWriter, match="t-0 at offset 0 was not written by this copy"):
         copy.run_rounds()
