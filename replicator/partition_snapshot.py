@@ -49,8 +49,10 @@ class PartitionSnapshot:
     # what is remembered, in seconds of the monotonic clock
     progressed_at_s: float
     """When the frontier or the intermediate partition's end has moved, or nothing waited for stage
-    one, for the last time.
+    one, for the last time; before that, when the run began.
     """
+    has_progressed: bool = False
+    """Whether that was so since the run began."""
     empty_up_to: int = 0
     """From the frontier on, no visible record is below this offset; 0 when that is not known."""
     gap: OpenGap | None = None
@@ -107,15 +109,17 @@ def remember(
         blocked_since_s=_find_blocked_since(before, now, now_s),
     )
     if before is None:
-        return now
+        return replace(now, has_progressed=not now.is_waiting_for_stage_one)
     now = replace(now, empty_up_to=_find_empty_up_to(before, now, found_empty))
     has_moved = (now.next_offset, now.intermediate_end) != (
         before.next_offset,
         before.intermediate_end,
     )
     if has_moved or not now.is_waiting_for_stage_one:
-        return now
-    return replace(now, progressed_at_s=before.progressed_at_s)
+        return replace(now, has_progressed=True)
+    return replace(
+        now, has_progressed=before.has_progressed, progressed_at_s=before.progressed_at_s
+    )
 
 
 def _find_gap(gap_before: OpenGap | None, now: PartitionSnapshot, now_s: float) -> OpenGap | None:

@@ -73,10 +73,12 @@ class Watch:
         return event
 
     def is_progressing(self) -> bool:
-        """Whether stage one has written within SLOW_S wherever something waits for it."""
+        """Whether stage one has written in this run, and within SLOW_S, wherever something waits
+        for it.
+        """
         now = self.last_snapshot
         return now is not None and all(
-            now.taken_at_s - partition.progressed_at_s <= SLOW_S
+            partition.has_progressed and now.taken_at_s - partition.progressed_at_s <= SLOW_S
             for partition in now.partitions.values()
         )
 

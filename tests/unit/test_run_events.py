@@ -144,7 +144,18 @@ def test_a_run_with_nothing_to_do_is_not_stalled(source: WatchedSource, what: st
         elif what == "it is accepted" and number % 60 == 0:
             source.frontier += 1
         assert source.observe(watch) is None
-        assert watch.is_progressing() or number % 60 > 2 * SLOW_S
+        assert watch.is_progressing() or number % 60 > 2 * SLOW_S or number < 60
+
+
+def test_a_run_is_not_ready_before_it_has_written(source: WatchedSource) -> None:
+    """Records wait when it begins: it is ready with the first one that it writes."""
+    watch = source.build_watch()
+    source.records[10] = True
+    source.observe_for(watch, 2)
+    assert not watch.is_progressing()
+    source.intermediate_end = source.position = 7
+    source.observe(watch)
+    assert watch.is_progressing()
 
 
 def test_what_the_source_deletes_before_it_is_copied_ends_the_run(source: WatchedSource) -> None:
