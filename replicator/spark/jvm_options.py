@@ -116,7 +116,6 @@ def build_options(settings: Settings, partitions: int) -> str:
             *LATE_OPTIMISER,
             *METASPACE,
             "-XX:ReservedCodeCacheSize=96m",
-            "-Djava.net.preferIPv4Stack=true",
             TIME_ZONE,
             f"-D{ALLOWED_URLS}={token_urls}",
         ]
