@@ -46,6 +46,9 @@ ENVELOPES_MAX = 8
 """How many are consumed at once: a full one has a thousand records or more, so a transaction is not
 much larger than it should be.
 """
+LEAVE_S = 2.0
+"""Measured: 0.02 s, unless the group rebalances."""
+LEAVE_POLL_S = 0.01
 EMPTY_ASSIGNMENT_S = 10.0
 """With group.protocol=consumer no callback says that a new member has no partitions (measured).
 Those that it has it gets within a second, or with its next heartbeat, 5 s later, when another
@@ -174,14 +177,26 @@ class Intermediate:
         end = max(end, known_end)
         return max(0, end - max(begin, next_offset)) if end >= 0 else None
 
-    def close(self) -> None:
-        """Leave the group. With the classic protocol this is a static member, which stays
-        (KIP-345), and the end of the process ends its client: `close` would send nothing. It would
-        run a callback that waits while the client's part for the group ends, where a call fails or
-        never returns (librdkafka 2.16, #4884).
+    def close(self, is_planned: bool) -> None:
+        """Leave the group. With the classic protocol this is a static member: `close` would send
+        nothing (KIP-345), and run a callback that waits while the client's part for the group ends,
+        where a call fails or never returns (librdkafka 2.16, #4884). `unsubscribe` sends
+        LeaveGroup, so at a planned end its partitions are free at once; while the group rebalances
+        that is put off. Otherwise it stays a member, and the end of the process ends its client.
         """
-        if self.incremental:
-            self.consumer.close()
+        if not self.incremental:
+            if not is_planned or not self._has_member_id():
+                return
+            self.consumer.unsubscribe()
+            deadline = runtime.monotonic() + LEAVE_S
+            while self._has_member_id():
+                if runtime.monotonic() > deadline:
+                    return
+                self.consumer.poll(LEAVE_POLL_S)
+        self.consumer.close()
+
+    def _has_member_id(self) -> bool:
+        return bool(parse_group_metadata(self.consumer.consumer_group_metadata())[1])
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
         """A static member that comes back gets its old assignment (KIP-345), also of topics that

@@ -194,13 +194,13 @@ class Worker:
             self.starter.first_frontiers.new_topics.add(route.intermediate_topic)
         self.intermediate.subscribe(self.routes)
 
-    def close(self) -> None:
-        """End without an open transaction; a dynamic member leaves the group."""
+    def close(self, is_planned: bool) -> None:
+        """End without an open transaction; at a planned end the group is left."""
         self.topic_discovery.close()
         self.ends.close()
         self.liveness.report_waiting("start")
         self.destination.close()
-        self.intermediate.close()
+        self.intermediate.close(is_planned)
 
 
 def build(settings: Settings, number: int) -> Worker:
@@ -296,5 +296,5 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
                     )
     finally:
         failpoints.hit("two: stopping")
-        worker.close()
+        worker.close(is_planned=stopping())
     log.info("stage two has stopped; no transaction is open")

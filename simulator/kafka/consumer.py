@@ -116,8 +116,8 @@ class Consumer(ConsumerOffsets):
             self.membership.subscribe(list(topics))
 
     def unsubscribe(self) -> None:
-        """Leave the group."""
-        self._leave()
+        """Leave the group, also as a static member."""
+        self._leave(is_static_too=True)
         self.remove_partitions(self.partition_states)
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -203,12 +203,12 @@ class Consumer(ConsumerOffsets):
             self.remove_partitions(self.partition_states)
             self.is_closed = True
 
-    def _leave(self) -> None:
+    def _leave(self, is_static_too: bool = False) -> None:
         if self.membership:
             if self.membership.owned and self.callbacks and not self.membership.is_fatal:
                 self._rebalance(
                     "revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)]
                 )
-            self.membership.leave()
+            self.membership.leave(is_static_too)
             self.membership = None
             self.events.clear()

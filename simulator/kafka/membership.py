@@ -70,13 +70,15 @@ class Membership(ABC):
         self.is_application_due = False
         self.application_done.notify()
 
-    def leave(self) -> None:
-        """Called by the application: leave the group and end the task."""
+    def leave(self, is_static_too: bool) -> None:
+        """Called by the application: leave the group and end the task. A static member stays in
+        the group when its consumer is closed (KIP-345).
+        """
         self.is_over = True
         self.changed.notify()
         self.application_done.notify()
         member_id = self.member_id
-        if member_id and self.instance_id is None and not self.is_fatal:
+        if member_id and (self.instance_id is None or is_static_too) and not self.is_fatal:
             try:
                 self.consumer.request("LeaveGroup", lambda: self._remove_member(member_id), 5.0)
             except (RequestTimedOut, ConnectionLost, BrokerError):

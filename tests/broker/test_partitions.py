@@ -14,6 +14,7 @@ from common.settings import load
 from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partitions import AssignedPartition, Partitions
 from tests.harness.kafka import Clusters, make_record, until
+from tests.harness.recovery import LONG_SESSION
 from tests.harness.service import build_environment
 from tests.unit.test_rebalance import FRONTIER
 
@@ -46,7 +47,7 @@ class Member:
 
     def end(self) -> None:
         """As when its process ends, which ends its client too."""
-        self.intermediate.close()
+        self.intermediate.close(is_planned=False)
         if not self.intermediate.incremental:
             self.intermediate.consumer.close()
 
@@ -104,14 +105,35 @@ def test_members_share_partitions_before_and_after_they_begin(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("is_planned", [True, False])
 def test_a_worker_that_stops_while_it_joins_ends(
-    clusters: Clusters, topic: str, protocol: str
+    clusters: Clusters, topic: str, protocol: str, is_planned: bool
 ) -> None:
     """At any moment of it, also when an assignment waits for the next poll."""
     clusters.destination.create(topic, 2)
     for pause_s in (0, 0.05, 0.1, 0.2, 0.4, 0.8):
         member = Member(clusters, topic, protocol, 1)
         time.sleep(pause_s)
-        member.intermediate.close()
+        member.intermediate.close(is_planned)
         assert not member.partitions.waiting
-        assert protocol == "consumer" or member.intermediate.assignments == 0, "it is not closed"
+        assert is_planned or protocol == "consumer" or member.intermediate.assignments == 0, (
+            "it is not closed"
+        )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "is_planned"), [("classic", False), ("classic", True), ("consumer", True)]
+)
+def test_a_planned_end_leaves_the_group_at_once(
+    clusters: Clusters, topic: str, protocol: str, is_planned: bool
+) -> None:
+    """Whoever waits for the service to stop does not wait for the end of a session, of a minute
+    here. A static member that dies stays: its successor takes its place.
+    """
+    destination, group = clusters.destination, f"reo-{topic}"
+    destination.create(topic, 2)
+    member = Member(clusters, topic, protocol, 1, **LONG_SESSION)
+    until(lambda: member.poll_offsets() or len(member.partitions.waiting) == 2, "it has both")
+    member.intermediate.close(is_planned)
+    described = destination.admin.describe_consumer_groups([group])[group].result()
+    assert bool(described.members) == (not is_planned)

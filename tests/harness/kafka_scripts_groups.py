@@ -100,7 +100,7 @@ def consumer_protocol(context: ScriptContext) -> None:
 
 def static_member(context: ScriptContext) -> None:
     """A static member that comes back keeps its partitions, in the same generation; its previous
-    instance is fenced.
+    instance is fenced. It leaves when it unsubscribes, not when it is closed.
     """
     create_filled_topic(context)
     options = {"group_instance_id": "i"}
@@ -127,6 +127,9 @@ def static_member(context: ScriptContext) -> None:
     again = GroupMember(context, **options)
     poll_until(context, [again], lambda: len(again.assigned) == 2, "it has both")
     context.note("again", [again.events, again.member()[0] - generation])
+    again.consumer.unsubscribe()
+    poll_until(context, [again], lambda: not again.member()[1], "it has left")
+    context.note("left", [again.events, describe_group(context)])
     again.consumer.close()
 
 
