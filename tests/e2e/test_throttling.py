@@ -160,3 +160,22 @@ def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(
         "no transaction had room for all: the quota lets 2 MB through in time",
     )
     service.stop()
+
+
+@pytest.mark.long
+def test_a_start_waits_for_its_quota_on_creating_topics(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """The broker reads no more requests for longer than a start waits for a cluster: the start says
+    that, and goes on after it (KIP-599).
+    """
+    partitions, rate = 80, 5
+    clusters.source.create(topic, partitions)
+    with quotas(clusters.destination.address) as limit:
+        limit(f"{topic}-admin", "controller_mutation_rate", rate)
+        service = start(topic, "deduplicator", client_id=topic, connect_timeout_s="3")
+        service.wait_for_log("throttles this client for")
+        until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready", COPY_S)
+    assert clusters.destination.partitions(topic) == partitions
+    assert not service.errors
+    service.stop()
