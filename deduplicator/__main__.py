@@ -6,12 +6,18 @@ import sys
 
 from common import stage_process
 from common.kafka import client_watch
-from deduplicator import worker
+from common.settings import Settings
+from common.stage_process import Stopping
+from deduplicator import namesake, worker
 
 NUMBER = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+
+
+def run(settings: Settings, stopping: Stopping) -> None:
+    """Stage two."""
+    with namesake.explain_fenced(settings, NUMBER):
+        worker.run(settings, NUMBER, stopping)
+
+
 client_watch.start()
-sys.exit(
-    stage_process.run(
-        f"deduplicator-{NUMBER}", lambda settings, stopping: worker.run(settings, NUMBER, stopping)
-    )
-)
+sys.exit(stage_process.run(f"deduplicator-{NUMBER}", run))

@@ -8,19 +8,26 @@ that does not exist. What the principal may not describe is reported as unknown,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from common import source_candidates
-from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    HangingTransaction,
+    ReoError,
+    SettingsInvalid,
+    Stop,
+)
 from common.kafka import needed_acls, permissions
+from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
 from common.settings import Settings, destination_kind, user_code
 from common.settings.clusters import Cluster
 from deduplicator import compiled_path
-from reo import setup_spark
 from reo.checks import (
     api_versions,
     clusters,
@@ -33,17 +40,21 @@ from reo.checks import (
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topics import RouteTopics
-from replicator.spark import connector_jars
+from replicator.spark import connector_jars, java
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
+
+WAITED_FOR = (ClusterUnreachable, HangingTransaction)
+"""Errors that can be over in a moment: a start waits for their end."""
 
 
 class Check:
     """Runs all checks; `findings` collects their results."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stages: Collection[str] = tuple(OF_STAGE)) -> None:
         self.settings = settings
+        self.stages = stages  # a stage that runs elsewhere needs nothing here
         self.findings: list[Finding] = []
 
     def run(self) -> None:
@@ -60,8 +71,11 @@ class Check:
             report_warning("settings", line, "remove it, or set what the message names")
             for line in self.settings.list_warnings()
         ]
-        self._add_findings("own code", self._check_user_code)
-        self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
+        if "deduplicator" in self.stages:
+            self._add_findings("own code", self._check_user_code)
+        if "replicator" in self.stages:
+            self._add_findings("stage one", check_stage_one)
+            self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
         sources = self._check_sources()
         database = (
@@ -85,12 +99,15 @@ class Check:
             self._add_error("source topics", error)
             return
         self._add_findings("topics", lambda: topics.check_topics(state))
-        self._add_findings("stage one", check_stage_one)
         self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
         self._add_findings("topic settings", lambda: topic_configs.check_topic_settings(state))
-        if self._check_tables(database, state):
+        self._add_findings("application", lambda: _check_application(state))
+        if "deduplicator" in self.stages and self._check_tables(database, state):
             self._add_findings(
-                "frontier", lambda: frontier.check_frontier(self.settings, state, database)
+                "frontier",
+                lambda: frontier.check_frontier(
+                    self.settings, state, database, with_source="replicator" in self.stages
+                ),
             )
 
     def _check_sources(self) -> list[ClusterDescription | None]:
@@ -188,7 +205,9 @@ class Check:
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check_permissions(settings, *needed_acls.list_commands(settings, OF_STAGE))
+            permissions.check_permissions(
+                settings, *needed_acls.list_commands(settings, self.stages)
+            )
             self.findings.append(
                 report_ok(
                     "permissions",
@@ -211,7 +230,7 @@ class Check:
         """An error; but only a warning when it follows from missing permissions that are already
         reported.
         """
-        is_reported = any(finding.error == AccessRefused.__name__ for finding in self.findings)
+        is_reported = any(isinstance(finding.error, AccessRefused) for finding in self.findings)
         self.findings.append(
             report_warning(
                 about,
@@ -223,14 +242,39 @@ class Check:
         )
 
 
+def check_before_creating(settings: Settings, stages: Collection[str]) -> None:
+    """What a start does that would create a topic: all checks, so that a start that is refused
+    creates nothing. The first error is raised, except those for which a start waits.
+    """
+    check = Check(settings, stages)
+    check.run()
+    for finding in check.findings:
+        if isinstance(finding.error, Stop) and not isinstance(finding.error, WAITED_FOR):
+            raise finding.error
+
+
 def check_stage_one() -> list[Finding]:
     """An error when this machine lacks Java or the jars, without which `reo run` ends."""
     try:
-        setup_spark.find_java()
+        java.find_version()
         connector_jars.list_jars()
     except SettingsInvalid as reason:
         return [report_failure("stage one", reason)]
     return []
+
+
+def _check_application(state: RouteTopics) -> Iterator[Finding]:
+    """Whether the group's members copy other topics: then another copy has the same application."""
+    own = {route.intermediate_topic for route in state.sources}
+    assigned = Group(state.settings).list_assigned() or set()
+    others = sorted({tp.topic for tp in assigned} - own)
+    if others:
+        yield report_warning(
+            "application",
+            f"the members of group {state.settings.application} copy through {', '.join(others)},"
+            " and this service would not: another copy has the same application",
+            "give each copy an application of its own, or stop the other one",
+        )
 
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:

@@ -7,24 +7,16 @@ checkout and the build of the image call it too.
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 from common import runtime
-from common.errors import SettingsInvalid
 from deduplicator import compiled_path
-from replicator.spark import class_archive, connector_jars, sink_jar
-
-JAVA_VERSIONS = ("17", "21")
-"""The versions that Spark 4.2 supports."""
-JAVA_MODULE = "jdk.incubator.vector"
-"""Spark's launcher adds it to every JVM."""
+from replicator.spark import class_archive, connector_jars, java, sink_jar
 
 
 def run_command(source: str | None) -> int:
     """The sub-command: the jars come from the folder `source`, or from Maven Central."""
-    _report("java", find_java())
+    _report("java", java.find_version())
     fetched = connector_jars.install_jars(Path(source) if source else None)
     _report(
         "jars",
@@ -35,29 +27,6 @@ def run_command(source: str | None) -> int:
     _report("archive", _prepare_archive(), class_archive.get_archive_path())
     _report("compiled", describe_compiled_path())
     return 0
-
-
-def find_java() -> str:
-    """The version of `java` on PATH; SettingsInvalid when stage one cannot run on it."""
-    try:
-        modules = subprocess.run(
-            ["java", "--list-modules"], capture_output=True, text=True, check=False
-        ).stdout
-    except OSError:
-        modules = ""
-    version = next(iter(re.findall(r"^java\.base@(.*)$", modules, re.MULTILINE)), "")
-    if version.split(".")[0] not in JAVA_VERSIONS or JAVA_MODULE not in modules:
-        missing_module = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
-        description = (
-            f"the java on PATH is {version}{missing_module}"
-            if version
-            else "there is no java on PATH"
-        )
-        raise SettingsInvalid(
-            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {description}: install the"
-            " package openjdk-17-jre-headless, or put another one on PATH"
-        )
-    return version
 
 
 def describe_compiled_path() -> str:

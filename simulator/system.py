@@ -16,7 +16,7 @@ from common.routes import TopicPartition
 from common.settings import Settings
 from deduplicator import worker
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
-from reo.service.restarts import WATCHDOG_INTERVAL_S, is_end_of_service
+from reo.service.restarts import WATCHDOG_INTERVAL_S
 from replicator import stage
 from simulator import log_reader, operator, record_filter
 from simulator.child import Child
@@ -206,7 +206,7 @@ class System(Clusters):
         if exit_code in self.recovered_exit_codes and not self.is_stopped_by_operator:
             self.recovered_exit_codes.discard(exit_code)
             self.stop_for_operator(operator.run_recover)
-        elif is_end_of_service(exit_code) and not self.is_stopped_by_operator:
+        elif child.restarts.is_end_of_service(exit_code) and not self.is_stopped_by_operator:
             self.end(exit_code, message)
         elif exit_code == 0 and child.complete_at is not None and not self.is_stopped_by_operator:
             self.end_of_copy.planned_at = child.complete_at

@@ -116,6 +116,12 @@ class Log:
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = declare(
         "INFO", "Minimum level that is written."
     )
+    progress_interval_s: int = declare(
+        60,
+        "How often the service logs how many records it has copied and what waits; 0: never.",
+        minimum=0,
+        maximum=86_400,
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

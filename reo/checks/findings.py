@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 from rich.console import Console
@@ -24,16 +24,29 @@ STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "error": "bold r
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for one subject; only errors have `exit_code` and `error`, and all but `ok` have
-    `to_do`.
-    """
+    """The result for one subject; only errors have `error`, and all but `ok` have `to_do`."""
 
     level: Level
     about: str
     seen: str
     to_do: str | None = None
-    error: str | None = None
-    exit_code: int = 0
+    error: ReoError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """With which the service would end."""
+        return 0 if self.error is None else self.error.exit_code
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "level": self.level,
+            "about": self.about,
+            "seen": self.seen,
+            "to_do": self.to_do,
+            "error": None if self.error is None else type(self.error).__name__,
+            "exit_code": self.exit_code,
+        }
 
 
 def report_ok(about: str, seen: str) -> Finding:
@@ -48,9 +61,7 @@ def report_warning(about: str, seen: str, to_do: str) -> Finding:
 
 def report_failure(about: str, error: ReoError) -> Finding:
     """The service would end with this error."""
-    return Finding(
-        "error", about, str(error), error.to_do or None, type(error).__name__, error.exit_code
-    )
+    return Finding("error", about, str(error), error.to_do or None, error)
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:
@@ -70,7 +81,7 @@ def format_json(findings: Sequence[Finding]) -> str:
             "exit_code": get_exit_code(findings),
             "errors": count_level(findings, "error"),
             "warnings": count_level(findings, "warning"),
-            "findings": findings,
+            "findings": [finding.to_dict() for finding in findings],
         }
     ).decode()
 

@@ -55,10 +55,13 @@ BEGINS = "there is none yet; the copy would begin at"
 
 
 def check_frontier(
-    settings: Settings, state: RouteTopics, database: Database | None = None
+    settings: Settings,
+    state: RouteTopics,
+    database: Database | None = None,
+    with_source: bool = True,
 ) -> Iterator[Finding]:
     """The group, each partition's frontier or where it would begin, and the source records after
-    it; `settings` has all candidates.
+    it, which only stage one may read; `settings` has all candidates.
     """
     ready = state.find_ready()
     group = Group(state.settings)
@@ -90,7 +93,8 @@ def check_frontier(
     except ReoError as error:
         yield report_failure(ABOUT, error)
         return
-    yield from _check_source(settings, ready, frontiers)
+    if with_source:
+        yield from _check_source(settings, ready, frontiers)
 
 
 def _check_first_offsets(

@@ -2,7 +2,7 @@
 
 It gets the settings as environment variables, the service's folder for its metrics and temporary
 files, and a signal from the kernel when the supervisor dies. What it prints goes where the
-supervisor's own output goes; with `log.format=json` the supervisor reads it and makes it events.
+supervisor's own output goes, by the supervisor (`reo.service.child_output`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ class Child:
         """For messages."""
         return f"{self.stage}-{self.worker}"
 
-    def start(self, settings: Settings, folder: Path) -> IO[bytes] | None:
-        """Start the process; returns its output if that has to be made events."""
+    def start(self, settings: Settings, folder: Path) -> IO[bytes]:
+        """Start the process; returns its output."""
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
         paths = filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
-        as_json = settings.log.format == "json"
         self.process = subprocess.Popen(
             [sys.executable, "-m", MODULES.get(self.stage, self.stage), str(self.worker)],
             env=inherited
@@ -59,11 +58,12 @@ class Child:
                 "PYTHONPATH": os.pathsep.join(paths),
             },
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if as_json else None,
-            stderr=subprocess.STDOUT if as_json else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             preexec_fn=set_parent_death_signal,
         )
         self.started = runtime.time()
         self.starts += 1
         log.info("%s started, process %d", self.name, self.process.pid)
+        assert self.process.stdout
         return self.process.stdout

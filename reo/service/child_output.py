@@ -1,8 +1,9 @@
-"""The output of the service's processes, as JSON events only (`log.format=json`).
+"""The output of the service's processes, which the supervisor forwards: without the lines that
+every JVM prints, and with `log.format=json` as JSON events only.
 
 A stage writes one line of JSON for each event. But the JVM prints warnings before its logging
 begins, and a crashing library prints plain text; a log collector could not parse such lines. So
-with JSON the supervisor reads its children's output, and turns every other line into an event.
+with JSON every other line is turned into an event.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up 
 """The beginnings of lines that every start of a JVM prints; they are dropped."""
 
 
-def to_event(line: bytes, stage: str) -> bytes | None:
-    """An event as it is, any other line as the message of a new event, and None for an empty line
-    and NOISE.
+def convert_line(line: bytes, stage: str, as_json: bool) -> bytes | None:
+    """The line to write; None for NOISE. As JSON: an event as it is, any other line as the message
+    of a new event, and None for an empty line.
     """
+    if line.startswith(NOISE):
+        return None
+    if not as_json:
+        return line.rstrip(b"\n")
     text = line.strip()
-    if not text or text.startswith(NOISE):
+    if not text:
         return None
     try:
         if isinstance(orjson.loads(text), dict):
@@ -38,7 +43,7 @@ def to_event(line: bytes, stage: str) -> bytes | None:
     return LineFormatter(stage, as_json=True).format(record).encode()
 
 
-def forward_output(output: IO[bytes], stage: str) -> threading.Thread:
+def forward_output(output: IO[bytes], stage: str, as_json: bool) -> threading.Thread:
     """Forward a child's output to standard error until it ends. The supervisor joins the thread
     when the child has ended, so no line is lost.
     """
@@ -46,9 +51,9 @@ def forward_output(output: IO[bytes], stage: str) -> threading.Thread:
     def forward() -> None:
         with output:
             for line in output:
-                event = to_event(line, stage)
-                if event is not None:
-                    sys.stderr.buffer.write(event + b"\n")
+                converted = convert_line(line, stage, as_json)
+                if converted is not None:
+                    sys.stderr.buffer.write(converted + b"\n")
                     sys.stderr.buffer.flush()
 
     thread = threading.Thread(target=forward, daemon=True, name=f"events of {stage}")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import confluent_kafka
 import orjson
@@ -169,16 +169,15 @@ def assess_health(
     return Health(silent, not_ready)
 
 
-def start_server(
+def open_server(
     address: str,
     port: int,
     folder: str,
     processes: Processes,
     describe: Describe,
     any_port: bool = False,
-) -> int:
-    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the
-    process ends; returns the port.
+) -> WSGIServer:
+    """A server on this address (empty: all addresses of the host) and port, which `serve` starts.
 
     A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its
     place.
@@ -205,7 +204,7 @@ def start_server(
         return [("\n".join(problems) or "ok").encode() + b"\n"]
 
     try:
-        server = make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
+        return make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
     except OSError as error:
         if any_port and error.errno == errno.EADDRINUSE:
             log.warning(
@@ -213,10 +212,13 @@ def start_server(
                 " lasts",
                 port,
             )
-            return start_server(address, 0, folder, processes, describe)
+            return open_server(address, 0, folder, processes, describe)
         raise SettingsInvalid(
             f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be"
             f" opened ({error.strerror}): set REO_METRICS_PORT to a free one"
         ) from None
+
+
+def serve(server: WSGIServer) -> None:
+    """Answer in a thread until the process ends."""
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
-    return int(server.server_port)

@@ -23,6 +23,8 @@ from common.parent_death_signal import set_parent_death_signal
 from common.routes import Route
 from common.settings import Settings, destination_kind, sync_checks
 from common.stage_process import Stopping
+from reo import check
+from reo.checks.topics import load_route_topics
 from reo.migration import config_drift
 
 log = logging.getLogger(__name__)
@@ -78,12 +80,14 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.Topic]:
-    settings = source_candidates.select_answering(settings)
+    all_sources, settings = settings, source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *needed_acls.list_commands(settings, stages))
     if "deduplicator" in stages and destination_kind.is_postgresql(settings):
         from common import postgresql
 
         postgresql.check_connection(settings)
+    if not load_route_topics(settings).is_complete():
+        check.check_before_creating(all_sources, stages)
     copied = topic_creation.prepare_topics(settings)
     if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
         config_drift.sync_configs(settings)

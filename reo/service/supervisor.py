@@ -37,8 +37,10 @@ from reo.service import child_output, health, service_status, startup
 from reo.service.child import Child
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
-from reo.service.restarts import WATCHDOG_INTERVAL_S, is_end_of_service
-from replicator.spark import connector_jars
+from reo.service.progress_log import ProgressLog
+from reo.service.restarts import WATCHDOG_INTERVAL_S
+from reo.version import VERSION
+from replicator.spark import connector_jars, java
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -65,6 +67,7 @@ class Supervisor:
     """They forward the children's output (`reo.service.child_output`)."""
     exit_code: int | None = None
     end_of_copy: EndOfCopy = field(init=False)
+    progress: ProgressLog = field(init=False)
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
 
@@ -72,15 +75,27 @@ class Supervisor:
         """Run until told to stop, or until a child ends with a code that a restart cannot repair;
         returns the exit code.
         """
+        self._log_start()
         try:
             if "replicator" in self.stages:
-                connector_jars.list_jars()  # before anything is created on the clusters
+                java.find_version()
+                connector_jars.list_jars()
             if "deduplicator" in self.stages:
                 user_code.check_user_code(self.settings)
+            (self.folder / "metrics").mkdir()
+            # its port is taken before anything is created on the clusters; it answers when no
+            # process is forked any more
+            server = health.open_server(
+                self.settings.metrics.address,
+                self.settings.metrics.port,
+                str(self.folder / "metrics"),
+                self.list_processes,
+                self.describe,
+                any_port=self.settings.stop_at_end,
+            )
             copied = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if copied is None:
                 return self._end_by_signal()
-            (self.folder / "metrics").mkdir()
             # none of them is ready
             self.children = [
                 Child(stage, worker)
@@ -89,14 +104,8 @@ class Supervisor:
             ]
             if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
                 self.children.append(Child(offsets_sync.STAGE, 0))
-            port = health.start_server(
-                self.settings.metrics.address,
-                self.settings.metrics.port,
-                str(self.folder / "metrics"),
-                self.list_processes,
-                self.describe,
-                any_port=self.settings.stop_at_end,
-            )
+            health.serve(server)
+            port = server.server_port
             log.info(
                 "metrics, health and readiness on port %d", port, extra={"facts": {"port": port}}
             )
@@ -106,15 +115,44 @@ class Supervisor:
                 lambda: not copied or self._is_stage_two_ready(registry),
                 StopAtEnd(self.settings, copied) if is_alone else None,
             )
+            self.progress = ProgressLog(
+                self.settings,
+                self.stages,
+                registry,
+                lambda: self.describe(
+                    registry, health.assess_health(registry, self.list_processes())
+                ),
+            )
             self._run_until_end(registry)
         finally:
             self._stop_all()
+            if self.settings.stop_at_end and self.exit_code == 0:
+                self.progress.log_end()
             shutil.rmtree(self.folder, ignore_errors=True)
         if self.exit_code is None:
             self.exit_code = self._end_by_signal()
         if not self.exit_code:
             log.info("the service has stopped")
         return self.exit_code
+
+    def _log_start(self) -> None:
+        log.info(
+            "reo %(version)s copies %(topics)s from %(source)s to %(destination)s; application"
+            " %(application)s, instance %(instance)s",
+            {
+                "version": VERSION,
+                "topics": ", ".join(
+                    f"{rule.source} as {rule.destination}"
+                    if rule.destination not in ("", rule.source)
+                    else rule.source
+                    for rule in self.settings.rules
+                ),
+                "source": self.settings.source.bootstrap_servers,
+                "destination": self.settings.destination.bootstrap_servers,
+                "application": self.settings.application,
+                "instance": self.settings.instance,
+            },
+        )
 
     def _run_until_end(self, registry: CollectorRegistry) -> None:
         watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
@@ -126,6 +164,7 @@ class Supervisor:
                 self._kill_hanging(registry)
             if self.settings.stop_at_end:
                 self._check_end()
+            self.progress.update()
             runtime.sleep(TICK_S)
 
     def _end_by_signal(self) -> int:
@@ -173,8 +212,11 @@ class Supervisor:
         if child.process is None:
             if runtime.monotonic() >= child.restarts.start_at:
                 output = child.start(self.settings, self.folder)
-                if output:
-                    self.output_threads.append(child_output.forward_output(output, child.stage))
+                self.output_threads.append(
+                    child_output.forward_output(
+                        output, child.stage, as_json=self.settings.log.format == "json"
+                    )
+                )
             return
         code = child.process.poll()
         if code is None:
@@ -190,7 +232,7 @@ class Supervisor:
                 "exit_code": code,
                 "message": f"{child.name} ended at {ended} ({how}): its log says why",
             }
-        if child.stage in self.stages and is_end_of_service(code):
+        if child.stage in self.stages and child.restarts.is_end_of_service(code):
             log.warning(
                 "%s ended with exit code %d, which a restart cannot repair: the service ends",
                 child.name,

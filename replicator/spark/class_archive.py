@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from common.errors import StageFailed
+from replicator.spark import java
 from replicator.spark.connector_jars import get_jars_folder, list_jars
 
 CLASSES = Path(__file__).with_name("classes.gz")
@@ -96,4 +97,6 @@ def create_archive() -> None:
 
 
 def _run_java(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["java", COLLECTOR, *words], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [java.get_command(), COLLECTOR, *words], capture_output=True, text=True, check=False
+    )

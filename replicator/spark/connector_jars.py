@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from common.errors import SettingsInvalid, StageFailed
-from replicator.spark import sink_jar
+from replicator.spark import java, sink_jar
 
 VARIABLE = "REO_JARS"
 PACKAGES = Path(__file__).parent.parent.parent
@@ -133,7 +133,7 @@ def _fetch_jars(folder: Path) -> None:
     (ivy,) = (Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar")
     files = f"{folder}/[artifact]-[revision].[ext]"
     options = ["-ivy", str(DEPENDENCIES), "-cache", f"{folder}/cache", "-warn", "-retrieve", files]
-    command = ["java", "-jar", str(ivy), *options]
+    command = [java.get_command(), "-jar", str(ivy), *options]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise StageFailed(

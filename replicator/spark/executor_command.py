@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import logs
 from common.errors import ReoError, SettingsInvalid
-from replicator.spark import class_archive, jvm_options
+from replicator.spark import class_archive, java, jvm_options
 
 MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 ARGUMENTS = {
@@ -56,7 +56,7 @@ def build_command(environment: Mapping[str, str]) -> list[str]:
     )
     arguments = [word for option, name in ARGUMENTS.items() for word in (option, environment[name])]
     return [
-        "java",
+        java.get_command(),
         *class_archive.build_options(),
         *(text for _, text in java_options),
         f"-Xms{environment[MEMORY]}",
@@ -71,7 +71,7 @@ def build_command(environment: Mapping[str, str]) -> list[str]:
 def run() -> int:
     """Replace this process with the executor; returns only when that fails."""
     try:
-        java, *words = build_command(os.environ)
+        program, *words = build_command(os.environ)
     except ReoError as error:
         logs.report_settings_error("reo", error, error.exit_code)
         return error.exit_code
@@ -79,4 +79,4 @@ def run() -> int:
         Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm_options.EXECUTOR
     )
     # signals reach the JVM, and its exit code is the container's
-    return os.execvp(java, [java, log_option, *words])  # noqa: S606
+    return os.execvp(program, [program, log_option, *words])  # noqa: S606

@@ -22,13 +22,13 @@ import zipfile
 from pathlib import Path
 
 from common.errors import StageFailed
+from replicator.spark import java
 
 SOURCES = Path(__file__).with_name("sink")
 CHECKSUMS = Path(__file__).with_name("jars.sha256")
 NAMES = "reo-sink-*.jar"
 COMPILER = "ecj-*.jar"
-JAVA = "17"
-"""The oldest Java that Spark runs on (`reo.setup_spark`)."""
+JAVA = java.VERSIONS[0]
 BUILT_FOR = "reo/spark-version"
 """In the jar; the sink compares it with Spark's own version (EnvelopeSink.java)."""
 FIRST_DATE, FIRST_S = (1980, 1, 1, 0, 0, 0), 315_532_800
@@ -66,7 +66,7 @@ def build(folder: Path) -> Path:
         classes = Path(temporary) / "classes"
         result = subprocess.run(
             [
-                *("java", "-jar", str(compiler), "-source", JAVA, "-target", JAVA),
+                *(java.get_command(), "-jar", str(compiler), "-source", JAVA, "-target", JAVA),
                 *("-encoding", "UTF-8", "-proc:none", "-nowarn", "-g"),
                 *("-cp", ":".join(map(str, class_path)), "-d", str(classes)),
                 *map(str, list_sources()),

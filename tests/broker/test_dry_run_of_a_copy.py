@@ -218,3 +218,19 @@ def test_candidates_are_looked_at_one_by_one(clusters: Clusters, copied_topic: s
 
     until(is_one_compared, "one has the records, and one is warned of")
     until(is_none_there, "that none answers is the only error")
+
+
+def test_another_copy_with_the_same_application_is_a_warning(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """It copies another topic: both would be in one group."""
+    other = f"{topic}-other"
+    clusters.source.create(topic, 1)
+    clusters.source.create(other, 1)
+    service = start(topic, "deduplicator")
+    until(lambda: service.http_get("/readyz")[0] == 200, "it works")
+    said = as_json(clusters, other, "check", application=f"reo-{topic}")
+    (warning,) = list_findings(said, "warning", "application")
+    assert f"the members of group reo-{topic} copy through {topic}-proxy," in warning
+    assert not list_findings(as_json(clusters, topic, "check"), "warning", "application")
+    service.stop()

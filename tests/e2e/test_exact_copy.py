@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from common.envelope import EnvelopeRecord, Head, encode
+from reo.version import VERSION
 from tests.conftest import Start, make_topic_name
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import Cluster, Clusters, make_record
@@ -255,10 +256,15 @@ def test_the_topics_are_made_like_the_source(clusters: Clusters, copied: Copied)
 
 def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start: Start) -> None:
     """A service that starts where everything is copied already ends with 0 and has written nothing
-    to the destination, not even a record that nobody sees.
+    to the destination, not even a record that nobody sees. Its log says what it is, what it copies
+    from where to where, and what it has done.
     """
     before = clusters.destination.end_offsets(copied.topic)
     service = start(copied.topic, "--stop-at-end")
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.destination.end_offsets(copied.topic) == before
     assert clusters.differences(copied.topic) == []
+    first = service.log.splitlines()[0]
+    assert f"reo {VERSION} copies {copied.topic} from {clusters.source.address} to" in first
+    assert f"to {clusters.destination.address}; application reo-{copied.topic}, instance" in first
+    assert "everything that existed at the start is copied: 0 records by this" in service.log

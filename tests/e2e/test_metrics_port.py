@@ -184,20 +184,23 @@ def assert_a_kill_is_seen(service: Service, topic: str) -> None:
 
 
 def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """Two services cannot share a port: the second ends with the settings' exit code and says which
-    setting.
+    """Two services cannot share a port: the second ends with the settings' exit code, says which
+    setting, and has created nothing.
     """
+    other = f"{topic}-other"
     clusters.source.create(topic, 1)
+    clusters.source.create(other, 1)
     first = start(topic, "deduplicator")
     until(lambda: first.http_get("/livez")[0] == 200, "the first service has its port")
     second = start(
-        topic,
+        other,
         "deduplicator",
         metrics_port=first.environment["REO_METRICS_PORT"],
-        application="other",
     )
     assert second.wait_for_exit() == 2
     assert "REO_METRICS_PORT" in second.log
+    assert clusters.destination.partitions(other) == 0
+    assert clusters.destination.partitions(f"{other}-proxy") == 0
     first.stop()
 
 

@@ -70,6 +70,7 @@ def test_a_destination_that_replaces_timestamps_is_refused(
     clusters.source.create(topic, 1)
     clusters.destination.create(topic, 1, message_timestamp_type="LogAppendTime")
     stopped(start(topic), 13, "TopicsUnfit", topic, "LogAppendTime")
+    assert clusters.destination.partitions(f"{topic}-proxy") == 0, "nothing was created"
 
 
 def test_an_intermediate_topic_that_takes_less_than_the_source_is_refused(
@@ -148,6 +149,7 @@ def test_a_destination_with_records_but_no_frontier_is_refused(
     clusters.destination.write(topic, make_records(range(5), 1))
     stopped(start(topic), 22, "FrontierLost", f"{topic}-0", "append")
     assert len(clusters.destination.read(topic)[0]) == 5
+    assert clusters.destination.partitions(f"{topic}-proxy") == 0, "nothing was created"
 
 
 def test_a_server_that_does_not_answer_is_named(

@@ -5,6 +5,7 @@ there, the right Java is asked for, and it is said who does stage two's work.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,10 +22,12 @@ from common.errors import SettingsInvalid, StageFailed
 from deduplicator import compiled_path
 from demo import fair_share
 from reo import check, cli, setup_spark
+from reo.service.supervisor import Supervisor
 from replicator import run
-from replicator.spark import class_archive, connector_jars, sink_jar
+from replicator.spark import class_archive, connector_jars, java, sink_jar
 from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until
+from tests.unit.test_startup import SETTINGS
 
 JARS = ROOT / "jars" / "spark"
 
@@ -107,6 +110,13 @@ def test_an_installed_reo_keeps_them_in_the_users_data_directory(
         assert connector_jars.get_jars_folder().parent == Path(base) / "reo"
 
 
+def write_java(folder: Path, modules: str) -> None:
+    """A `java` that has these modules."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "java").write_text(f"#!/bin/sh\nprintf '%s\\n' {modules}\n")
+    (folder / "java").chmod(0o755)
+
+
 @pytest.mark.parametrize(
     ("modules", "found"),
     [
@@ -118,15 +128,35 @@ def test_another_java_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str, found: str
 ) -> None:
     """And it is said which one was found; none at all is said too."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"
-    ):
-        setup_spark.find_java()
-    (tmp_path / "java").write_text(f"#!/bin/sh\necho {modules}\n")
-    (tmp_path / "java").chmod(0o755)
-    with pytest.raises(SettingsInvalid, match=found):
-        setup_spark.find_java()
+    with pytest.raises(SettingsInvalid, match=r"no java on PATH runs\. Install the package"):
+        java.find_version()
+    write_java(tmp_path, modules)
+    with pytest.raises(SettingsInvalid, match=f"the java on PATH {found}"):
+        java.find_version()
+
+
+def test_the_java_that_is_checked_is_sparks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME comes before PATH, also where nothing is there; check and start look at the same
+    one, and the start ends before it asks a cluster anything.
+    """
+    write_java(tmp_path / "path", "java.base@17.0.1 jdk.incubator.vector@17.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    for words in (f"no java of JAVA_HOME .{tmp_path}/home/bin/java. runs. ", "JAVA_HOME .* is 25 "):
+        with pytest.raises(SettingsInvalid, match=words):
+            java.find_version()
+        (finding,) = check.check_stage_one()
+        assert re.search(words, finding.seen)
+        supervisor = Supervisor(SETTINGS, ("replicator",), lambda: False)
+        with pytest.raises(SettingsInvalid, match=words):
+            supervisor.run()
+        write_java(tmp_path / "home" / "bin", "java.base@25")
+    write_java(tmp_path / "home" / "bin", "java.base@21.0.2 jdk.incubator.vector@21.0.2")
+    assert java.find_version() == "21.0.2"
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

@@ -226,12 +226,18 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
     """
     seen: list[list[tuple[str, str, float]]] = []
 
-    def serve(*asked: Any, **_: Any) -> int:
-        seen.append(list(asked[3]()))
+    listers: list[health.Processes] = []
+
+    def open_server(*asked: Any, **_: Any) -> None:
+        listers.append(asked[3])
+
+    def serve(_: None) -> None:
+        seen.append(list(listers[0]()))
         raise InterruptedError
 
     monkeypatch.setattr(startup, "prepare_clusters", lambda *_: {})
-    monkeypatch.setattr(health, "start_server", serve)
+    monkeypatch.setattr(health, "open_server", open_server)
+    monkeypatch.setattr(health, "serve", serve)
     with pytest.raises(InterruptedError):
         Supervisor(
             load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}),

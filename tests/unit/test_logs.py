@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from common.logs import LineFormatter, configure_logging
 from common.settings import load
 from demo.broker import free_port
-from reo.service.child_output import NOISE, to_event
+from reo.service.child_output import NOISE, convert_line
 from replicator.run import describe_failure
 from tests.harness.log_events import ALWAYS
 
@@ -148,12 +148,21 @@ def test_what_is_no_event_becomes_one() -> None:
     """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event
     is passed on as it is.
     """
-    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
+
+    def to_event(line: bytes) -> bytes | None:
+        return convert_line(line, "replicator", as_json=True)
+
+    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n") or b"")
     assert set(said) >= ALWAYS
     assert (said["level"], said["stage"]) == ("WARNING", "replicator")
     assert said["event"].startswith("# A fatal error has ")
-    assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
-    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (
-        len(NOISE) + 2
-    )
-    assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
+    assert orjson.loads(to_event(b"17\n") or b"")["event"] == "17"
+    assert [to_event(line) for line in (*NOISE, b"\n", b"  \n")] == [None] * (len(NOISE) + 2)
+    assert to_event(b'{"event":"x"}\n') == b'{"event":"x"}'
+
+
+def test_in_text_only_the_standing_remarks_are_dropped() -> None:
+    """A stack trace keeps its indentation and its empty lines."""
+    lines = [b"Traceback:\n", b"  File x\n", b"\n", *NOISE, b"end without a line end"]
+    converted = [convert_line(line, "replicator", as_json=False) for line in lines]
+    assert converted == [b"Traceback:", b"  File x", b"", None, None, b"end without a line end"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from common import runtime
-from common.errors import ClusterUnreachable, FrontierLost
+from common.errors import ClusterUnreachable, Fenced, FrontierLost
 from common.liveness import SILENT_S, is_silent
 from reo.service.restarts import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
     BACKOFF_RESET_S,
+    FENCED_MAX,
+    FENCED_WINDOW_S,
     Restarts,
-    is_end_of_service,
 )
 
 
@@ -33,9 +34,24 @@ def test_a_backoff_doubles_until_the_child_has_run(monkeypatch: pytest.MonkeyPat
 
 def test_an_outage_is_waited_for_and_a_stop_is_not() -> None:
     """And what is no code of ours, as that of a signal, is a restart."""
-    assert is_end_of_service(FrontierLost.exit_code)
-    assert not is_end_of_service(ClusterUnreachable.exit_code)
-    assert not any(map(is_end_of_service, (0, 1, -9)))
+    restarts = Restarts()
+    assert restarts.is_end_of_service(FrontierLost.exit_code)
+    assert not restarts.is_end_of_service(ClusterUnreachable.exit_code)
+    assert not any(map(restarts.is_end_of_service, (0, 1, -9)))
+
+
+def test_a_child_that_is_fenced_again_and_again_ends_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another service has its name; once in a while, a pause of the machine is the reason."""
+    now = [0.0]
+    monkeypatch.setattr(runtime, "monotonic", lambda: now[0])
+    restarts = Restarts()
+    for _ in range(FENCED_MAX):
+        assert not restarts.is_end_of_service(Fenced.exit_code)
+        now[0] += FENCED_WINDOW_S / (FENCED_MAX - 1)
+    now[0] -= 1.0
+    assert restarts.is_end_of_service(Fenced.exit_code)
 
 
 def test_a_child_is_killed_when_its_last_heartbeat_is_too_old() -> None:

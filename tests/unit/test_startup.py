@@ -13,11 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import AccessRefused, StageFailed
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    FrontierLost,
+    HangingTransaction,
+    StageFailed,
+)
 from common.kafka.topics import Topic
 from common.parent_death_signal import list_children
 from common.routes import Route
 from common.settings import Settings, load
+from reo import check
+from reo.checks.findings import Finding, report_failure, report_warning
 from reo.service import startup
 
 SETTINGS = load(
@@ -82,3 +90,20 @@ def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> N
     before, asked = list_children(os.getpid()), iter([False, False, True])
     assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: next(asked)) is None
     assert list_children(os.getpid()) == before
+
+
+def test_what_a_start_waits_for_does_not_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a broker that is away, or a transaction that a killed process has left open. Only
+    what stays as it is refuses a start that would create topics, with the first error.
+    """
+    errors: list[Finding] = []
+    monkeypatch.setattr(check.Check, "run", lambda self: self.findings.extend(errors))
+    errors += [
+        report_warning("w", "may not be intended", "look"),
+        report_failure("a", ClusterUnreachable("away")),
+        report_failure("b", HangingTransaction("open")),
+    ]
+    check.check_before_creating(SETTINGS, ("deduplicator",))
+    errors += [report_failure("c", FrontierLost("lost")), report_failure("d", AccessRefused("no"))]
+    with pytest.raises(FrontierLost, match="lost"):
+        check.check_before_creating(SETTINGS, ("deduplicator",))

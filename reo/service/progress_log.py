@@ -1,0 +1,114 @@
+"""What the service's log says of its work: when it has caught up, from time to time how much it has
+copied and what waits, and with `--stop-at-end` the number of records at the end.
+
+All figures are those of /status and /metrics, so no cluster is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from common import runtime
+from common.settings import Settings
+
+log = logging.getLogger(__name__)
+CHECK_INTERVAL_S = 1.0
+"""How often it is looked whether the service has caught up."""
+BEHIND_S = 10.0
+"""A copy that lags by more than this has to catch up again; under load some records always wait."""
+
+
+class ProgressLog:
+    """`get_status` returns what /status says."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stages: Sequence[str],
+        registry: CollectorRegistry,
+        get_status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.interval_s = settings.log.progress_interval_s
+        self.registry = registry
+        self.get_status = get_status
+        # a stage that runs alone tells of its own work
+        self.stage, self.done = (
+            ("deduplicator", "copied") if "deduplicator" in stages else ("replicator", "read")
+        )
+        self.lag = (
+            "both"
+            if len(stages) > 1
+            else {"replicator": "stage_one", "deduplicator": "stage_two"}[self.stage]
+        )
+        self.has_caught_up = False
+        self.logged_records = 0
+        self.logged_at = runtime.monotonic()
+        self.check_at = self.logged_at
+
+    def update(self) -> None:
+        """Log what there is to say now; called repeatedly."""
+        now = runtime.monotonic()
+        is_due = 0 < self.interval_s <= now - self.logged_at
+        if not is_due and (self.has_caught_up or now < self.check_at):
+            return
+        self.check_at = now + CHECK_INTERVAL_S
+        status = self.get_status()
+        lag = status["lag"][self.lag]
+        if lag["records"] == 0 and status["ready"] and not self.has_caught_up:
+            self.has_caught_up = True
+            self._log("caught up: ", "nothing waits", lag)
+        elif is_due:
+            self.has_caught_up = self.has_caught_up and (lag["seconds"] or 0.0) <= BEHIND_S
+            self._log("", describe_lag(lag), lag)
+
+    def log_end(self) -> None:
+        """With `--stop-at-end`: everything is copied, and no process runs any more."""
+        log.info(
+            "everything that existed at the start is copied: %(records)d records by this service",
+            {"records": self._count_records()},
+        )
+
+    def _log(self, event: str, waiting: str, lag: dict[str, Any]) -> None:
+        now, records = runtime.monotonic(), self._count_records()
+        rate = (records - self.logged_records) / max(now - self.logged_at, CHECK_INTERVAL_S)
+        self.logged_records, self.logged_at = records, now
+        log.info(
+            "%(summary)s",
+            {
+                "summary": (
+                    f"{event}{records} records {self.done} since the start, {rate:.0f} per second"
+                    f" since the last line; {waiting}"
+                ),
+                "records": records,
+                "rate": rate,
+                "lag_records": lag["records"],
+                "lag_seconds": lag["seconds"],
+            },
+        )
+
+    def _count_records(self) -> int:
+        """Of all processes of the stage, also of those that have ended."""
+        name = "reo_records_out" if self.stage == "deduplicator" else "reo_records_in"
+        return int(
+            sum(
+                sample.value
+                for family in self.registry.collect()
+                if family.name == name
+                for sample in family.samples
+                if sample.name == f"{name}_total" and sample.labels["stage"] == self.stage
+            )
+        )
+
+
+def describe_lag(lag: dict[str, Any]) -> str:
+    """What waits, in records and seconds."""
+    records, seconds = lag["records"], lag["seconds"]
+    if records is None:
+        return "what waits is not known now"
+    if not records:
+        return "nothing waits"
+    return f"{records} wait" + ("" if seconds is None else f", the first for {seconds:.1f} s")
