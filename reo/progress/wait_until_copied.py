@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from common import runtime, source_candidates
-from common.errors import TopicMissing
+from common.errors import LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -16,8 +16,9 @@ POLL_S = 0.5
 
 
 def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartition, int]:
-    """Wait until everything is copied that the source has now, at most so long; returns the offsets
-    at which it ends now. A line on standard error says that it waits.
+    """Wait until everything is copied that the source has now; returns the offsets at which it ends
+    now. LagsBehind after so long. A line on standard error says what is waited for, and whether the
+    service runs.
     """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
@@ -38,9 +39,22 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
             state = f"{sum_lags(partitions)[2].records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
             is_copied, state = False, str(missing)
-        if is_copied or runtime.monotonic() > deadline:
+        if is_copied:
             return ends
+        is_over = runtime.monotonic() > deadline
+        if is_over or not is_told:
+            state += "" if _is_running(snapshot_reader) else "; stage two does not run"
+        if is_over:
+            raise LagsBehind(
+                f"not copied within {timeout_s:g} s: {state}. Nothing was compared",
+                "Start the service, or wait longer; `reo status` shows which stage waits",
+            )
         if not is_told:
             print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
             is_told = True
         runtime.sleep(POLL_S)
+
+
+def _is_running(snapshot_reader: SnapshotReader) -> bool:
+    """Whether stage two's group has members; one that was killed counts until its session ends."""
+    return bool(snapshot_reader.group.describe_members().partitions)

@@ -118,6 +118,16 @@ def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: St
     service.stop()
 
 
+def test_it_says_that_nothing_copies(clusters: Clusters, topic: str) -> None:
+    """Not that the two sides differ: it has waited in vain, and stage two does not run."""
+    write_both_topics(clusters, topic, make_records(range(100), PARTITIONS), [])
+    clusters.destination.create(f"{topic}-proxy", PARTITIONS)
+    said = reo(clusters, topic, "verify", "--wait", "1", exit_code=36)
+    state = "100 records are not copied yet; stage two does not run"
+    assert f"reo verify: not copied within 1 s: {state}. Nothing was compared" in said.stderr
+    assert said.stdout == ""
+
+
 DIFFERENT = {
     "missing": (lambda there: there[:-2], "2 records are missing, from source offset 498 on"),
     "missing in the middle": (
