@@ -1,5 +1,5 @@
-"""What the parsers of all commands share: help that begins with examples, suggestions for mistyped
-words, the options of every command that has settings, and the types of arguments.
+"""What the parsers of all commands share: help with examples before the options, suggestions for
+mistyped words, the options of every command that has settings, and the types of arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 
 class ExamplesParser(argparse.ArgumentParser):
-    """A parser whose help begins with examples."""
+    """A parser whose help has examples before the options."""
 
     def __init__(self, *, examples: str = "", **more: Any) -> None:
         super().__init__(**more)
@@ -64,10 +64,9 @@ class ExamplesParser(argparse.ArgumentParser):
         return options
 
     def format_help(self) -> str:
-        """Examples, then usage and options."""
-        return (
-            f"{self.examples}\n{super().format_help()}" if self.examples else super().format_help()
-        )
+        """Usage, examples, and then all options."""
+        usage, blank_line, options = super().format_help().partition("\n\n")
+        return "".join((usage, blank_line, f"{self.examples}\n" if self.examples else "", options))
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[ExamplesParser]"

@@ -54,13 +54,15 @@ RESULTS = {
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)
-def test_help_begins_with_examples_that_work(
+def test_help_has_examples_that_work(
     words: tuple[str, ...], parser: argparse.ArgumentParser
 ) -> None:
-    """Its first line says so, and each example is taken by the parser."""
-    lines = parser.format_help().splitlines()
-    assert lines[0] == "examples:"
-    examples = [line for line in lines[1 : lines.index("")] if re.match(r"  (\w+=\S+ )*reo ", line)]
+    """Behind the usage, and before the options; each example is taken by the parser."""
+    usage, block, _ = parser.format_help().split("\n\n", 2)
+    assert usage.startswith("usage: reo")
+    title, *lines = block.splitlines()
+    assert title == "examples:"
+    examples = [line for line in lines if re.match(r"  (\w+=\S+ )*reo ", line)]
     assert examples
     for example in examples:
         command = re.split(r" {3,}|\||&&| > ", example.strip().partition("reo ")[2])[0]
