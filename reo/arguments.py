@@ -181,18 +181,24 @@ def _add_config(commands: Commands) -> None:
         examples=help_examples.SHOW,
     )
     add_result_options(show)
-    relay = config.add_parser(
+    imported = config.add_parser(
         "import",
-        help="print kaf-relay's configuration as a settings file of reo",
+        help="print kaf-relay's or MirrorMaker 2's configuration as a settings file of reo",
         examples=help_examples.IMPORT,
     )
-    relay.add_argument(
+    imported.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
-        help="its TOML files; several are merged in order, as kaf-relay does",
+        help="kaf-relay's TOML, or mm2.properties, or a connector's JSON; a later file wins",
     )
-    relay.add_argument(
+    imported.add_argument(
+        "--flow",
+        metavar="A->B",
+        default="",
+        help="MirrorMaker 2: which flow (default: the one that is enabled)",
+    )
+    imported.add_argument(
         "--mode",
         choices=("single", "failover"),
         default="",
@@ -201,7 +207,7 @@ def _add_config(commands: Commands) -> None:
             " failover where there are several)"
         ),
     )
-    relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
+    imported.add_argument("--with-secrets", action="store_true", help="print passwords too")
 
 
 def _add_setup(commands: Commands) -> None:

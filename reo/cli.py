@@ -164,7 +164,7 @@ def _run_executor(_: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from reo import config
 
-    return config.import_relay(options.files, options.with_secrets, options.mode)
+    return config.import_files(options.files, options.with_secrets, options.mode, options.flow)
 
 
 def _run_setup(options: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
 """`reo config show`: every setting in effect, and where its value comes from. `reo config import`:
-makes a settings file from kaf-relay's.
+makes a settings file from kaf-relay's or MirrorMaker 2's.
 
 Secrets and their lengths are never printed: only that a secret is set, and where it comes from.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,11 @@ import orjson
 from common.errors import SettingsInvalid
 from common.settings import Settings, client_options
 from common.settings.setting_index import SETTINGS
-from reo import kaf_relay_import, kaf_relay_toml
-from reo.kaf_relay_toml import ImportedSettings
+from reo import kaf_relay_import, kaf_relay_toml, mirrormaker_import, mirrormaker_properties
+from reo.imported_settings import ImportedSettings
 from reo.output import align_columns
 
+SIDES = ("source", "target")
 SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
 
 
@@ -94,36 +95,50 @@ def show_settings(settings: Settings, as_json: bool) -> int:
     return 0
 
 
-def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> int:
+def import_files(files: Sequence[str], with_secrets: bool, mode: str = "", flow: str = "") -> int:
     """The sub-command: prints a settings file; keys without a counterpart go to standard error, and
     into the file as comments.
     """
-    trees = []
-    for file in files:
-        try:
-            trees.append(tomllib.loads(Path(file).read_text()))
-        except (OSError, ValueError) as error:  # tomllib's and Unicode's errors are ValueErrors
-            print(f"reo config import: {file}: {error}", file=sys.stderr)
-            return SettingsInvalid.exit_code
-    imported = kaf_relay_import.import_settings(
-        kaf_relay_toml.merge_tables(trees), with_secrets, mode
-    )
-    _add_topics(imported)
+    try:
+        texts = {file: Path(file).read_text() for file in files}
+        imported = _import_texts(texts, with_secrets, mode, flow)
+    except (OSError, ValueError) as error:  # parsers' and Unicode's errors are ValueErrors
+        print(f"reo config import: {', '.join(files)}: {error}", file=sys.stderr)
+        return SettingsInvalid.exit_code
     print(format_toml(imported))
     for key, why in imported.notes:
         print(f"reo config import: {key}: {why}", file=sys.stderr)
     return 0
 
 
-def _add_topics(imported: ImportedSettings) -> None:
+def _import_texts(
+    texts: Mapping[str, str], with_secrets: bool, mode: str, flow: str
+) -> ImportedSettings:
+    """Of one program: what a later file says wins."""
+    if any(mirrormaker_properties.is_mirrormaker(*file) for file in texts.items()):
+        chosen = mirrormaker_properties.read_flow(texts.values(), flow)
+        imported = mirrormaker_import.import_settings(chosen, with_secrets)
+        aliases = [chosen.properties.get(f"{side}.cluster.alias", side) for side in SIDES]
+        _add_topics(imported, "-".join(["reo", *aliases]))
+    else:
+        imported = kaf_relay_import.import_settings(
+            kaf_relay_toml.merge_tables([tomllib.loads(text) for text in texts.values()]),
+            with_secrets,
+            mode,
+        )
+        _add_topics(imported, "kaf-relay")
+    return imported
+
+
+def _add_topics(imported: ImportedSettings, application: str) -> None:
     """One topic becomes the settings of the one-topic form, from which all names follow; several
     become rules, which need an application name.
     """
-    if len(imported.topics) == 1 and ":" not in next(iter(imported.topics.values())):
-        ((source, destination),) = imported.topics.items()
+    (source, destination), *more = [*imported.topics.items(), ("", "")]
+    if len(more) == 1 and ":" not in destination and not source.startswith("^"):
         imported.values |= {"source.topic": source, "destination.topic": destination}
     elif imported.topics:
-        imported.values |= {"application": "kaf-relay"} | {
+        imported.values |= {"application": application} | {
             f"topics.{source}": target for source, target in imported.topics.items()
         }
         imported.note(
@@ -132,10 +147,7 @@ def _add_topics(imported: ImportedSettings) -> None:
             " Choose one before the first start",
         )
     else:
-        imported.note(
-            "topics",
-            "there is nothing to copy: kaf-relay has its topics on the command line, or none",
-        )
+        imported.note("topics", "there is nothing to copy: no topic is named")
 
 
 def format_toml(imported: ImportedSettings) -> str:

@@ -115,6 +115,7 @@ SHOW = """examples:
 IMPORT = """examples:
   reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys
                                              without a counterpart go to standard error
+  reo config import mm2.properties --flow 'A->B' > reo.toml    a flow of MirrorMaker 2
 """
 SYNC = """examples:
   reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at

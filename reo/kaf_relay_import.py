@@ -1,10 +1,9 @@
-"""`reo config import`: converts kaf-relay's TOML to a settings file of reo.
+"""`reo config import`: converts kaf-relay's TOML to settings of reo.
 
-Each line that knows a key removes it from its table, and the keys that are left at the end are
-reported as unknown. So no key is dropped silently: it becomes a setting, or a note says why not.
-Passwords become settings only on request, because what is printed ends up in logs.
+Each line that knows a key removes it from its table (`reo.imported_settings`): it becomes a
+setting, or a note says why not.
 
-Its source: config.sample.toml, init.go and pkg/relay/config.go. Tables are `reo.kaf_relay_toml`.
+Its source: config.sample.toml, init.go and pkg/relay/config.go.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import Any
 
 from common.settings.setting_index import BY_NAME
 from common.settings.source_candidate_settings import CANDIDATES_MAX
-from reo.kaf_relay_toml import ImportedSettings, Table, Tree, check_duration, parse_duration_ms
+from reo.imported_settings import ImportedSettings, Table, Tree
+from reo.kaf_relay_toml import check_duration, parse_duration_ms
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 OFFSETS = {"start": "earliest", "end": "latest"}
@@ -42,13 +42,13 @@ def import_settings(tree: Tree, with_secrets: bool = False, mode: str = "") -> I
         if number == 0:
             _convert_source(source, "source", with_secrets)
             source.drop("max_failovers", "there is nothing to fail over to with --mode single")
-            source.end()
+            source.end("kaf-relay")
         else:
             into.note(source.path, "kaf-relay does not use it with --mode single")
     _convert_pool(Table(into, "source_pool", top.take("source_pool")), failover)
     _convert_target(Table(into, "target", top.take("target")), with_secrets)
     _convert_filters(into, top.take("filters"))
-    top.end()
+    top.end("kaf-relay")
     return into
 
 
@@ -64,7 +64,7 @@ def _convert_app(app: Table) -> None:
             )
         else:
             app.note("metrics_server_addr", f"host:port or :port is expected, not {address!r}")
-    app.end()
+    app.end("kaf-relay")
 
 
 def _convert_topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]:
@@ -94,7 +94,6 @@ def _convert_access(table: Table, side: str, secret: bool) -> dict[str, Any]:
         "client_cert_path": "ssl_certificate_file",
         "ca_cert_path": "ssl_ca_file",
     }
-    variable = BY_NAME[f"{side}.sasl_password"].environment[0]
     access = {
         f"{side}.security_protocol": (
             ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")
@@ -108,11 +107,7 @@ def _convert_access(table: Table, side: str, secret: bool) -> dict[str, Any]:
             if not is_used:
                 table.note(key, f"{switch} is not set, so kaf-relay does not use it either")
             elif key == "password" and not secret:
-                table.note(
-                    key,
-                    f"secrets are not printed: set {variable}, or name a file in {variable}_FILE; "
-                    "or import with --with-secrets",
-                )
+                table.note_secret(key, f"{side}.sasl_password")
             elif key == "sasl_mechanism" and value not in MECHANISMS:
                 table.note(key, f"one of {', '.join(MECHANISMS)} is expected, not {value!r}")
             else:
@@ -155,7 +150,7 @@ def _convert_candidates(
             )
         elif failovers is not None:
             source.note("max_failovers", "the first candidate's counts, for all together")
-        source.end()
+        source.end("kaf-relay")
     into.values |= {"source.mode": "failover", "source.bootstrap_servers": ";".join(addresses)}
 
 
@@ -200,7 +195,7 @@ def _convert_pool(pool: Table, failover: bool) -> None:
             f"{retries}: reo retries without limit once it runs; connect_timeout_s limits the"
             " start",
         )
-    pool.end()
+    pool.end("kaf-relay")
 
 
 def _convert_target(target: Table, secret: bool) -> None:
@@ -243,7 +238,7 @@ def _convert_target(target: Table, secret: bool) -> None:
         "session_timeout request_timeout backoff_enable backoff_min backoff_max",
         "Kafka's own client retries within producer.delivery_timeout_ms",
     )
-    target.end()
+    target.end("kaf-relay")
 
 
 def _convert_filters(into: ImportedSettings, filters: object) -> None:
