@@ -113,8 +113,10 @@ class Destination(Protocol):
         topics.
         """
 
-    def add_routes(self, routes: Collection[Route]) -> None:
-        """Routes that were added; StageFailed when the producers do not fit them."""
+    def check_batches(self, routes: Collection[Route]) -> None:
+        """StageFailed when the producers' batches do not fit the topics of these routes, which are
+        new, or were changed.
+        """
 
     def close(self) -> None:
         """Leave no transaction open."""

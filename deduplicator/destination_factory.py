@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common.kafka import topics
+from common.kafka import copied_configs, topics
 from common.kafka.clients import LossCounter, create_transactional_producer
+from common.liveness import Liveness
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from deduplicator import compiled_path
@@ -16,12 +17,9 @@ from deduplicator.destination import Destination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
-from deduplicator.kafka_destination import KafkaDestination
+from deduplicator.kafka_destination import BATCH_BYTES_MAX, KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-
-BATCH_BYTES_MAX = 1_048_588
-"""A topic's default max.message.bytes, used while there is no topic."""
 
 
 def build_destination(
@@ -46,46 +44,38 @@ def build_destination(
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
         return OwnDestination(own_store, commit_for_group), own_store
-    producers, batches_fit = _create_producers(settings, number, routes.values(), consumer_group)
-    is_compiled = compiled_path.find_disabled_reason(settings, ()) is None
+    describe_config = partial(
+        topics.describe_config,
+        consumer_group.admin,
+        settings.destination_cluster,
+        timeout_s=settings.connect_timeout_s,
+    )
+    batch_bytes_max = min(
+        (
+            copied_configs.get_max_message_bytes(describe_config(name))
+            for name in {route.destination_topic for route in routes.values()}
+        ),
+        default=BATCH_BYTES_MAX,
+    )
     return KafkaDestination(
-        producers, DestinationWatch(consumer_group.admin), batches_fit, is_compiled
+        _create_producers(settings, number, batch_bytes_max, consumer_group.liveness),
+        DestinationWatch(consumer_group.admin),
+        describe_config,
+        batch_bytes_max,
+        compiled_path.find_disabled_reason(settings, ()) is None,
     ), KafkaFrontierStore(consumer_group)
 
 
 def _create_producers(
-    settings: Settings,
-    number: int,
-    routes: Collection[Route],
-    consumer_group: ConsumerGroup,
-) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
-    """Two producers, and a function: whether their batches fit the destination topics of more
-    routes.
-    """
+    settings: Settings, number: int, batch_bytes_max: int, liveness: Liveness
+) -> ProducerPair:
     timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
-    batch_bytes_max = _find_batch_bytes_max(consumer_group, routes)
 
     def create_producer(letter: str) -> TransactionalProducer:
         lost = LossCounter(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(
             create_transactional_producer, settings, number, letter, batch_bytes_max, lost
         )
-        return TransactionalProducer(make, timeout_s, consumer_group.liveness, lost.count_losses)
+        return TransactionalProducer(make, timeout_s, liveness, lost.count_losses)
 
-    return (
-        ProducerPair(create_producer("a"), create_producer("b")),
-        lambda more: _find_batch_bytes_max(consumer_group, more) >= batch_bytes_max,
-    )
-
-
-def _find_batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
-    limits = (
-        topics.get_message_bytes_max(
-            consumer_group.admin,
-            consumer_group.settings.destination_cluster,
-            route.destination_topic,
-            consumer_group.settings.connect_timeout_s,
-        )
-        for route in routes
-    )
-    return min(limits, default=BATCH_BYTES_MAX)
+    return ProducerPair(create_producer("a"), create_producer("b"))

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer
 
-from common.errors import DestinationTruncated, ForeignWriter
+from common.errors import DestinationTruncated, ForeignWriter, TopicsUnfit
 from common.frontier import KEPT, Frontier
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
@@ -100,7 +100,8 @@ def check_destination(
     one, which is the newest of its key, unless that is a tombstone. And on an `undecided`
     partition, which has an open transaction, records that are missing may only be invisible yet: it
     is checked as strictly as any other, and the caller asks again. `beat` is called for each
-    record; ClusterUnreachable when none comes for a while.
+    record; ClusterUnreachable when none comes for a while, TopicsUnfit for one whose timestamp was
+    replaced.
     """
     _check_ends(frontiers, ends)
     may_lack_records = {
@@ -123,6 +124,7 @@ def check_destination(
     for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S, decided_ends):
         beat()
         tp, offset = TopicPartition(message.topic(), message.partition()), message.offset()
+        _check_timestamp(tp, message)
         if tp in at_known:
             at_known.remove(tp)
             _check_known(tp, message, frontiers[tp])
@@ -224,6 +226,16 @@ def _add(surplus: Surplus, message: Consumed) -> None:
         )
 
 
+def _check_timestamp(tp: TopicPartition, message: Consumed) -> None:
+    if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+        raise TopicsUnfit(
+            f"the record on {tp} at offset {message.offset()} has the time at which a broker"
+            " appended it: message.timestamp.type was LogAppendTime when it was written. `reo"
+            " verify` names the first record with another timestamp than at the source. Copy to a"
+            " new topic"
+        )
+
+
 def _check_known(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
     if message.offset() != frontier.destination_known:
         raise _build_missing_record_error(tp, frontier)
@@ -274,5 +286,6 @@ def _build_missing_record_error(tp: TopicPartition, frontier: Frontier) -> Desti
 def _build_truncated_error(tp: TopicPartition, evidence: str) -> DestinationTruncated:
     return DestinationTruncated(
         f"{tp} lacks records that were committed ({evidence}): the destination cluster lost data"
-        " or records were deleted. Copy to a new topic, or restore this one"
+        " or records were deleted. Copy to a new topic, or restore this one; if the topic was"
+        " compacted before, set its cleanup.policy back to compact"
     )

@@ -4,20 +4,24 @@ It keeps, per partition, what the check at the next start needs (`DestinationSta
 the last record whose delivery is known, and how many records were sent after it. It requests a
 delivery report for one record per partition and transaction, the last. A commit waits for the
 reports anyway, so they are checked just before it: a partition that gives a record an offset which
-it must have given before has lost records, and nothing more is committed to it.
+it must have given before has lost records, and nothing more is committed to it; nor is a
+transaction whose records have another timestamp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
 from common import failpoints
 from common.envelope import OFFSET_MAX, EnvelopeInvalid
-from common.errors import DestinationTruncated, StageFailed
+from common.errors import ClusterUnreachable, DestinationTruncated, StageFailed, TopicsUnfit
+from common.kafka import copied_configs, topic_fitness
+from common.kafka.copied_configs import Entries
 from common.kafka.intermediate_records import build_foreign_record_error
 from common.metrics import QUEUE_FULL
 from common.routes import Route, TopicPartition
@@ -25,7 +29,11 @@ from deduplicator import compiled_path
 from deduplicator.destination import UNCOUNTED, DestinationState, GetOffsets
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import AcceptedEnvelope, Record, find_last_record, unwrap
+
+BATCH_BYTES_MAX = 1_048_588
+"""A topic's default max.message.bytes, used while there is no topic."""
 
 
 class KafkaDestination:
@@ -35,24 +43,28 @@ class KafkaDestination:
         self,
         producers: ProducerPair,
         watcher: DestinationWatch,
-        batches_fit: Callable[[Collection[Route]], bool] = lambda _: True,
+        describe_config: Callable[[str], Entries],
+        batch_bytes_max: int = BATCH_BYTES_MAX,
         is_compiled: bool = False,
     ) -> None:
         self.producers = producers
         self.is_compiled = is_compiled
         """Whether `deduplicator.compiled_path` can be used."""
         self.watcher = watcher
-        self.batches_fit = batches_fit
-        """Whether the producers' batches fit the destination topics of some routes."""
+        self.describe_config = describe_config
+        """The configuration of a destination topic as it is now."""
+        self.batch_bytes_max = batch_bytes_max
+        """The smallest max.message.bytes for which the producers were made."""
         self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
+        self._stamped: set[TopicPartition] = set()  # by a broker, with its time
         self._not_empty: set[TopicPartition] = set()  # this process has delivered records there
         self._written: set[TopicPartition] = set()  # in the open transaction
 
     def begin(self) -> None:
         """Open a transaction of the next producer."""
-        self._delivered, self._written = {}, set()
+        self._delivered, self._written, self._stamped = {}, set(), set()
         self._client = self.producers.begin()
 
     def write(
@@ -67,15 +79,14 @@ class KafkaDestination:
         assert client is not None
         self.producers.current.check_deadline(f"writing to {tp}")
         produce, (topic, partition) = client.produce, tp
-        output = self.outputs.get(tp)
         try:
             for key, value, headers, timestamp_ms in islice(records, len(records) - 1):
                 try:
                     # by position: faster than by name
                     produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]
                 except BufferError:
-                    self._produce_with_retry(tp, (key, value, headers, timestamp_ms), None)
-            self._produce_with_retry(tp, records[-1], self._on_delivery if output else None)
+                    self.write_with_report(tp, (key, value, headers, timestamp_ms), None)
+            self.write_with_report(tp, records[-1], self._on_delivery)
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
         self._note_written(tp, len(records))
@@ -107,8 +118,7 @@ class KafkaDestination:
                 below = last[1].source_offset if last and envelope is last[0] else OFFSET_MAX
                 count += self._forward_envelope(tp, envelope, below, zero_timestamp_ms)
             if last is not None:
-                on_delivery = self._on_delivery if tp in self.outputs else None
-                self._produce_with_retry(tp, unwrap(*last, zero_timestamp_ms), on_delivery)
+                self.write_with_report(tp, unwrap(*last, zero_timestamp_ms), self._on_delivery)
                 count += 1
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
@@ -146,10 +156,10 @@ class KafkaDestination:
         self._client.poll(0.05)
         self.producers.current.check_deadline(f"writing to {tp}")
 
-    def _produce_with_retry(
+    def write_with_report(
         self, tp: TopicPartition, record: Record, on_delivery: Callable[[object, Any], None] | None
     ) -> None:
-        """Retry while the client's queue is full."""
+        """Pass a record to the client, again while its queue is full."""
         assert self._client is not None
         key, value, headers, timestamp_ms = record
         while True:
@@ -173,7 +183,7 @@ class KafkaDestination:
 
     def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
         """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
-        not possible.
+        not possible, TopicsUnfit or TransactionFailed when one may have another timestamp.
 
         The first records of a partition are delivered before. Where the offsets of an open
         transaction are deleted (with their topic, or their group), a successor finds nothing to
@@ -186,9 +196,28 @@ class KafkaDestination:
         producer.send_offsets(offsets(), member)
         failpoints.hit("two: offsets sent")
         producer.flush()
-        for tp, offset in self._delivered.items():
+        self._check_timestamps()
+        for tp in self._delivered.keys() & self.outputs.keys():
+            offset = self._delivered[tp]
             check_delivered_offset(tp, self.outputs[tp], offset)
             self.outputs[tp] = DestinationState(offset, 0, is_known_written=True)
+
+    def _check_timestamps(self) -> None:
+        """TopicsUnfit when the records of this transaction have other timestamps; TransactionFailed
+        when that is not certain. Brokers also report a timestamp of theirs for a batch that came
+        twice (`UnifiedLog.append`), and a configuration can have been changed back.
+        """
+        if not self._stamped:
+            return
+        with suppress(ClusterUnreachable):
+            for name in sorted({tp.topic for tp in self._stamped}):
+                unfit = topic_fitness.find_replaced_timestamps(name, self.describe_config(name))
+                if unfit is not None:
+                    raise TopicsUnfit(
+                        f"{unfit}, then start again. This transaction is aborted: every record that"
+                        " is committed has its own timestamp"
+                    )
+        raise TransactionFailed("brokers may have replaced the timestamps of its records")
 
     def start_commit(self) -> None:
         """Send EndTxn."""
@@ -223,22 +252,27 @@ class KafkaDestination:
         """It is the cluster of the intermediate topics."""
         return True
 
-    def add_routes(self, routes: Collection[Route]) -> None:
+    def check_batches(self, routes: Collection[Route]) -> None:
         """The producers' batches fit the smallest limit of the topics at the start."""
-        if not self.batches_fit(routes):
-            topics = [route.destination_topic for route in routes]
-            raise StageFailed(
-                f"one of the topics {topics} accepts only smaller batches than this worker's"
-                " producers send: starting again"
-            )
+        for name in sorted({route.destination_topic for route in routes}):
+            limit = copied_configs.get_max_message_bytes(self.describe_config(name))
+            if limit < self.batch_bytes_max:
+                raise StageFailed(
+                    f"the topic {name} takes batches of up to {limit} bytes, and this worker's"
+                    f" producers were made for {self.batch_bytes_max}: starting again"
+                )
 
     def close(self) -> None:
         """Abort an open transaction."""
         self.producers.close()
 
     def _on_delivery(self, error: object, message: Any) -> None:
-        if error is None and message.offset() >= 0:
-            self._delivered[TopicPartition(message.topic(), message.partition())] = message.offset()
+        if error is not None or message.offset() < 0:
+            return
+        tp = TopicPartition(message.topic(), message.partition())
+        self._delivered[tp] = message.offset()
+        if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+            self._stamped.add(tp)
 
 
 def check_delivered_offset(tp: TopicPartition, output: DestinationState, offset: int) -> None:

@@ -164,6 +164,7 @@ class Loop:
                 self.destination.finish_commit()
         except RecordRefused as refused:
             self.destination.abort()
+            self.destination.check_batches(self.routes.values())
             raise (
                 refused
                 if refused.names_the_record

@@ -46,7 +46,7 @@ class StoredDestination:
     def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
         """Nothing to do: each start checks it, and a table before each commit."""
 
-    def add_routes(self, routes: Collection[Route]) -> None:
+    def check_batches(self, routes: Collection[Route]) -> None:
         """Nothing to do: the store learns of them when their first partition is taken over."""
 
     def _list_positions(self) -> dict[TopicPartition, tuple[int, str]]:

@@ -187,7 +187,7 @@ class Worker:
         """Copy source topics that have appeared."""
         if not new_routes:
             return
-        self.destination.add_routes(new_routes)
+        self.destination.check_batches(new_routes)
         log.info("new: %s", ", ".join(map(str, new_routes)))
         for route in new_routes:
             self.routes[route.intermediate_topic] = route

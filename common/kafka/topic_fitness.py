@@ -128,9 +128,15 @@ def find_unfit_configs(
             " compacted topic, because they have no key. Set it to delete, or run `reo topics"
             " --apply`; then start again"
         )
-    if copy is not None and str(copy["message.timestamp.type"].value) != "CreateTime":
-        yield TopicsUnfit(
-            f"the destination topic {route.destination_topic} has"
-            " message.timestamp.type=LogAppendTime, which replaces every timestamp: set it to"
-            " CreateTime"
-        )
+    if copy is not None and (error := find_replaced_timestamps(route.destination_topic, copy)):
+        yield error
+
+
+def find_replaced_timestamps(name: str, copy: copied_configs.Entries) -> TopicsUnfit | None:
+    """An error for a destination topic whose brokers replace every timestamp."""
+    if str(copy["message.timestamp.type"].value) == "CreateTime":
+        return None
+    return TopicsUnfit(
+        f"the destination topic {name} has message.timestamp.type=LogAppendTime, which replaces"
+        " every timestamp: set it to CreateTime"
+    )

@@ -105,9 +105,11 @@ class Cluster(ClusterTopics):
             self.transactions.check_open(
                 transactional_id, writer.producer_id, writer.epoch, (topic, partition)
             )
-        return log.append(records, now_ms if is_appended_at else None, writer), (
-            now_ms if is_appended_at else -1
-        )
+        end = log.end
+        first = log.append(records, now_ms if is_appended_at else None, writer)
+        if first < end:  # it came twice (`UnifiedLog.append`)
+            return first, max(record.timestamp_ms for record in records)
+        return first, now_ms if is_appended_at else -1
 
     def commit_in_transaction(
         self,

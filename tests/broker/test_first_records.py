@@ -23,6 +23,7 @@ from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 from faults.proxy import Proxy
 from tests.harness.kafka import Cluster, until
+from tests.harness.stage_two import describe_config
 
 TIMEOUT_S = 60.0
 RECORD = (b"key", b"value", None, 1_700_000_000_000)
@@ -49,7 +50,7 @@ def test_offsets_wait_for_the_first_records(proxied: tuple[Cluster, Proxy], topi
     pair = ProducerPair(
         *(make_producer(proxy, liveness, f"{topic}-{letter}") for letter in ("a", "b"))
     )
-    destination = KafkaDestination(pair, Mock())
+    destination = KafkaDestination(pair, Mock(), describe_config)
     destination.resolve_in_doubt()
 
     def write_and_send_offsets(following: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -169,6 +170,12 @@ class Producers:
         return [record for transaction in self.committed for _, record in transaction]
 
 
+def describe_config(_: str) -> dict[str, Any]:
+    """As of a destination topic with the defaults."""
+    defaults = {"max.message.bytes": "1048588", "message.timestamp.type": "CreateTime"}
+    return {name: SimpleNamespace(value=value) for name, value in defaults.items()}
+
+
 def use_compiled_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes are forwarded, as by `compiled_path.c`, to a client whose records can be looked
     at.
@@ -223,7 +230,7 @@ class Copy:
         self.partitions.start({HERE: first})
         self.starter = Starter(self.producers, replace(first))
         self.destination = kafka_destination.KafkaDestination(
-            cast(Any, self.producers), cast(Any, None), is_compiled=True
+            cast(Any, self.producers), cast(Any, None), describe_config, is_compiled=True
         )
         if partitioner is None:
             self.destination.outputs = {THERE: DestinationState(-1, 0)}

@@ -10,9 +10,11 @@ from typing import cast
 from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
-from common.errors import DestinationTruncated, ForeignWriter
+from common.errors import DestinationTruncated, ForeignWriter, TopicsUnfit
 from common.frontier import Frontier
+from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator import frontier_check
 from deduplicator.frontier_check import Surplus
@@ -123,6 +125,24 @@ def test_large_foreign_records_take_no_memory(monkeypatch: pytest.MonkeyPatch) -
         assert tracemalloc.get_traced_memory()[1] < 10 * 100_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("sent", [0, 1, 2])
+def test_a_timestamp_that_a_broker_has_replaced_is_no_lost_record(
+    monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    """At the known offset, after it, and beyond the frontier: what is true is said."""
+    tp, stamped = TopicPartition("orders", 0), (TIMESTAMP_LOG_APPEND_TIME, 1_700_000_000_000)
+    there: list[Consumed] = [
+        cast(
+            Consumed,
+            Message(topic=tp.topic, partition=0, offset=5, value=b"value", timestamp=stamped),
+        )
+    ]
+    monkeypatch.setattr(frontier_check, "read_visible", lambda *_: iter(there))
+    frontiers = {tp: Frontier(9, 1, "0123456789abcdef", 1, "id", 5 - sent, sent, None, None, "w")}
+    with pytest.raises(TopicsUnfit, match=r"orders-0 at offset 5 .*LogAppendTime .* a new topic"):
+        frontier_check.check_destination(Mock(), frontiers, {tp: 0}, {tp: 9}, frozenset())
 
 
 @pytest.mark.parametrize(

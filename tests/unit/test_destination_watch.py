@@ -4,18 +4,19 @@ answers; on real brokers: `tests/e2e/test_lost_destination.py`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from concurrent.futures import Future
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import Uuid
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Uuid
 from hypothesis import given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
-from common.errors import DestinationTruncated
+from common.errors import ClusterUnreachable, DestinationTruncated, TopicsUnfit
 from common.frontier import Frontier, decode
 from common.routes import Route, TopicPartition
 from deduplicator import destination_watch
@@ -24,6 +25,8 @@ from deduplicator.destination_watch import DestinationWatch
 from deduplicator.kafka_destination import KafkaDestination, check_delivered_offset
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.round_output import RoundOutput
+from deduplicator.transactions.transaction_failures import TransactionFailed
+from tests.harness.stage_two import describe_config
 
 PLACE = TopicPartition("copy", 0)
 
@@ -66,6 +69,8 @@ class Delivering:
 
     def __init__(self) -> None:
         self.offsets = itertools.count(7, 2)
+        self.timestamp = 1, 1
+        """Kind and milliseconds, as delivery reports have them."""
 
     def produce(self, *arguments: Any) -> None:
         """With a delivery report, if one is asked for."""
@@ -73,6 +78,7 @@ class Delivering:
         message = Mock()
         message.topic.return_value, message.partition.return_value = topic, partition
         message.offset.return_value = next(self.offsets)
+        message.timestamp.return_value = self.timestamp
         if on_delivery:
             on_delivery(None, message)
 
@@ -81,7 +87,7 @@ def test_the_frontier_says_that_the_last_delivered_record_has_to_be_there() -> N
     """That of the next transaction; this one's was sent before the delivery was known."""
     here, pair, partitions = TopicPartition("copy-proxy", 0), Mock(), Partitions()
     pair.begin.return_value = Delivering()
-    destination = KafkaDestination(pair, Mock())
+    destination = KafkaDestination(pair, Mock(), describe_config)
     destination.outputs = {PLACE: DestinationState(4, 0)}
     output = RoundOutput({"copy-proxy": Route("t", "copy", "copy-proxy")}, partitions, destination)
     state = AssignedPartition(0, Frontier(-1, 1, "1d" * 8, 1, "id", 4, 0))
@@ -106,7 +112,7 @@ def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are
     """
     pair = Mock()
     pair.begin.return_value = Delivering()
-    destination = KafkaDestination(pair, Mock())
+    destination = KafkaDestination(pair, Mock(), describe_config)
     destination.outputs = outputs
     there = PLACE._replace(partition=PLACE.partition + 1)
     for partitions in ([PLACE], [PLACE], [PLACE, there], [there]):
@@ -119,6 +125,35 @@ def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are
     calls = [name for name, *_ in pair.current.method_calls if name in ("flush", "send_offsets")]
     first, later = ["flush", "send_offsets", "flush"], ["send_offsets", "flush"]
     assert calls == [*first, *later, *first, *first]
+
+
+@pytest.mark.parametrize(
+    ("type_now", "error"),
+    [
+        ("LogAppendTime", TopicsUnfit),
+        ("CreateTime", TransactionFailed),
+        (ClusterUnreachable, TransactionFailed),
+    ],
+)
+def test_a_timestamp_of_a_brokers_is_not_committed(type_now: Any, error: type[Exception]) -> None:
+    """The topic is asked: a batch that came twice, because a connection was lost, is reported like
+    that too, and is written again. Also where no offset is counted (a mapping, parked records).
+    """
+    client, pair = Delivering(), Mock()
+    pair.begin.return_value = client
+    config = Mock(side_effect=[{"message.timestamp.type": Mock(value=type_now)}])
+    if type_now is ClusterUnreachable:
+        config.side_effect = ClusterUnreachable
+    destination = KafkaDestination(pair, Mock(), config)
+    for kind in (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_CREATE_TIME):
+        client.timestamp = kind, 1
+        destination.begin()
+        destination.write(PLACE, [(None, b"value", None, 1)], [0])
+        with (
+            pytest.raises(error) if kind == TIMESTAMP_LOG_APPEND_TIME else contextlib.nullcontext()
+        ):
+            destination.send_offsets(list, None)
+    config.assert_called_once_with("copy")
 
 
 class Asked:

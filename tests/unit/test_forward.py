@@ -58,24 +58,6 @@ def test_a_single_record_is_written_by_python(compiled: list[tuple[int, int]]) -
     assert compiled == [(-1, 0)]
 
 
-def test_an_output_that_nobody_counts_needs_no_delivery_report() -> None:
-    """The frontier does not describe it."""
-    copy = Copy(build_envelopes(3))
-    copy.destination.outputs = {}
-    copy.destination.begin()
-    written = copy.destination.forward(THERE, list_accepted(copy), None)
-    assert written == 4
-    assert copy.producers.reported == []
-    assert [record for _, record in copy.producers.written] == unwrap_offsets(*range(4))
-
-
-def list_accepted(copy: Copy) -> list[Any]:
-    """The accepted envelopes of a round."""
-    copy.loop.round_input.consume(0)
-    (work,) = copy.loop.round_input.work.values()
-    return work.envelopes
-
-
 @pytest.mark.parametrize("queue_size", [1, 2, 3, 7])
 def test_a_full_queue_is_waited_for(queue_size: int, compiled: list[tuple[int, int]]) -> None:
     """Then the rest follows: each record once, in order."""
