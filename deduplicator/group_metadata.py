@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from common.errors import AccessRefused, Fenced, StageFailed
+from common.errors import AccessRefused, Fenced, StageFailed, TopicsUnfit
 from common.kafka.client_errors import translate
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
@@ -84,7 +84,7 @@ def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition]) -> Non
     translated = translate(error, "committing the offsets")
     raise (
         translated
-        if isinstance(translated, Fenced | AccessRefused)
+        if isinstance(translated, Fenced | AccessRefused | TopicsUnfit)
         else TransactionFailed(str(translated))
     )
 

@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints, runtime
-from common.errors import AccessRefused, Fenced, StageFailed
+from common.errors import AccessRefused, Fenced, SettingsInvalid, StageFailed
 from common.kafka.client_errors import TOPIC_MISSING, translate
 from common.metrics import REBALANCES
 from common.records import Consumed
@@ -258,6 +258,6 @@ def _translate_error(error: KafkaError) -> Exception:
     translated = translate(error, "consuming an intermediate topic")
     return (
         translated
-        if isinstance(translated, Fenced | AccessRefused)
+        if isinstance(translated, Fenced | AccessRefused | SettingsInvalid)
         else StageFailed(str(translated))
     )

@@ -15,8 +15,10 @@ from common.errors import (
     HangingTransaction,
     RecordRefused,
     ReoError,
+    SettingsInvalid,
     StageFailed,
     TopicMissing,
+    TopicsUnfit,
 )
 from common.metrics import CLIENT_ERRORS
 from common.settings.clusters import Cluster
@@ -78,6 +80,16 @@ FENCED = frozenset(
         KafkaError.PRODUCER_FENCED,
     }
 )
+REFUSED_TIMEOUTS = {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "deduplicator.transaction_timeout_ms, or raise transaction.max.timeout.ms of the"
+        " destination's brokers"
+    ),
+    KafkaError.INVALID_SESSION_TIMEOUT: (
+        "deduplicator.session_timeout_ms, or raise group.max.session.timeout.ms of the"
+        " destination's brokers"
+    ),
+}
 TOPIC_MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -107,6 +119,13 @@ def translate(error: KafkaError, doing: str) -> ReoError:
             f"{text}. A newer instance has taken over; if none should run, look for one with the"
             " same application and instance name"
         )
+    if code == KafkaError.OFFSET_METADATA_TOO_LARGE:
+        return TopicsUnfit(
+            f"{text}. It holds the frontier, about 300 bytes: set offset.metadata.max.bytes of the"
+            " destination's brokers to the default, 4096"
+        )
+    if code in REFUSED_TIMEOUTS:
+        return SettingsInvalid(f"{text}: lower {REFUSED_TIMEOUTS[code]}")
     if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
         return HangingTransaction(
             f"{text}. `reo recover` names the command that aborts the transaction, then finds the"
