@@ -29,6 +29,7 @@ In the order in which an envelope and its records pass:
                             destination_watch.py: asks again while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
+    namesake.py             names another process that has this worker's name
     user_call_timeout.py    a timeout for each call of a user's function
     gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process

@@ -1,5 +1,5 @@
-"""What the service's log says of its work: when it has caught up, from time to time how much it has
-copied and what waits, and with `--stop-at-end` the number of records at the end.
+"""What the service's log says of its work: what it copies, when it has caught up, from time to time
+how much it has copied and what waits, and with `--stop-at-end` the number of records at the end.
 
 All figures are those of /status and /metrics, so no cluster is asked.
 """
@@ -14,12 +14,35 @@ from prometheus_client import CollectorRegistry
 
 from common import runtime
 from common.settings import Settings
+from reo.version import VERSION
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 1.0
 """How often it is looked whether the service has caught up."""
 BEHIND_S = 10.0
 """A copy that lags by more than this has to catch up again; under load some records always wait."""
+
+
+def log_start(settings: Settings) -> None:
+    """What is copied, from where to where."""
+    topics = [
+        rule.source
+        if rule.destination in ("", rule.source)
+        else f"{rule.source} as {rule.destination}"
+        for rule in settings.rules
+    ]
+    log.info(
+        "reo %(version)s copies %(topics)s from %(source)s to %(destination)s; application"
+        " %(application)s, instance %(instance)s",
+        {
+            "version": VERSION,
+            "topics": ", ".join(topics),
+            "source": settings.source.bootstrap_servers,
+            "destination": settings.destination.bootstrap_servers,
+            "application": settings.application,
+            "instance": settings.instance,
+        },
+    )
 
 
 class ProgressLog:

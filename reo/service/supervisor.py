@@ -33,13 +33,12 @@ from common.liveness import SILENT_S
 from common.settings import Settings, user_code
 from common.stage_process import Stopping
 from reo.migration import offsets_sync
-from reo.service import child_output, health, service_status, startup
+from reo.service import child_output, health, progress_log, service_status, startup
 from reo.service.child import Child
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
-from reo.version import VERSION
 from replicator.spark import connector_jars, java
 
 log = logging.getLogger(__name__)
@@ -75,13 +74,9 @@ class Supervisor:
         """Run until told to stop, or until a child ends with a code that a restart cannot repair;
         returns the exit code.
         """
-        self._log_start()
+        progress_log.log_start(self.settings)
         try:
-            if "replicator" in self.stages:
-                java.find_version()
-                connector_jars.list_jars()
-            if "deduplicator" in self.stages:
-                user_code.check_user_code(self.settings)
+            self._check_host()
             (self.folder / "metrics").mkdir()
             # its port is taken before anything is created on the clusters; it answers when no
             # process is forked any more
@@ -96,14 +91,7 @@ class Supervisor:
             copied = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if copied is None:
                 return self._end_by_signal()
-            # none of them is ready
-            self.children = [
-                Child(stage, worker)
-                for stage in self.stages
-                for worker in range(self._count_workers(stage))
-            ]
-            if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
-                self.children.append(Child(offsets_sync.STAGE, 0))
+            self.children = self._list_children()  # none of them is ready
             health.serve(server)
             port = server.server_port
             log.info(
@@ -135,24 +123,23 @@ class Supervisor:
             log.info("the service has stopped")
         return self.exit_code
 
-    def _log_start(self) -> None:
-        log.info(
-            "reo %(version)s copies %(topics)s from %(source)s to %(destination)s; application"
-            " %(application)s, instance %(instance)s",
-            {
-                "version": VERSION,
-                "topics": ", ".join(
-                    f"{rule.source} as {rule.destination}"
-                    if rule.destination not in ("", rule.source)
-                    else rule.source
-                    for rule in self.settings.rules
-                ),
-                "source": self.settings.source.bootstrap_servers,
-                "destination": self.settings.destination.bootstrap_servers,
-                "application": self.settings.application,
-                "instance": self.settings.instance,
-            },
-        )
+    def _check_host(self) -> None:
+        """SettingsInvalid when this host lacks what the stages need."""
+        if "replicator" in self.stages:
+            java.find_version()
+            connector_jars.list_jars()
+        if "deduplicator" in self.stages:
+            user_code.check_user_code(self.settings)
+
+    def _list_children(self) -> list[Child]:
+        children = [
+            Child(stage, worker)
+            for stage in self.stages
+            for worker in range(self._count_workers(stage))
+        ]
+        if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
+            children.append(Child(offsets_sync.STAGE, 0))
+        return children
 
     def _run_until_end(self, registry: CollectorRegistry) -> None:
         watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S

@@ -17,11 +17,13 @@ from common.kafka import destination_contents, intermediate_records, partition_o
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
+from common.settings import load
 from common.stage_process import COMPLETE_FILE
 from reo.service import deduplicator_stop_at_end
 from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
+from tests.unit.test_settings import GOOD
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -99,8 +101,8 @@ def test_a_part_is_not_taken_for_the_whole(
 ) -> None:
     """SIGTERM before the end: 0 only for a service that has none."""
     monkeypatch.setattr("reo.service.startup.prepare_clusters", lambda *_: None)
-    settings = SimpleNamespace(stop_at_end=is_at_end)
-    assert Supervisor(cast("Any", settings), (), lambda: True).run() == code
+    end = {"REO_STOP_AT_END": str(is_at_end), "REO_METRICS_PORT": "0"}
+    assert Supervisor(load(GOOD | end), (), lambda: True).run() == code
     assert STOPPED_EXIT_CODE == 143
 
 

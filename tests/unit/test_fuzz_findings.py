@@ -131,7 +131,7 @@ def test_a_text_that_the_file_does_not_say_is_refused(tmp_path: Path, written: s
     """
     file = tmp_path / "reo.yaml"
     file.write_text(f"application: {written}\n")
-    with pytest.raises(SettingsInvalid, match=r"put it in quotes|unknown setting"):
+    with pytest.raises(SettingsInvalid, match=r"put it in quotes|unknown setting|has no value"):
         load(REQUIRED_SETTINGS, str(file))
 
 

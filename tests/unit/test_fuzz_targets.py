@@ -244,7 +244,7 @@ def test_a_planted_text_that_no_process_can_be_given_is_found(
         TARGETS["environment"](b"REO_APPLICATION=\xff")
 
 
-@pytest.mark.parametrize("written", [b"null", b'[["a"]]', b"true"])
+@pytest.mark.parametrize("written", [b'[["a"]]', b"true"])
 def test_a_planted_text_that_the_file_does_not_have_is_found(
     written: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
