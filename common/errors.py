@@ -34,9 +34,12 @@ class Restart(ReoError):
 
 
 class Fenced(Restart):
-    """A newer member or producer has replaced this one; this process would be a second writer."""
+    """A newer member or producer has replaced this one; this process would be a second writer. The
+    service ends when that happens again and again: then another one has its name.
+    """
 
     exit_code = 3
+    default_to_do = "End one of the two services, or give each its own `instance`"
 
 
 class StageFailed(Restart):
@@ -161,12 +164,12 @@ class RecordRefused(Stop):
         " a filter"
     )
 
-    def __init__(self, message: str, names_the_record: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, to_do: str = "", names_the_record: bool = False) -> None:
+        super().__init__(message, to_do)
+        self.message = message
+        """Without what to do."""
         self.names_the_record = names_the_record
-        """Whether the message names the record; otherwise the loop adds which record it most
-        probably is.
-        """
+        """Whether the message names the record; otherwise the loop finds out which one it is."""
 
 
 class HangingTransaction(Stop):
@@ -228,7 +231,9 @@ class FilterFailed(Stop):
 
 
 class LagsBehind(Stop):
-    """`reo lag` found more than `--max-records` or `--max-seconds`."""
+    """`reo lag` found more than `--max-records` or `--max-seconds`, or `reo verify --wait` has
+    waited in vain.
+    """
 
     exit_code = 36
     default_to_do = "Run `reo status`: it shows which stage waits"
@@ -248,7 +253,8 @@ class NothingCompared(Stop):
 
 class MoveRefused(Stop):
     """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not
-    hold any more; or the group of `reo offsets translate` has no offset on the copied topics.
+    hold any more; the service was started for a topic that has moved; or a group of `reo offsets`
+    has no offset on the copied topics, or takes none at the destination.
     """
 
     exit_code = 38

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
 from common.errors import (
     AccessRefused,
@@ -24,6 +24,17 @@ from common.metrics import CLIENT_ERRORS
 from common.settings.clusters import Cluster
 
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
+FINAL = re.compile(
+    "SASL authentication error: (?!.*Local: )|Broker: Unsupported SASL|certificate"
+    "|wrong version number|invalid_client"
+)
+"""In errors of a handshake that stay as they are. Others can be over in a moment: the connection
+broke, or the token endpoint did not answer.
+"""
+NAMED_BY_BROKER = re.compile(r"(\S+)/(\d+): ")
+"""Address and broker id at the beginning of an error; of an address from the settings, librdkafka
+writes "bootstrap" in place of the id.
+"""
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 ACCESS_REFUSED = frozenset(
     {
@@ -64,14 +75,22 @@ UNREACHABLE = frozenset(
 no brokers that are registered. With _NOENT the client says that no partition of a request has a
 leader; of a topic that does not exist it says the same, and its metadata tell which it is.
 """
-RECORD_REJECTED = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
-    }
+_TOO_LARGE = (
+    "Raise max.message.bytes of the topic. A record that the source's producers have compressed can"
+    " fit if it is compressed again: set producer.compression_type"
 )
+RECORD_REJECTED = {
+    KafkaError.MSG_SIZE_TOO_LARGE: _TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE: f"{_TOO_LARGE}, or raise segment.bytes of the topic",
+    KafkaError.INVALID_TIMESTAMP: (
+        "Widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic"
+    ),
+    KafkaError.INVALID_RECORD: (
+        "A compacted topic takes no record without a key: if it is one, set its cleanup.policy to"
+        " delete, or leave such records out with a filter"
+    ),
+}
+"""Brokers do not take a record, or a batch with it: what to do about it."""
 FENCED = frozenset(
     {
         KafkaError._FENCED,
@@ -80,6 +99,8 @@ FENCED = frozenset(
         KafkaError.PRODUCER_FENCED,
     }
 )
+STATIC_MEMBER_FENCED = "Static consumer fenced"
+"""In the fatal error of a consumer, which has no code of its own."""
 REFUSED_TIMEOUTS = {
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "deduplicator.transaction_timeout_ms, or raise transaction.max.timeout.ms of the"
@@ -90,6 +111,25 @@ REFUSED_TIMEOUTS = {
         " destination's brokers"
     ),
 }
+_REPLICAS = (
+    "set topics.replication_factor, or for an intermediate topic intermediate.replication_factor"
+)
+_AS_REQUIRED = (
+    "Create or change the topic as the cluster requires it; if it is the number of replicas,"
+    f" {_REPLICAS}"
+)
+TOPIC_REFUSED = {
+    KafkaError.INVALID_CONFIG: _AS_REQUIRED,
+    KafkaError.INVALID_PARTITIONS: _AS_REQUIRED,
+    KafkaError.INVALID_REPLICA_ASSIGNMENT: _AS_REQUIRED,
+    KafkaError.POLICY_VIOLATION: _AS_REQUIRED,
+    KafkaError.INVALID_REPLICATION_FACTOR: f"To no more than the cluster has brokers, {_REPLICAS}",
+    KafkaError.TOPIC_EXCEPTION: (
+        "Name another one (destination.topic, intermediate.topic, or a rule in topics), or delete"
+        " the topic with which it collides"
+    ),
+}
+"""Brokers do not create or change a topic so: what to do about it."""
 TOPIC_MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -109,16 +149,12 @@ def translate(error: KafkaError, doing: str) -> ReoError:
         return AccessRefused(text, "Check the credentials and the permissions of this principal")
     if code in TOPIC_MISSING:
         return TopicMissing(text, "Create the topic, or correct its name in the settings")
+    if code in TOPIC_REFUSED:
+        return TopicsUnfit(text, TOPIC_REFUSED[code])
     if code in RECORD_REJECTED:
-        return RecordRefused(
-            f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and"
-            " .after.max.ms, of the topic"
-        )
-    if code in FENCED:
-        return Fenced(
-            f"{text}. A newer instance has taken over; if none should run, look for one with the"
-            " same application and instance name"
-        )
+        return RecordRefused(text, RECORD_REJECTED[code])
+    if code in FENCED or STATIC_MEMBER_FENCED in text:
+        return Fenced(text)
     if code == KafkaError.OFFSET_METADATA_TOO_LARGE:
         return TopicsUnfit(
             f"{text}. It holds the frontier, about 300 bytes: set offset.metadata.max.bytes of the"
@@ -149,8 +185,17 @@ def note_error(cluster: Cluster, error: KafkaError) -> None:
         or PLAIN_TEXT.search(error.str())
     ):
         cluster.handshake_error = error.str()
+        cluster.is_refused = bool(FINAL.search(error.str()))
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
-        cluster.connection_error = AFTER.sub("", error.str())
+        text = AFTER.sub("", error.str())
+        # of an address from the settings and one that a broker has named, the latter is the reason
+        if NAMED_BY_BROKER.search(text) or not NAMED_BY_BROKER.search(cluster.connection_error):
+            cluster.connection_error = text
+
+
+def note_throttling(cluster: Cluster, event: ThrottleEvent) -> None:
+    """Called by confluent-kafka when an answer says that its client is over a quota."""
+    cluster.throttled_s = max(cluster.throttled_s, event.throttle_time)
 
 
 def find_client_failure(raised: KafkaException | SystemError) -> KafkaException | None:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import SettingsInvalid
 from common.kafka import client_watch
-from common.kafka.client_errors import note_error
+from common.kafka.client_errors import note_error, note_throttling
 from common.settings import Settings, client_options
 from common.settings.clusters import Cluster
 from common.settings.security import Security
@@ -112,9 +112,8 @@ def _build_base_options(cluster: Cluster, settings: Settings, role: str) -> dict
 def create_admin_client(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
     # errors are in the answers, or in `Cluster.handshake_error`
-    return _factories.admin_client(
-        _build_base_options(cluster, settings, "admin") | {"log_level": 0} | more
-    )
+    ours = {"log_level": 0, "throttle_cb": partial(note_throttling, cluster)}
+    return _factories.admin_client(_build_base_options(cluster, settings, "admin") | ours | more)
 
 
 def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
@@ -141,10 +140,14 @@ def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer
     )
 
 
-def create_idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
-    """A producer for occasional records outside transactions."""
+def create_idempotent_producer(
+    cluster: Cluster, settings: Settings, role: str, **more: Any
+) -> Producer:
+    """A producer for occasional records."""
     return _factories.producer(
-        _build_base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"}
+        _build_base_options(cluster, settings, role)
+        | {"enable.idempotence": True, "acks": "all"}
+        | more
     )
 
 
@@ -175,6 +178,13 @@ def _create_with_options(
         ) from None
 
 
+def build_instance_id(settings: Settings, worker: int) -> str:
+    """The name of a worker, in the group and as the beginning of its transactional ids: only one
+    process may have it.
+    """
+    return f"{settings.application}-{settings.instance}-{worker}"
+
+
 def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The consumer of stage two: a member of the group, on the intermediate topics."""
     classic = settings.deduplicator.group_protocol == "classic"
@@ -183,7 +193,7 @@ def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With
         # group.protocol=consumer the broker refuses the new one until the old one's session has
         # ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
-        "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",
+        "group.instance.id": build_instance_id(settings, worker),
         # "range" gives the first partition of every topic to the same worker
         "partition.assignment.strategy": "roundrobin",
         "session.timeout.ms": session_ms,
@@ -240,7 +250,7 @@ def create_transactional_producer(
         | {
             "logger": loss_counter,
             **LossCounter.OPTIONS,
-            "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
+            "transactional.id": f"{build_instance_id(settings, worker)}-{letter}",
             "transaction.timeout.ms": timeout_ms,
             "enable.idempotence": True,
             "acks": "all",

@@ -17,11 +17,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from common.errors import ClusterUnreachable, ReoError, StageFailed, TopicMissing, TopicsUnfit
+from common.errors import StageFailed
 from common.kafka import copied_configs, topic_fitness, topics
-from common.kafka.client_errors import translate
+from common.kafka.client_errors import TOPIC_MISSING, translate
 from common.kafka.clients import create_admin_client
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_for_change
 from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
@@ -29,9 +29,6 @@ from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
-SET_REPLICAS = (
-    "set topics.replication_factor, or for an intermediate topic intermediate.replication_factor"
-)
 
 
 def prepare_topics(
@@ -223,7 +220,7 @@ def create_or_extend(
         [NewPartitions(new.topic, new.num_partitions)],
         validate_only=validate_only,
     )
-    _ask(create_partitions, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
+    _ask(client, create_partitions, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
 
 
 def create(
@@ -236,15 +233,21 @@ def create(
     """Create the topic. If another process was first, return the topic: it has fewer partitions
     than `new` if the other process looked at the source before a partition was added there.
     """
-    level = _get_log_level(validate_only)
-    log.log(level, "creating topic %s with %d partitions", new.topic, new.num_partitions)
+    log.log(
+        _get_log_level(validate_only),
+        "creating topic %s with %d partitions%s",
+        new.topic,
+        new.num_partitions,
+        "".join(f", {name}={value}" for name, value in sorted((new.config or {}).items())),
+    )
     create_topics = partial(client.create_topics, [new], validate_only=validate_only)
-    if _ask(create_topics, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
+    if _ask(client, create_topics, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
         return None
     return topics.look_up(cluster, client, [new.topic], timeout_s).get(new.topic)
 
 
 def _ask(
+    client: AdminClient,
     ask: Callable[..., dict[str, Any]],
     is_done: int,
     timeout_s: float,
@@ -262,13 +265,13 @@ def _ask(
         except KafkaException as failed:
             if failed.args[0].code() == is_done:
                 return False
-            error = _explain(failed.args[0], cluster, new)
-            if isinstance(error, ClusterUnreachable):
-                raise
-            raise error from None
+            if failed.args[0].code() in TOPIC_MISSING:
+                # since it was described; the next start creates it
+                raise StageFailed(str(translate(failed.args[0], _describe(cluster, new)))) from None
+            raise
         return True
 
-    return ask_with_retries(_describe(cluster, new), timeout_s, ask_once)
+    return ask_for_change(cluster, client, _describe(cluster, new), timeout_s, ask_once)
 
 
 def _get_log_level(validate_only: bool) -> int:
@@ -276,21 +279,7 @@ def _get_log_level(validate_only: bool) -> int:
 
 
 def _describe(cluster: Cluster, new: NewTopic) -> str:
-    return f"creating topic {new.topic} on the {cluster.name} cluster"
-
-
-def _explain(error: KafkaError, cluster: Cluster, new: NewTopic) -> ReoError:
-    """Why the brokers did not create or extend the topic."""
-    doing = _describe(cluster, new)
-    if error.code() in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
-        return TopicsUnfit(
-            f"{doing}: {error.str()}. Create it as the cluster requires it, with"
-            f" {new.num_partitions} partitions; if it is the number of replicas, {SET_REPLICAS}"
-        )
-    if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
-        return TopicsUnfit(
-            f"{doing}: {error.str()}. To no more than the cluster has brokers, {SET_REPLICAS}"
-        )
-    translated = translate(error, doing)
-    # between the two requests; the next start creates it
-    return StageFailed(str(translated)) if isinstance(translated, TopicMissing) else translated
+    return (
+        f"creating topic {new.topic} with {new.num_partitions} partitions on the {cluster.name}"
+        " cluster"
+    )

@@ -8,19 +8,23 @@ reported, not only the first. Topics that would be created are sent to the broke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.errors import ReoError
-from common.kafka import copied_configs, topic_creation, topic_fitness, topics
+from common.kafka import topic_creation, topic_fitness, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from reo.checks.findings import Finding, report_failure, report_ok
+
+UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: ([\w.]+)")
+"""What brokers answer, and nothing else tells (`LogConfig.validateNames`)."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class RouteTopics:
     at_destination: dict[str, Entries] = field(default_factory=dict)
     tables: frozenset[str] | None = None
     """The existing tables; None when the copies are topics."""
+    unknown_configs: set[str] = field(default_factory=set)
+    """Topic configurations of the source that the destination's brokers do not know."""
 
     def get_source_config(self, name: str) -> Entries:
         """A source topic's configuration."""
@@ -63,6 +69,14 @@ class RouteTopics:
                 self.settings.connect_timeout_s,
             )
         return self.at_destination.get(name)
+
+    def is_complete(self) -> bool:
+        """Whether a start would create no topic and add no partition."""
+        written = topics.list_written_topics(self.settings, self.sources) | self.parked.keys()
+        return self.existing.keys() >= written and all(
+            self.existing[route.intermediate_topic].partitions >= source.partitions
+            for route, source in self.sources.items()
+        )
 
     def find_ready(self) -> dict[Route, Topic]:
         """The routes whose topics (and tables) exist with the source's partitions: only these can
@@ -150,31 +164,30 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
 
 
 def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
-    """A destination topic. Any existing topic tells which topic configurations its brokers know.
-    When there is none yet, the request has no configurations, and the finding lists the source's: a
-    start takes over those that the brokers know.
+    """A destination topic. Any existing topic tells which topic configurations its brokers know;
+    while there is none, they refuse one after the other that they do not know.
     """
     source_entries = state.get_source_config(route.source_topic)
-    known: Entries = next(
-        (entries for name in state.existing if (entries := state.get_config(name))), {}
-    )
-    new_topic = topic_creation.build_destination_topic(
-        state.settings, route.destination_topic, partitions, source_entries, known
-    )
-    return _check_creation(
-        state,
-        state.existing.get(route.destination_topic),
-        new_topic,
-        copied_configs.build_destination_config(source_entries, known or source_entries),
-    )
+    while True:
+        known: Entries = next(
+            (entries for name in state.existing if (entries := state.get_config(name))),
+            {
+                name: entry
+                for name, entry in source_entries.items()
+                if name not in state.unknown_configs
+            },
+        )
+        new_topic = topic_creation.build_destination_topic(
+            state.settings, route.destination_topic, partitions, source_entries, known
+        )
+        finding = _check_creation(state, state.existing.get(route.destination_topic), new_topic)
+        unknown = UNKNOWN_CONFIG.search(finding.seen)
+        if unknown is None or unknown[1] not in new_topic.config:
+            return finding
+        state.unknown_configs.add(unknown[1])
 
 
-def _check_creation(
-    state: RouteTopics,
-    existing: Topic | None,
-    new_topic: NewTopic,
-    config: Mapping[str, str] | None = None,
-) -> Finding:
+def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTopic) -> Finding:
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
@@ -190,7 +203,7 @@ def _check_creation(
         return report_failure(about, error)
     if existing is None:
         config_text = ", ".join(
-            f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items())
+            f"{name}={value}" for name, value in sorted(new_topic.config.items())
         )
         replicas = (
             f"{new_topic.replication_factor} replica"

@@ -42,9 +42,10 @@ def open_intermediate(messages: list[Any]) -> tuple[Intermediate, Consumer, list
     )
 
 
-def build_error(code: int) -> Message:
-    """A message that is an error."""
-    return Message(topic="t-proxy", partition=0, error=KafkaError(code, "as the test says"))
+def build_error(code: int | tuple[int, str]) -> Message:
+    """A message that is an error, with or without its own text."""
+    error = KafkaError(*code) if isinstance(code, tuple) else KafkaError(code, "as the test says")
+    return Message(topic="t-proxy", partition=0, error=error)
 
 
 def test_it_waits_for_the_first_message_only() -> None:
@@ -82,10 +83,13 @@ def test_a_topic_that_is_not_known_is_noted(code: int) -> None:
         (KafkaError._MAX_POLL_EXCEEDED, StageFailed),
         (KafkaError.OFFSET_OUT_OF_RANGE, StageFailed),
         (KafkaError.FENCED_INSTANCE_ID, Fenced),
+        ((KafkaError._FATAL, "as the test says: Static consumer fenced by other consumer"), Fenced),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, AccessRefused),
     ],
 )
-def test_any_other_error_ends_the_worker(code: int, error: type[Exception]) -> None:
+def test_any_other_error_ends_the_worker(
+    code: int | tuple[int, str], error: type[Exception]
+) -> None:
     """It begins again; two of them are stops, with their own exit code."""
     intermediate, _, noted = open_intermediate([build_error(code)])
     with pytest.raises(error, match=r"consuming an intermediate topic|as the test says"):

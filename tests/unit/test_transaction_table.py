@@ -271,7 +271,7 @@ def test_a_fatal_error_ends_the_process() -> None:
     one, _ = producer(commit_transaction=FATAL)
     one.begin()
     one.send_offsets([], None)
-    with pytest.raises(Exception, match="newer instance") as raised:
+    with pytest.raises(Exception, match="fenced") as raised:
         commit(one)
     assert not isinstance(raised.value, TransactionFailed)
     assert one.state == "new"
