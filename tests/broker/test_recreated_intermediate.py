@@ -268,22 +268,27 @@ def test_an_older_copy_of_the_topic_costs_a_repeated_read(
     end with its broker, and is started again; the service goes on.)
     """
     broker = Broker(tmp_path / "destination", ROOT / "jars" / "broker", 384)
+
+    def start_broker() -> Clusters:
+        """With new clients: one that has lost its connection waits long for a coordinator."""
+        return Clusters(clusters.source, Cluster(broker.start().wait()))
+
     try:
-        fragile = Clusters(clusters.source, Cluster(broker.start().wait()))
+        fragile = start_broker()
         address = fragile.destination.address
         service = start_and_copy(
             fragile, topic, start, LOG_PARTITIONS, destination_bootstrap_servers=address
         )
         broker.stop(timeout_s=60)
         first_offsets = save_logs(broker, f"{topic}-proxy", tmp_path / "older")
-        broker.start().wait()
+        fragile = start_broker()
         records = make_records(range(FIRST_RECORDS + 40), LOG_PARTITIONS)
         fragile.source.write(topic, records[FIRST_RECORDS:])
         copy_in_runs(fragile, topic, records)
         ends = fragile.destination.end_offsets(f"{topic}-proxy")
         broker.stop(timeout_s=60)
         restore_logs(broker, f"{topic}-proxy", tmp_path / "older", first_offsets)
-        broker.start().wait()
+        fragile = start_broker()
         assert sum(fragile.destination.end_offsets(f"{topic}-proxy").values()) < sum(ends.values())
         more = make_records(range(FIRST_RECORDS + 40, FIRST_RECORDS + 80), LOG_PARTITIONS)
         fragile.source.write(topic, more)
