@@ -34,7 +34,6 @@ enum {
     VTYPE_HEADER,
     VTYPE_HEADERS
 };
-enum { MSG_F_COPY = 2 };
 enum { UNKNOWN = -1, FATAL = -150 }; /* RD_KAFKA_RESP_ERR_UNKNOWN, RD_KAFKA_RESP_ERR__FATAL */
 
 /* What reo_forward says beside librdkafka's codes, which are above -201 */
@@ -260,21 +259,22 @@ static void *create_headers(const source_record *record) {
     return headers;
 }
 
-/* Hand one record to a producer. Returns 0 or librdkafka's code. */
+/* Hand one record to a producer. Returns 0 or librdkafka's code. Without a message flag the value is
+ * not copied (RD_KAFKA_MSG_F_COPY): it has to stay where it is until the record is delivered or
+ * purged. */
 static int32_t produce(void *producer, void *rkt, int32_t partition, const source_record *record,
                        int64_t timestamp_ms) {
     void *headers = create_headers(record), *failed;
-    argument arguments[7] = {
+    argument arguments[6] = {
         {VTYPE_RKT, {.rkt = rkt}},
         {VTYPE_PARTITION, {.i32 = partition}},
         {VTYPE_VALUE, {.mem = {record->value.at, (size_t)record->value.size}}},
         {VTYPE_KEY, {.mem = {record->key.at, (size_t)record->key.size}}},
         {VTYPE_TIMESTAMP, {.i64 = timestamp_ms}},
-        {VTYPE_MSGFLAGS, {.i = MSG_F_COPY}},
         {VTYPE_HEADERS, {.headers = headers}},
     };
     int32_t error;
-    failed = rd_kafka.produceva(producer, arguments, headers ? 7 : 6);
+    failed = rd_kafka.produceva(producer, arguments, headers ? 6 : 5);
     if (!failed) return 0;
     /* as rd_kafka_producev */
     error = rd_kafka.error_is_fatal(failed) ? FATAL : rd_kafka.error_code(failed);

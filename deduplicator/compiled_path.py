@@ -100,7 +100,8 @@ def forward(
 ) -> Forwarded:
     """Hand the records of an envelope whose source offsets are above `above` and below `below` to a
     producer, for `tp`, in order; `zero_timestamp_ms` replaces timestamp 0, which librdkafka takes
-    for "now".
+    for "now". Their values are not copied: whoever calls this keeps `value` until each record is
+    delivered or purged.
 
     EnvelopeInvalid, and nothing is handed over, when the value is not an envelope; RecordRefused at
     a timestamp 0 without a replacement; KafkaException when the producer refuses a record for

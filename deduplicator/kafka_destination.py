@@ -135,6 +135,7 @@ class KafkaDestination:
     ) -> int:
         """The new records with source offsets below this one; how many these are."""
         assert self._client is not None
+        self.producers.current.envelopes.append(envelope.value)
         count, above = 0, envelope.above
         while True:
             try:

@@ -32,6 +32,8 @@ FEW_RECORDS = 20
 """Decided at once where a user's function sees each record: time is checked in between, and a poll
 is due every ten minutes (max.poll.interval.ms).
 """
+ENVELOPE_BYTES_MAX = 32 * 2**20
+"""How many bytes of envelopes a transaction has: they stay in memory until it is committed."""
 UNDECIDED_MAX = 64
 """With each poll, which is due in every round, a message can come, also while rounds are so small,
 or a user's function so slow, that a round decides less than one envelope.
@@ -90,9 +92,9 @@ class RoundInput:
     def consume(self, wait_s: float) -> None:
         """Steps 1 and 2, alternately; waits up to `wait_s` for the first envelope."""
         self._return_undecided()
-        records_left = self.transaction_size.records
+        records_left, bytes_left = self.transaction_size.records, ENVELOPE_BYTES_MAX
         self.deadline = runtime.monotonic() + self.transaction_size.consume_seconds_max
-        while records_left > 0:
+        while records_left > 0 and bytes_left > 0:
             # a poll is due in any case, and more are needed only when these are decided
             self.undecided.extend(
                 self.intermediate.consume(0, 1)
@@ -103,8 +105,10 @@ class RoundInput:
                 return
             wait_s = 0
             failpoints.hit("two: consumed")
-            while self.undecided and records_left > 0:
-                records_left -= self.decide(self.undecided.popleft(), records_left)
+            while self.undecided and records_left > 0 and bytes_left > 0:
+                message = self.undecided.popleft()
+                bytes_left -= len(message.value() or b"")
+                records_left -= self.decide(message, records_left)
                 self.liveness.beat()
                 if runtime.monotonic() > self.deadline:
                     return

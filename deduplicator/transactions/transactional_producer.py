@@ -79,6 +79,10 @@ class TransactionalProducer:
         self.client: Producer | None = None
         self.commit_call: CallThread | None = None
         """The last one."""
+        self.envelopes: list[bytes] = []
+        """Those that values of the transaction's records point into (`compiled_path.forward`). When
+        the next transaction begins, each record is delivered or purged.
+        """
 
     def initialise(self) -> None:
         """Create the client and have the coordinator end a predecessor's transaction; waits while
@@ -108,6 +112,7 @@ class TransactionalProducer:
         assert self.client is not None
         self.deadline = self.clock() + TIMEOUT_SHARE * self.timeout_s
         next_state = get_next_state(self.state, "begun")
+        self.envelopes.clear()
         try:
             self.client.begin_transaction()
         except KafkaException as failed:
@@ -209,6 +214,7 @@ class TransactionalProducer:
         except KafkaException as failed:
             raise self.handle_failure(failed, "committing the transaction") from None
         self.state = get_next_state(self.state, "committed")
+        self.envelopes.clear()
         TRANSACTIONS.labels("committed").inc()
         self._discard_if_connection_lost()
 

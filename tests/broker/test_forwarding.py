@@ -5,13 +5,21 @@ exactly with and without it.
 from __future__ import annotations
 
 import itertools
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common.envelope import OFFSET_MAX, Head, encode
+from common.envelope import OFFSET_MAX, Head, encode, parse_head
+from common.liveness import Liveness
 from common.routes import TopicPartition
 from deduplicator.compiled_path import forward
+from deduplicator.kafka_destination import KafkaDestination
+from deduplicator.transactions.producer_pair import ProducerPair
+from deduplicator.transactions.transactional_producer import TransactionalProducer
+from deduplicator.unwrap import AcceptedEnvelope
 from tests.conftest import Start
 from tests.harness.envelopes import IDENTITY
 from tests.harness.judge import Record
@@ -23,6 +31,7 @@ from tests.harness.stage_one import (
     wrap_records,
     write_intermediate,
 )
+from tests.harness.stage_two import describe_config
 
 RECORDS = 3000
 QUEUE_SIZE = 50
@@ -82,6 +91,54 @@ def test_records_are_written_as_python_writes_them(clusters: Clusters, topic: st
     written = clusters.destination.read(by_c)
     assert written == {0: ODD, 1: ODD[90:]}
     assert written == clusters.destination.read(by_python)
+
+
+def test_values_stay_until_they_are_sent(clusters: Clusters, topic: str) -> None:
+    """The client does not copy them. It sends them when the transaction ends, after the memory of
+    each envelope that nobody has kept was used again.
+    """
+    cluster = clusters.destination
+    cluster.create(topic, 1)
+    pair = ProducerPair(
+        *(
+            TransactionalProducer(
+                partial(
+                    Producer,
+                    {
+                        "bootstrap.servers": cluster.address,
+                        "transactional.id": f"{topic}-{letter}",
+                        "linger.ms": 30_000,
+                    },
+                ),
+                60.0,
+                Liveness("deduplicator", 0),
+            )
+            for letter in ("a", "b")
+        )
+    )
+    destination = KafkaDestination(pair, Mock(), describe_config, is_compiled=True)
+    destination.resolve_in_doubt()
+    destination.begin()
+    records = [Record(None, bytes([number]) * 1000, (), number) for number in range(1, 100)]
+    for offset, record in enumerate(records):
+        value = encode(
+            Head(IDENTITY, 1, 0, offset - 1, offset + 1),
+            [build_record(offset, record), build_record(offset + 1, record)],
+        )
+        envelope = AcceptedEnvelope(Mock(), parse_head(value), value, -1)
+        destination.forward(TopicPartition(topic, 0), [envelope], None)
+        del envelope
+        size = len(value)
+        del value
+        assert [bytes(size) for _ in range(20)]
+    group = Consumer({"bootstrap.servers": cluster.address, "group.id": topic, "log_level": 0})
+    offsets = [ClientTopicPartition(topic, 0, 0)]
+    destination.send_offsets(lambda: offsets, group.consumer_group_metadata())
+    destination.start_commit()
+    destination.finish_commit()
+    group.close()
+    destination.close()
+    assert cluster.read(topic)[0] == [record for record in records for _ in range(2)]
 
 
 @pytest.mark.parametrize("used", ["yes", "no"])

@@ -80,6 +80,7 @@ class Producers:
         """How many records fit before a poll."""
         self.queued = 0
         self.written: list[tuple[TopicPartition, Record]] = []
+        self.envelopes: list[bytes] = []
         self.offsets: Sequence[ClientTopicPartition] = ()
         self.started: (
             tuple[list[tuple[TopicPartition, Record]], Sequence[ClientTopicPartition]] | None

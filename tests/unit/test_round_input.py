@@ -170,6 +170,22 @@ def test_no_transaction_has_more_records_than_it_may_have(monkeypatch: pytest.Mo
     assert copy.count_records() == {"in": 62, "out": 62}
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_transaction_ends_when_its_envelopes_are_large(
+    monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    """They are in memory until it is committed. One that is larger than all may be is alone."""
+    if is_compiled:
+        use_compiled_path(monkeypatch)
+    envelopes = build_envelopes(9, 19, 29, 39, 49)
+    size = len(envelopes[0].value() or b"")
+    for bytes_max, sizes in ((2 * size, [20, 20, 10]), (1, [10] * 5)):
+        monkeypatch.setattr(round_input, "ENVELOPE_BYTES_MAX", bytes_max)
+        copy = Copy(envelopes)
+        copy.run_rounds(6)
+        assert [len(transaction) for transaction in copy.producers.committed] == sizes
+
+
 def test_a_round_has_a_limited_number_of_messages_without_records() -> None:
     """Each of them counts as one record, so that a round ends."""
     old = build_message(b"x", 0, None, [("__origin", b"x")])
