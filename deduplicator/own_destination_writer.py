@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints
-from common.errors import Fenced
+from common.errors import StageFailed
 from common.metrics import TRANSACTIONS
 from common.routes import TopicPartition
 from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
@@ -48,8 +48,8 @@ class OwnDestination(StoredDestination):
         self.outputs[tp].known_offset = source_offsets[-1]
 
     def start_commit(self) -> None:
-        """One step of the store; then the group's commits. Fenced, or TransactionFailed when the
-        outcome is unknown.
+        """One step of the store; then the group's commits. StageFailed, or TransactionFailed when
+        the outcome is unknown.
         """
         positions = {tp: Position(*position) for tp, position in self._list_positions().items()}
         failpoints.hit("two: offsets sent")
@@ -57,7 +57,7 @@ class OwnDestination(StoredDestination):
             self.frontier_store.store.commit(self._records, positions)
         except NotOwner as error:
             TRANSACTIONS.labels("aborted").inc()
-            raise Fenced(
+            raise StageFailed(
                 f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}"
             ) from None
         except Unavailable as error:

@@ -79,7 +79,7 @@ class PostgresqlDestination(StoredDestination):
         self.outputs[tp].known_offset = source_offsets[-1]
 
     def start_commit(self) -> None:
-        """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that
+        """One transaction; then the group's commits. StageFailed, TransactionFailed, or a Stop that
         names the record.
         """
         positions = self._list_positions()

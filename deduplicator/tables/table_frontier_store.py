@@ -29,7 +29,7 @@ import psycopg
 from psycopg import sql
 
 from common import postgresql, runtime
-from common.errors import ClusterUnreachable, Fenced
+from common.errors import ClusterUnreachable, StageFailed
 from common.frontier import Frontier
 from common.kafka import topics
 from common.postgresql import PAUSE_S, Session
@@ -170,12 +170,12 @@ class TableFrontierStore:
     def move_frontiers(
         self, session: Session, positions: Mapping[TopicPartition, tuple[int, str]]
     ) -> None:
-        """In the open transaction; Fenced when one of the rows is not as this worker has read or
-        written it. The rows are locked from then on.
+        """In the open transaction; StageFailed when one of the rows is not as this worker has read
+        or written it. The rows are locked from then on.
         """
         moved = self.table.move_rows(session, self.rows, positions)
         if moved < len(positions):
-            raise Fenced(
+            raise StageFailed(
                 f"another worker has taken {', '.join(map(str, sorted(positions)))} over: their"
                 " frontiers are not as this worker has read them"
             )

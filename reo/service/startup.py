@@ -87,7 +87,9 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.To
 
         postgresql.check_connection(settings)
     if not load_route_topics(settings).is_complete():
+        logging.disable(logging.INFO)  # the check tries what the stages do at their start
         check.check_before_creating(all_sources, stages)
+        logging.disable(logging.NOTSET)
     copied = topic_creation.prepare_topics(settings)
     if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
         config_drift.sync_configs(settings)

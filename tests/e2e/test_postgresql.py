@@ -133,7 +133,7 @@ def test_the_server_is_stopped_at_once_during_the_work(
 @pytest.mark.parametrize(
     ("point", "says"),
     [
-        ("two: written", "Fenced: another worker has taken"),
+        ("two: written", "StageFailed: another worker has taken"),
         ("two: offsets sent", "reading the frontier again after"),
     ],
 )

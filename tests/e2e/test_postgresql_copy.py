@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.envelope import parse_head
-from common.errors import Fenced, RecordRefused
+from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.postgresql_destination import PostgresqlDestination
@@ -203,7 +203,7 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
     held = destination.frontier_store.rows[there]
     for other in (FrontierRow(held.fence + 1, held.frontier), FrontierRow(held.fence, "two")):
         destination.frontier_store.rows[there] = other
-        with pytest.raises(Fenced, match="another worker has taken"):
+        with pytest.raises(StageFailed, match="another worker has taken"):
             transact(destination, [(b"k", None, None, 0)], "three")
     assert rows(destination, database) == []
     destination.frontier_store.rows[there] = held
@@ -217,7 +217,7 @@ def test_a_first_frontier_that_is_there_already_is_not_recreated(
     """Two workers that both found none: the second one is fenced."""
     transact(destination, [], "one")
     destination.frontier_store.rows.clear()
-    with pytest.raises(Fenced):
+    with pytest.raises(StageFailed):
         transact(destination, [], "two")
 
 
