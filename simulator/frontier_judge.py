@@ -4,8 +4,8 @@
 - it moves forward, and its epoch too, unless a fault has set it back;
 - the destination partition has exactly `sent` visible records after `destination_known`, and one
   at this offset if the frontier says so. The next start believes that;
-- no gap is open when every envelope was written to the intermediate topic, in order, and is still
-  there. Stage one ends its run when a gap stays open.
+- no gap is open below it; nor any when every envelope was written to the intermediate topic, in
+  order, and is still there. Stage one ends its run when a gap stays open.
 
 A frontier that is wrong can be put right by the next delivery, and a gap by the next run, and the
 copy be exact all the same: `simulator.judge` would not see it.
@@ -134,8 +134,12 @@ class FrontierJudge:
         )
 
     def _find_wrong_gap(self, intermediate: TopicPartition, frontier: Frontier) -> str:
+        if frontier.gap is None:
+            return ""
+        if frontier.gap <= frontier.source_offset:
+            return f"a gap is open in {intermediate} that is filled: {frontier}"
         faults = FAULTS_THAT_OPEN_GAPS | FAULTS_THAT_SET_BACK
-        if frontier.gap is None or not faults.isdisjoint(self.system.faults.injected_kinds):
+        if not faults.isdisjoint(self.system.faults.injected_kinds):
             return ""
         return f"a gap is open in {intermediate}, but no envelope is missing there: {frontier}"
 

@@ -107,7 +107,7 @@ def _draw_extras(
     kinds: tuple[str, ...] = (FRONTIERS_DELETED,) if generator.random() < 1 / 16 else ()
     is_plain = candidates == 1 and not kinds
     start = "latest" if generator.random() < 1 / 8 and is_plain else "earliest"
-    filters = ("", "", "", "", "", "", "filter.sql", "filter.function")
+    filters = ("", "", "", "", "", "filter.sql", "filter.sql", "filter.function")
     filter_setting = generator.choice(filters) if is_plain else ""
     record_delay_s = generator.uniform(2.5, 8.0) if generator.random() < 1 / 32 else 0.0
     batch_s = generator.choice((5, 30))
@@ -200,7 +200,7 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     """The plan of a seed.
 
     One schedule in eight has two or three candidates; in one in sixteen, an operator deletes the
-    frontiers; one in eight starts at the latest offsets; one in four filters records; one in
+    frontiers; one in eight starts at the latest offsets; three in eight filter records; one in
     thirty-two has a slow destination; one in ten changes its filter; every second one has short
     batches; one in four has several topics, one in eight a pattern; one in five has compacted
     topics. With `candidates`, the plan has that number and none of the others; with `topics`, that
