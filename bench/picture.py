@@ -10,19 +10,22 @@ from statistics import median
 
 from bench.results import OURS, THEIRS, Results
 
+PANELS = (
+    ("throughput", "records_per_s", "records/s"),
+    ("throughput", "cpu_us_all", "processor time per record, µs"),
+    ("latency", "p50_ms", "latency p50, ms"),
+    ("latency", "p99_ms", "latency p99, ms"),
+)
+"""The sections, the figure, and what the axis is called."""
+
 
 def draw_picture(results: Results, to: Path) -> str:
     """Rates, processor time and latencies side by side, every round a dot."""
     from matplotlib.figure import Figure
 
-    kinds, rates = results.sections("throughput"), results.sections("latency")
-    figure = Figure(figsize=(14, 4), layout="constrained")
-    axes = figure.subplots(1, 3)
-    for axis, sections, figure_name, label in (
-        (axes[0], kinds, "records_per_s", "records/s"),
-        (axes[1], kinds, "cpu_us_all", "processor time per record, µs"),
-        (axes[2], rates, "p99_ms", "p99, ms"),
-    ):
+    figure = Figure(figsize=(14, 8), layout="constrained")
+    for axis, (kind, figure_name, label) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+        sections = results.sections(kind)
         for position, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
             for number, section in enumerate(sections):
                 values = [row[figure_name] for row in results.by_section[section, who]]

@@ -107,9 +107,15 @@ def read_grafana_version(address: str) -> str:
 
 
 def draw_dashboard(address: str, minutes: float, to: Path) -> None:
-    """The dashboard's last minutes, the whole page."""
+    """The dashboard's last minutes: the whole page, and a picture of its first row for README."""
     panels = json.loads((DEPLOY / "dashboards" / "reo.json").read_text())["panels"]
-    height = HEAD + CELL * max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+    rows = [panel["gridPos"]["y"] for panel in panels if panel["type"] == "row"]
+    last = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+    for bottom, file in ((last, to), (rows[1], to.with_stem(f"{to.stem}-first-row"))):
+        _take_screenshot(address, minutes, HEAD + CELL * bottom, file)
+
+
+def _take_screenshot(address: str, minutes: float, height: int, to: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="reo-chromium-") as profile:
         subprocess.run(
             [
@@ -170,7 +176,7 @@ def make_current_record(number: int) -> Record:
     return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
-def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> str:
+def draw_copy(home: Path, testbed: Clusters, folder: Path, to: Path) -> str:
     """Copy, inject the faults, draw; then the copy must be exact. Returns the faults."""
     assert isinstance(testbed.source, IdenticalCluster)
     candidates = [testbed.source, *testbed.source.others]
@@ -215,9 +221,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder,
         start_clusters(Path(folder) / "brokers", "identical") as testbed,
     ):
-        print(
-            make_screenshot(options.grafana.resolve(), testbed, Path(folder), options.out.resolve())
-        )
+        print(draw_copy(options.grafana.resolve(), testbed, Path(folder), options.out.resolve()))
     return 0
 
 

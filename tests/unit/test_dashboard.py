@@ -84,8 +84,8 @@ def test_one_look_answers_the_four_questions() -> None:
         "Running",
         "Behind, in records",
         "Behind, in seconds",
-        "Dropped, and why",
-        "Transactions take",
+        "Dropped, by reason",
+        "Transaction duration",
     ]
 
 
@@ -131,7 +131,7 @@ def test_the_first_event_of_its_kind_is_counted() -> None:
     ]
     assert {panel["title"] for panel in bars} == {
         "Starts and ends",
-        "What went wrong",
+        "Errors",
         "Candidates",
     }
     for panel in bars:
@@ -207,8 +207,8 @@ def test_the_local_stack_is_wired() -> None:
 def test_images_of_the_local_stack_are_pinned() -> None:
     """All but our own, which is built from here."""
     images = {service["image"] for service in compose().values()}
-    assert images - {"reo"}
-    assert all(re.search(r":v?\d+\.\d+\.\d+$", image) for image in images - {"reo"})
+    assert images - {"reo:local"}
+    assert all(re.search(r":v?\d+\.\d+\.\d+$", image) for image in images - {"reo:local"})
 
 
 def test_every_reason_of_an_ended_run_is_documented() -> None:

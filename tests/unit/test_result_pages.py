@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from bench.__main__ import Bench, parse_rounds
+from bench.picture import PANELS
 from bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
 from bench.results import Results
 from bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
@@ -50,6 +51,11 @@ def test_a_fault_is_as_wide_as_it_was_long() -> None:
     )
     assert [(fault.start_s, fault.end_s) for fault in faults] == [(10, 17), (50, 51.5)]
     assert faults[1].label == "at 50 s: 2 × SIGKILL"
+
+
+def test_the_picture_of_the_comparison_shows_the_median_too() -> None:
+    """Where reo loses as well as where it wins: latency is shown by p50 and by p99."""
+    assert {"p50_ms", "p99_ms"} <= {name for kind, name, _ in PANELS if kind == "latency"}
 
 
 def test_the_picture_is_of_the_exact_run_that_caught_up_first() -> None:
