@@ -22,18 +22,20 @@ older: setup ## a broker of Kafka 3.9 for the tests, into jars/older
 postgresql: ## a PostgreSQL server for the tests, from the distribution's package
 	@build/setup postgresql
 
-# $(call go_install,NAME AND VERSION,MODULE@VERSION), into build/.bin
+# $(call go_install,NAME AND VERSION,MODULE@VERSION,LINKER FLAGS), into build/.bin
 define go_install
 @command -v go >/dev/null || { \
 	echo '$1 is built from the Go module proxy: install Go 1.26 or later' >&2; exit 1; }
 @echo 'building $1, which takes some minutes the first time' >&2
-@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' $2
+@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w $3' $2
 endef
 
+# The version of Kubernetes that it takes a chart to be for where there is no cluster to ask.
 HELM := v3.22.0
+HELM_FLAGS := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37
 helm: build/.bin/helm-$(HELM) ## helm for the chart and its tests, into build/.bin; it needs Go
 build/.bin/helm-$(HELM):
-	$(call go_install,helm $(HELM),helm.sh/helm/v3/cmd/helm@$(HELM))
+	$(call go_install,helm $(HELM),helm.sh/helm/v3/cmd/helm@$(HELM),$(HELM_FLAGS))
 	@touch $@
 
 SYFT := v1.57.0

@@ -23,6 +23,8 @@ FOLDER = ROOT / "deploy" / "helm" / "reo"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 NOT_VALUES = frozenset({"instance", "metrics.port", "metrics.address", "stop_at_end"})
 """Settings that the chart gives by itself, or that make no service."""
+KUBERNETES_MIN = "1.29"
+"""The oldest version whose schemas the tests validate the objects by."""
 OBJECT = {"type": "object"}
 LIST = {"type": "array", "items": OBJECT}
 REFERENCE = {
@@ -59,10 +61,35 @@ def _list_value_schemas() -> dict[str, Any]:
     """The schema of each value on the top level of `values.yaml`."""
     flag, text = {"type": "boolean"}, {"type": "string"}
     labels = {"type": "object", "additionalProperties": text}
+    number = {"type": "integer", "minimum": 0}
+    name = {"type": "string", "pattern": "^(reo[a-z0-9-]*)?$", "maxLength": 39}
     optional = {"enabled": flag, "labels": labels}
     resources = dict.fromkeys(("reo", "replicator", "deduplicator"), OBJECT)
-    return {
+    pod = {
+        "annotations": labels,
+        "podAnnotations": labels,
+        "podLabels": labels,
+        "podSecurityContext": OBJECT,
+        "securityContext": OBJECT,
+        "startupProbe": OBJECT,
+        "livenessProbe": OBJECT,
+        "readinessProbe": OBJECT,
+        "terminationGracePeriodSeconds": number,
+        "nodeSelector": labels,
+        "tolerations": LIST,
+        "affinity": OBJECT,
+        "topologySpreadConstraints": LIST,
+        "priorityClassName": text,
+    }
+    return pod | {
         "global": OBJECT,
+        "nameOverride": name,
+        "fullnameOverride": name,
+        "commonLabels": labels,
+        "serviceAccount": _build_object_schema(
+            {"create": flag, "name": text, "annotations": labels}
+        ),
+        "service": _build_object_schema({"annotations": labels}),
         "image": _build_object_schema(
             {
                 "repository": text,
@@ -72,7 +99,8 @@ def _list_value_schemas() -> dict[str, Any]:
         ),
         "imagePullSecrets": LIST,
         "stages": {"enum": ["together", "apart"]},
-        "deduplicator": _build_object_schema({"replicas": {"type": "integer", "minimum": 0}}),
+        "replicator": _build_object_schema(pod),
+        "deduplicator": _build_object_schema(pod | {"replicas": number, "updateStrategy": OBJECT}),
         "settings": build_settings_schema(),
         "secrets": _build_object_schema(
             {setting.name: REFERENCE for setting in SETTINGS if setting.kind == "secret"}
@@ -81,29 +109,24 @@ def _list_value_schemas() -> dict[str, Any]:
         "volumes": LIST,
         "volumeMounts": LIST,
         "resources": _build_object_schema(resources),
-        "podAnnotations": labels,
-        "nodeSelector": labels,
-        "tolerations": LIST,
-        "affinity": OBJECT,
-        "priorityClassName": text,
         "podDisruptionBudget": _build_object_schema({"enabled": flag}),
-        "networkPolicy": _build_object_schema({"enabled": flag, "egress": LIST}),
+        "networkPolicy": _build_object_schema({"enabled": flag, "from": LIST, "egress": LIST}),
         "serviceMonitor": _build_object_schema(optional),
         "dashboard": _build_object_schema(optional),
         "prometheusRule": _build_object_schema(
             optional
             | {
-                "documentation": {
-                    "type": "string",
-                    "pattern": "^(https?://.*[^/])?$",
-                }
+                "documentation": {"type": "string", "pattern": "^(https?://.*[^/])?$"},
+                "severities": _build_object_schema({"page": text, "ticket": text}),
             }
         ),
     }
 
 
 def build_settings_schema() -> dict[str, Any]:
-    """The settings as a settings file has them: `section: {key: value}`."""
+    """The settings as a settings file has them: `section: {key: value}`. What is required is asked
+    for by a template, so that `helm lint` does without values.
+    """
     top: dict[str, Any] = {}
     for setting in SETTINGS:
         if setting.kind == "secret" or setting.name in NOT_VALUES:
@@ -113,8 +136,6 @@ def build_settings_schema() -> dict[str, Any]:
             top.setdefault(section, _build_object_schema({})) if section else {"properties": top}
         )
         place["properties"][key] = _build_value_schema(setting)
-        if setting.required:
-            place["required"] = [*place.get("required", ()), key]
         if setting.name == "topics":  # a text, a list, or a section with topics as keys
             top["topics"] = _build_value_schema(setting) | {
                 "properties": {},
@@ -122,18 +143,19 @@ def build_settings_schema() -> dict[str, Any]:
                 "items": {"type": "string"},
                 "additionalProperties": {"type": "string"},
             }
-    return _build_object_schema(top) | {
-        "required": [name for name, schema in top.items() if "required" in schema]
-    }
+    return _build_object_schema(top)
 
 
 def write_chart() -> str:
     """`Chart.yaml`: the chart has the version of the reo that it starts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    urls = project["urls"]["Documentation"].rstrip("/")
     return (
         "# Written by `make reference`.\napiVersion: v2\nname: reo\n"
         f"description: {json.dumps(project['description'])}\ntype: application\n"
         f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n"
+        f'kubeVersion: ">={KUBERNETES_MIN}.0-0"\n'
+        f"home: {urls}\nicon: {urls}/pictures/icon.svg\nkeywords: [kafka, replication]\n"
     )
 
 

@@ -11,52 +11,33 @@ from typing import Any
 
 import yaml
 
+from reference.chart import KUBERNETES_MIN
+from reo.version import VERSION
 from tests.harness.kafka import ROOT
 
 HELM = shutil.which("helm", path=f"{ROOT / 'build' / '.bin'}") or shutil.which("helm") or ""
-CLUSTERS = {
-    "source": {"bootstrap_servers": "a:9093", "topic": "orders"},
-    "destination": {"bootstrap_servers": "b:9092"},
-}
-LEAST = {"settings": CLUSTERS}
-ALL = {
-    "stages": "apart",
-    "deduplicator": {"replicas": 3},
-    "imagePullSecrets": [{"name": "registry"}],
-    "priorityClassName": "high",
-    "settings": (
-        CLUSTERS
-        | {
-            "application": "orders-copy",
-            "producer": {"delivery_timeout_ms": 604_800_001},
-            "topics": {"replication_factor": 3},
-            "source": (
-                CLUSTERS["source"]
-                | {
-                    "security_protocol": "SASL_SSL",
-                    "sasl_mechanism": "PLAIN",
-                    "sasl_username": "me",
-                    "consumer_options": {"max.partition.fetch.bytes": 2_000_000},
-                }
-            ),
-        }
-    ),
-    "secrets": {"source.sasl_password": {"name": "reo-source", "key": "password"}},
-    "resources": {"replicator": {"limits": {"memory": "3Gi"}}},
-    "podAnnotations": {"team": "data"},
-    "podDisruptionBudget": {"enabled": True},
-    "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9093}]}]},
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "dashboard": {"enabled": True},
-    "prometheusRule": {"enabled": True, "documentation": "https://wiki.example.com/reo"},
-}
+CHART = ROOT / "deploy" / "helm" / "reo"
+LEAST, ALL = (
+    yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text()) for name in ("least", "all")
+)
+CLUSTERS = LEAST["settings"]
+ALL_NAME = "reo-copy-orders"
+"""What `nameOverride` and the release make of the objects' names."""
 Things = dict[tuple[str, str], dict[str, Any]]
 
 
+def package_chart(helm: str, folder: Path) -> Path:
+    """The chart as it is released: one file that does without this repository."""
+    subprocess.run(
+        [helm, "package", str(CHART), "-d", str(folder)], capture_output=True, check=True
+    )
+    return folder / f"reo-{VERSION}.tgz"
+
+
 def run(helm: str, *words: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    """A command of helm's with these values."""
+    """A command of helm's with these values, for the oldest Kubernetes that the chart takes."""
     return subprocess.run(
-        [helm, *words, "-f", "-"],
+        [helm, *words, "--kube-version", KUBERNETES_MIN, "-f", "-"],
         input=json.dumps(values),
         capture_output=True,
         text=True,
@@ -84,3 +65,14 @@ def pods(things: Things) -> list[dict[str, Any]]:
         for (kind, _), thing in things.items()
         if kind in ("Deployment", "StatefulSet")
     ]
+
+
+def get_pod(things: Things, component: str) -> dict[str, Any]:
+    """The pod's specification of one kind of pods."""
+    (pod,) = [
+        pod
+        for pod in pods(things)
+        if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    ]
+    spec: dict[str, Any] = pod["spec"]
+    return spec

@@ -5,6 +5,9 @@ security is restricted, and with settings that reo takes.
 from __future__ import annotations
 
 import copy
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ import pytest
 import yaml
 
 from common.settings import is_ours, load
+from reference.chart import KUBERNETES_MIN
 from tests.harness.kafka import ROOT
 
 DEPLOY = ROOT / "deploy" / "kubernetes"
 SINGLE = ROOT / "k8s-deployment.yml"
-VERSIONS = ("1.29", kubernetes_validate.latest_version())
+VERSIONS = (KUBERNETES_MIN, kubernetes_validate.latest_version())
 """Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
 NOT_KUBERNETES = {"ServiceMonitor", "PrometheusRule", "Kustomization", "Component"}
 EXECUTOR = ROOT / "replicator" / "spark" / "executor-pod.yaml"
@@ -47,9 +51,8 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def workload(path: Path) -> dict[str, Any]:
-    """The one object of a file that starts pods."""
-    (found,) = documents(path)
-    return found
+    """The object of a file that starts pods, or its only one."""
+    return documents(path)[0]
 
 
 def objects() -> list[Path]:
@@ -169,6 +172,26 @@ def test_reo_takes_the_settings(path: Path) -> None:
         assert "REO_INSTANCE" in given
 
 
+def test_sasl_in_comments_is_taken_too() -> None:
+    """What the deployment of one pod has for a source with SASL, without the comment signs."""
+    text = re.sub(r"(?m)^( *)# (?=- \{name: REO_)", r"\1", SINGLE.read_text())
+    deployment, service = yaml.safe_load_all(text)
+    for version in VERSIONS:
+        validate_object(deployment, version)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    password = container["env"].pop()
+    assert password["valueFrom"]["secretKeyRef"]["key"] == "password"
+    loaded = load(environment(container) | {password["name"]: "x"})
+    assert loaded.source.security.security_protocol == "SASL_SSL"
+    assert (
+        service["spec"]["selector"].items()
+        <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert service["spec"]["ports"][0]["targetPort"] in {
+        port["name"] for port in container["ports"]
+    }
+
+
 def test_the_examples_settings_are_taken_too() -> None:
     """They replace the base's."""
     given = variables(DEPLOY / "example" / "settings.env")
@@ -199,6 +222,21 @@ def test_the_settings_for_executors_are_taken_too() -> None:
         "spark.kubernetes.driver.pod.name": "metadata.name",
         "spark.driver.host": "status.podIP",
     }
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+@pytest.mark.parametrize("folder", ["base", "example", "example-executors", "example-operator"])
+def test_what_kustomize_makes_is_taken(folder: str) -> None:
+    """Every object is valid, and the label of each says which stage it is of."""
+    made = subprocess.run(
+        ["kubectl", "kustomize", DEPLOY / folder], capture_output=True, text=True, check=True
+    )
+    components = set()
+    for thing in yaml.safe_load_all(made.stdout):
+        for version in VERSIONS if thing["kind"] not in NOT_KUBERNETES else ():
+            validate_object(thing, version)
+        components.add(thing["metadata"].get("labels", {}).get("app.kubernetes.io/component"))
+    assert {"replicator", "deduplicator"} <= components
 
 
 def patch_workloads() -> list[dict[str, Any]]:

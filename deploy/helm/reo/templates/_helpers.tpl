@@ -1,10 +1,15 @@
+{{- define "reo.name" -}}
+{{- .Values.nameOverride | default "reo" -}}
+{{- end -}}
+
 {{- /* The objects' name. It begins with "reo": alerts and dashboard look for jobs that do, and the job has the Service's name. */ -}}
 {{- define "reo.fullname" -}}
-{{- hasPrefix "reo" .Release.Name | ternary .Release.Name (printf "reo-%s" .Release.Name) | trunc 39 | trimSuffix "-" -}}
+{{- $name := include "reo.name" . -}}
+{{- .Values.fullnameOverride | default (hasPrefix $name .Release.Name | ternary .Release.Name (printf "%s-%s" $name .Release.Name)) | trunc 39 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "reo.selector" -}}
-app.kubernetes.io/name: reo
+app.kubernetes.io/name: {{ include "reo.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -13,12 +18,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
-{{- /* An object of a file, with the release's name and labels: (dict "root" $ "file" "service.yaml"), and "name" for another name. */ -}}
+{{- define "reo.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "reo.fullname" .) "default") -}}
+{{- end -}}
+
+{{- /* The first object of a file, with the release's name and labels: (dict "root" $ "file" "service.yaml"), and "name" for another name. */ -}}
 {{- define "reo.object" -}}
-{{- $thing := .root.Files.Get (printf "files/%s" .file) | fromYaml -}}
-{{- $_ := set $thing "metadata" (dict "name" (.name | default (include "reo.fullname" .root)) "labels" (include "reo.labels" .root | fromYaml)) -}}
+{{- $thing := .root.Files.Get (printf "files/%s" .file) | splitList "\n---\n" | first | fromYaml -}}
+{{- $labels := pick ($thing.metadata.labels | default dict) "app.kubernetes.io/component" -}}
+{{- $_ := set $thing "metadata" (dict "name" (.name | default (include "reo.fullname" .root)) "labels" (merge $labels (include "reo.labels" .root | fromYaml))) -}}
 {{- toYaml $thing -}}
 {{- end -}}
 
@@ -27,31 +40,40 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ printf "secret-%s" (. | replace "." "-" | replace "_" "-") }}
 {{- end -}}
 
-{{- /* A Deployment or StatefulSet: (dict "root" $ "component" "replicator"). Probes, security and strategy are the manifest's. */ -}}
+{{- /* A Deployment or StatefulSet: (dict "root" $ "component" "replicator"). What no value says is the manifest's. */ -}}
 {{- define "reo.workload" -}}
 {{- $root := .root -}}
-{{- $values := $root.Values -}}
+{{- $values := mergeOverwrite (deepCopy $root.Values) (deepCopy (index $root.Values .component | default dict)) -}}
 {{- $fullname := include "reo.fullname" $root -}}
 {{- $name := eq .component "reo" | ternary $fullname (printf "%s-%s" $fullname .component) -}}
 {{- $thing := include "reo.object" (dict "root" $root "file" (printf "%s.yaml" .component) "name" $name) | fromYaml -}}
 {{- $selector := merge (dict "app.kubernetes.io/component" .component) (include "reo.selector" $root | fromYaml) -}}
 {{- $_ := set $thing.spec "selector" (dict "matchLabels" $selector) -}}
+{{- with $values.annotations -}}{{- $_ := set $thing.metadata "annotations" . -}}{{- end -}}
 {{- if eq $thing.kind "StatefulSet" -}}
-{{- $_ := set $thing.spec "replicas" $values.deduplicator.replicas -}}
+{{- $_ := set $thing.spec "replicas" $values.replicas -}}
 {{- $_ := set $thing.spec "serviceName" $fullname -}}
+{{- with $values.updateStrategy -}}{{- $_ := set $thing.spec "updateStrategy" . -}}{{- end -}}
 {{- end -}}
 
 {{- $annotations := dict "checksum/settings" (toJson $values.settings | sha256sum) -}}
 {{- if not $values.serviceMonitor.enabled -}}
 {{- $annotations = merge $annotations ($thing.spec.template.metadata.annotations | default dict) -}}
 {{- end -}}
-{{- $_ := set $thing.spec.template "metadata" (dict "labels" (merge (dict) $selector (include "reo.labels" $root | fromYaml)) "annotations" (merge (dict) $values.podAnnotations $annotations)) -}}
+{{- $labels := merge (dict) $selector $values.podLabels (include "reo.labels" $root | fromYaml) -}}
+{{- $_ := set $thing.spec.template "metadata" (dict "labels" $labels "annotations" (merge (dict) $values.podAnnotations $annotations)) -}}
 
 {{- $pod := $thing.spec.template.spec -}}
-{{- range $key := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" -}}
+{{- range $key := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" "terminationGracePeriodSeconds" -}}
 {{- with index $values $key -}}{{- $_ := set $pod $key . -}}{{- end -}}
 {{- end -}}
-{{- range $pod.topologySpreadConstraints -}}{{- $_ := set . "labelSelector" (dict "matchLabels" $selector) -}}{{- end -}}
+{{- with $values.podSecurityContext -}}{{- $_ := set $pod "securityContext" . -}}{{- end -}}
+{{- if or $values.serviceAccount.create $values.serviceAccount.name -}}
+{{- $_ := set $pod "serviceAccountName" (include "reo.serviceAccount" $root) -}}
+{{- end -}}
+{{- range $pod.topologySpreadConstraints -}}
+{{- if not (and $values.topologySpreadConstraints .labelSelector) -}}{{- $_ := set . "labelSelector" (dict "matchLabels" $selector) -}}{{- end -}}
+{{- end -}}
 {{- $volumes := append $pod.volumes (dict "name" "settings" "configMap" (dict "name" $fullname)) -}}
 {{- $mounts := list (dict "name" "settings" "mountPath" "/settings" "readOnly" true) -}}
 {{- $env := list (dict "name" "REO_SETTINGS_FILE" "value" "/settings/reo.json") -}}
@@ -72,6 +94,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- range $container.env -}}{{- if eq .name "REO_INSTANCE" -}}{{- $env = prepend $env . -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $env $values.env) -}}
 {{- $_ := set $container "volumeMounts" (concat $container.volumeMounts $mounts $values.volumeMounts) -}}
-{{- $_ := set $container "resources" (mustMergeOverwrite (dict) $container.resources (index $values.resources .component)) -}}
+{{- with $values.securityContext -}}{{- $_ := set $container "securityContext" . -}}{{- end -}}
+{{- /* A start may wait for both clusters that long, and then starts the JVM. */ -}}
+{{- $patience := div (add (dig "connect_timeout_s" 30 $values.settings | int) 91) 2 -}}
+{{- $_ := set $container.startupProbe "failureThreshold" (max $patience $container.startupProbe.failureThreshold) -}}
+{{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" -}}
+{{- $_ := set $container $probe (mergeOverwrite (index $container $probe) (index $values $probe | default dict)) -}}
+{{- end -}}
+{{- $_ := set $container "resources" (mergeOverwrite $container.resources (index $root.Values.resources .component)) -}}
 {{- toYaml $thing -}}
 {{- end -}}
