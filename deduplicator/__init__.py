@@ -15,7 +15,8 @@ In the order in which an envelope and its records pass:
     round_decisions.py      what a round has decided for a partition; round_output.py: what it
                             writes
     kafka_destination.py    writes records to their partition; compiled_path.c: the records of a
-                            whole envelope, called by compiled_path.py
+                            whole envelope, called by compiled_path.py; refused_record.py: which of
+                            them the brokers refuse
     destination.py          what the loop asks of a destination; own_destination_writer.py: one by a
                             class of the user's (own_destination.py); stored_destination.py: what
                             destinations outside of Kafka share; tables/: PostgreSQL

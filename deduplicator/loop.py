@@ -41,7 +41,7 @@ from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate_consumer import WAIT_S, Intermediate
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
-from deduplicator.round_decisions import describe_largest_record
+from deduplicator.refused_record import name_refused_record
 from deduplicator.round_input import RoundInput
 from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
@@ -165,10 +165,9 @@ class Loop:
         except RecordRefused as refused:
             self.destination.abort()
             self.destination.check_batches(self.routes.values())
-            raise (
-                refused
-                if refused.names_the_record
-                else RecordRefused(f"{refused} {describe_largest_record(self.round_input.work)}")
+            self.finish_commit()
+            raise name_refused_record(
+                refused, self.destination, self.round_output, self.round_input.work
             ) from None
         except TransactionFailed:
             raise

@@ -8,7 +8,7 @@ written record by record, all that follow it in the round are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from common.envelope import EnvelopeRecord, Head
@@ -185,33 +185,3 @@ def _build_recreated_error(found_identity: str, copied_identity: str) -> SourceR
         f" {copied_identity}: the topic was deleted and recreated, or source.bootstrap_servers"
         " leads to another cluster. To copy the new topic, set another destination.topic"
     )
-
-
-def describe_largest_record(works: Mapping[TopicPartition, RoundDecisions]) -> str:
-    """The record of a refused transaction that was most probably refused."""
-    size, partition, source_offset = max(
-        (
-            (len(key or b"") + len(value or b""), tp.partition, source_offset)
-            for tp, work in works.items()
-            for key, value, source_offset in _list_sizes(work)
-        ),
-        default=(0, -1, -1),
-    )
-    if not size:
-        return "It is a parked record"
-    return (
-        f"The largest record of the batch is in source partition {partition} at offset"
-        f" {source_offset}, {size} bytes"
-    )
-
-
-def _list_sizes(work: RoundDecisions) -> list[tuple[bytes | None, bytes | None, int]]:
-    """Key, value and source offset of each record that is written."""
-    return [
-        (key, value, source_offset)
-        for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)
-    ] + [
-        (record.key, record.value, record.source_offset)
-        for envelope in work.envelopes
-        for record in envelope.read_records()
-    ]

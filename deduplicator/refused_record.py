@@ -1,0 +1,114 @@
+"""Which record the brokers refuse, in a transaction that they refuse.
+
+They refuse a batch. The error of the transaction has the reason alone, and a delivery report does
+not always tell the record from the others of its batch (librdkafka 2.16 with a single one, although
+brokers say which it is, KIP-467). So the records are written again, each with a report, then half
+of those that are refused, and so on, in transactions that are aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from common.errors import RecordRefused, ReoError
+from common.kafka.client_errors import RECORD_REJECTED
+from common.routes import TopicPartition
+from deduplicator.destination import Destination
+from deduplicator.kafka_destination import KafkaDestination
+from deduplicator.round_decisions import RoundDecisions
+from deduplicator.round_output import RoundOutput
+from deduplicator.transactions.transaction_failures import TransactionFailed
+from deduplicator.unwrap import Record, unwrap_records
+
+REPORT_S = 0.1
+
+
+class Write(NamedTuple):
+    """A record of the transaction: its destination, and where it is from."""
+
+    destination: TopicPartition
+    record: Record
+    source: str
+
+    @property
+    def size(self) -> int:
+        """Of key and value, in bytes."""
+        return len(self.record[0] or b"") + len(self.record[1] or b"")
+
+    def __str__(self) -> str:
+        """As text for a person."""
+        return (
+            f"It is {self.source}, written to {self.destination}: {self.size} bytes,"
+            f" {'no key' if self.record[0] is None else 'a key'}, timestamp {self.record[3]}"
+        )
+
+
+def name_refused_record(
+    refused: RecordRefused,
+    destination: Destination,
+    output: RoundOutput,
+    works: Mapping[TopicPartition, RoundDecisions],
+) -> RecordRefused:
+    """The error of a transaction, which is aborted, with the record in it that brokers refuse.
+    Without one if no record is refused now.
+    """
+    if refused.names_the_record or not isinstance(destination, KafkaDestination):
+        return refused
+    suspects = _write_again(destination, list(_list_writes(output, works)))
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        suspects = _write_again(destination, half) or suspects[len(half) :]
+    if not _write_again(destination, suspects):
+        return refused
+    return RecordRefused(f"{refused.message}. {suspects[0]}", refused.to_do, names_the_record=True)
+
+
+def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list[Write]:
+    """Write to a transaction and abort it; returns what was in a refused batch."""
+    rejected: list[Write] = []
+
+    def note_report(write: Write, error: KafkaError | None, _: Any) -> None:
+        if error is not None and error.code() in RECORD_REJECTED:
+            rejected.append(write)
+
+    with suppress(KafkaException, TransactionFailed, ReoError):
+        destination.begin()
+        for write in writes:
+            destination.write_with_report(
+                write.destination, write.record, partial(note_report, write)
+            )
+        producer = destination.producers.current
+        # what is in the queue when a batch is refused is not sent any more
+        while producer.client and len(producer.client) and not rejected:
+            producer.client.poll(REPORT_S)
+            producer.check_deadline("writing the records again")
+    destination.abort()
+    return rejected
+
+
+def _list_writes(
+    output: RoundOutput, works: Mapping[TopicPartition, RoundDecisions]
+) -> Iterator[Write]:
+    """What the transaction wrote, in the same order."""
+    for tp, work in works.items():
+        route, to = output.routes[tp.topic], output.get_destination_partition(tp)
+        source = f"the record of {route.get_source(tp.partition)} at offset"
+        for envelope in work.envelopes:
+            accepted = envelope.read_records()
+            records = unwrap_records(envelope, accepted, output.zero_timestamp_ms)
+            for one, record in zip(accepted, records, strict=True):
+                yield Write(to, record, f"{source} {one.source_offset}")
+        places = [place for place, group in work.partitioned_records for _ in group]
+        written = zip(
+            places or [to] * len(work.records), work.records, work.source_offsets, strict=True
+        )
+        for place, record, source_offset in list(written)[work.torn :]:
+            yield Write(place, record, f"{source} {source_offset}")
+        for record in work.parked:
+            parked = TopicPartition(route.parked_topic, 0)
+            yield Write(parked, record, f"a parked record of {route.get_source(tp.partition)}")
