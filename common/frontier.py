@@ -2,7 +2,8 @@
 offset.
 
 It is written by `send_offsets_to_transaction`, so it is atomic with the output, and read by
-`Consumer.committed`. Only stage two writes it; stage one only reads it. A partition's frontier has
+`Consumer.committed`. Stage two writes it, and stage one reads it; while no service copies the
+topic, `reo recover` and `reo cutover` write it too. A partition's frontier has
 
 - how far the source is copied, and in which epoch (the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
@@ -20,17 +21,35 @@ record had one source record, is still read: the next commit is of version 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import orjson
 
+from common.errors import MoveRefused
+
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
 BYTES_MAX = 4095
+TIME_MS_END = 253_402_300_800_000
+"""The year 10000, which no calendar of Python's has."""
 KEPT = "+"
 """After the checksum of a written record with a key and a value: compaction keeps the newest one of
 each key.
 """
+
+
+class Move(NamedTuple):
+    """That a topic has moved to the destination (`reo cutover run`): the copy of the partition ends
+    with its last record. No service goes on from such a frontier.
+    """
+
+    at_ms: int
+    """When, in milliseconds since 1970 UTC."""
+    by: str
+    """Who ran the command: user and host."""
+    destination_end: int
+    """The destination offset after everything that was copied: what is there belongs to others."""
 
 
 class LastRecord(NamedTuple):
@@ -77,6 +96,8 @@ class Frontier:
     """Whether `destination_known` is the offset of a record of this copy, which has to be visible.
     That of a first frontier is where the partition ended, perhaps with a transaction marker.
     """
+    move: Move | None = None
+    """The frontier is then the source's end, and nothing is sent after `destination_known`."""
 
     @property
     def last_written_min(self) -> int:
@@ -89,6 +110,16 @@ class Frontier:
     def last_written_checksum(self) -> str | None:
         """Of the last record that is counted."""
         return None if self.last_written is None else self.last_written.removesuffix(KEPT)
+
+    def describe_move(self) -> str:
+        """When and where the partition moved, as text; empty while it has not."""
+        if self.move is None:
+            return ""
+        moved_at = datetime.fromtimestamp(self.move.at_ms / 1000, UTC)
+        return (
+            f"moved on {moved_at:%Y-%m-%d %H:%M:%S} UTC, by {self.move.by}, at source offset"
+            f" {self.source_offset + 1}, destination offset {self.move.destination_end}"
+        )
 
     def encode(self) -> str:
         """The metadata string."""
@@ -106,8 +137,19 @@ class Frontier:
                 "r": list(self.last_record) if self.last_record else None,
                 "w": self.last_written,
                 "k": self.is_known_written or None,
+                **({"mv": list(self.move)} if self.move else {}),
             }
         ).decode()
+
+
+def check_not_moved(source: object, frontier: Frontier) -> None:
+    """MoveRefused for a source partition that has moved to the destination."""
+    if frontier.move is not None:
+        raise MoveRefused(
+            f"{source} {frontier.describe_move()}: producers and consumers are at the destination,"
+            " and nothing more is copied. Leave the topic out of what is copied; `reo cutover back`"
+            " undoes the move, or sets up the copy in the other direction"
+        )
 
 
 def decode(metadata: str | None) -> Frontier:
@@ -145,7 +187,20 @@ def decode(metadata: str | None) -> Frontier:
         last_record=_parse_last_record(fields.get("r")),
         last_written=written,
         is_known_written=bool(is_known_written),
+        move=_parse_move(fields.get("mv")),
     )
+
+
+def _parse_move(field: object) -> Move | None:
+    if field is None:
+        return None
+    if (
+        not isinstance(field, list)
+        or [type(part) for part in field] != [int, str, int]
+        or not (0 <= field[0] < TIME_MS_END and 0 <= field[2] < 2**63)
+    ):
+        raise ValueError("the move is no time with a name and an offset")
+    return Move(*field)
 
 
 def _parse_last_record(field: object) -> LastRecord | None:

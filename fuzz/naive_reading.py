@@ -27,6 +27,17 @@ def _json(text: bytes | str) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
+def _is_move(field: object) -> bool:
+    return field is None or (
+        isinstance(field, list)
+        and len(field) == 3
+        and _is_int(field[0], 0)
+        and field[0] < frontiers.TIME_MS_END
+        and isinstance(field[1], str)
+        and _is_int(field[2], 0)
+    )
+
+
 def is_frontier(text: str) -> bool:
     """Whether this text is a frontier of a version that can be read."""
     tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
@@ -47,4 +58,5 @@ def is_frontier(text: str) -> bool:
         and all(isinstance(tree.get(name), str) for name in "it")
         and isinstance(tree.get("w"), str | None)
         and (tree.get("k") is None or tree["k"] is True)
+        and _is_move(tree.get("mv"))
     )

@@ -59,6 +59,10 @@ FRONTIER = {
         " compaction keeps it; or null"
     ),
     "k": "`d` is the offset of a record of this copy; or null",
+    "mv": (
+        "only of a topic that has moved (`reo cutover run`): when, in ms since 1970 UTC, who ran"
+        " it, and the destination offset after what was copied"
+    ),
 }
 EXAMPLE = frontier.Frontier(
     source_offset=41,
@@ -72,6 +76,7 @@ EXAMPLE = frontier.Frontier(
     last_record=frontier.LastRecord(41, "5f1d7a84db00d2fc"),
     last_written="5f1d7a84db00d2fc+",
     is_known_written=True,
+    move=frontier.Move(1_790_000_223_456, "ann@host", 42),
 )
 
 

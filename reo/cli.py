@@ -50,10 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _end_command(run: Callable[[], int], name: str) -> int:
     """The exit code; an error of reo's is printed and gives its own."""
     try:
-        return run()
+        code = run()
     except errors.ReoError as error:
         print(f"reo {name}: {error}", file=sys.stderr)
-        return error.exit_code
+        code = error.exit_code
+    interrupt.print_last_words()
+    return code
 
 
 def _run(settings: Settings, options: argparse.Namespace) -> int:
@@ -137,10 +139,10 @@ def _run_acls(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _run_cutover(settings: Settings, options: argparse.Namespace) -> int:
-    from reo.migration import cutover_subcommands
+    from reo.migration import cutover_back, cutover_subcommands
 
     if options.what == "back":
-        return cutover_subcommands.run_back(settings)
+        return cutover_back.run_back(settings)
     if options.what == "plan" or options.dry_run:
         return cutover_subcommands.plan_command(
             settings,

@@ -178,11 +178,13 @@ or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be tr
 busy; 130: Ctrl-C.
 """
 CUTOVER_BACK = """examples:
-  reo cutover back                        remove the DENY of `cutover run --deny-writes`:
-                                          producers may write at the source again
+  reo cutover back                        remove the DENY of `cutover run --deny-writes`, and undo
+                                          the move, or set up the copy in the other direction
 
-As long as nothing was written or processed at the destination, everything goes on at the source as
-before. Start the service again if it was stopped.
+As long as nothing was written at the destination, everything goes on at the source as before: start
+the service again. Otherwise the copy in the other direction begins where this one has ended: start
+a service with the settings of source and destination exchanged, and move with it. Exit code 38:
+records were written on both sides.
 """
 EXECUTOR = """examples:
   reo executor                   in a pod, with the environment that Spark gives its executors on

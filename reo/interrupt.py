@@ -23,6 +23,7 @@ INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 """The same for SIGPIPE, which Python ignores: nobody reads the output any more."""
 GRACE_S = 1.0
+_last_words: list[Callable[[], str]] = []
 _is_reported = threading.Event()
 _is_normal_end = threading.Event()
 
@@ -52,6 +53,18 @@ def set_normal_end() -> None:
     _is_normal_end.set()
 
 
+def set_last_words(describe: Callable[[], str]) -> None:
+    """What a command says last, however it ends; an empty text is nothing."""
+    _last_words.append(describe)
+
+
+def print_last_words() -> None:
+    """On standard error, behind the error of the command."""
+    for describe in _last_words:
+        if text := describe():
+            print(text, file=sys.stderr, flush=True)
+
+
 def report_interrupt(command: str = "") -> int:
     """Print the message once; returns the exit code."""
     if _is_normal_end.is_set():
@@ -59,6 +72,7 @@ def report_interrupt(command: str = "") -> int:
     if not _is_reported.is_set():
         _is_reported.set()
         print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
+        print_last_words()
     return INTERRUPTED
 
 

@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import chain
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import runtime, source_candidates
-from common.errors import NothingCompared, TopicMissing
+from common.errors import AccessRefused, NothingCompared, TopicMissing
+from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_client
+from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
@@ -61,7 +64,11 @@ class Verification:
             settings, topics.describe_sources(settings, self.source_admin, timeout_s)
         )
         copies, partitions = _look_up_copies(settings, sources)
-        self.not_compared = list(not_compared.list_for_topics(sources, partitions))
+        self.moved = _find_moved(settings, copies)
+        self.not_compared = [
+            *not_compared.list_for_topics(sources, partitions),
+            *not_compared.list_for_moved(self.moved),
+        ]
         """What no comparison of partitions covers."""
         self.pairs: list[PartitionPair] = []
         self.total_offsets = 0
@@ -106,6 +113,7 @@ class Verification:
             )
             self._next_offsets[tp] = max(comparison.source_next, source_begins[tp])
             self.total_offsets += source_ends[tp] - self._next_offsets[tp]
+            moved = self.moved.get(tp)
             begins_later = not self.settings.start.is_from_beginning(tp.partition, added=False)
             self.pairs.append(
                 PartitionPair(
@@ -116,6 +124,7 @@ class Verification:
                     source_begins[tp] > 0,
                     destination_begins[output] > 0 or begins_later,
                     None if ends is None or is_compacted else ends.get(tp),
+                    moved.move.destination_end if moved and moved.move else None,
                 )
             )
 
@@ -182,6 +191,25 @@ def _look_up_copies(
             )
     return {route: destinations[route.destination_topic] for route in sources}, {
         name: topic.partitions for name, topic in destinations.items()
+    }
+
+
+def _find_moved(
+    settings: Settings, copies: Mapping[Route, Topic]
+) -> dict[TopicPartition, Frontier]:
+    """The frontiers of partitions that have moved to these copies, by source partition; none where
+    the principal may not see them: the verdict does not need them otherwise.
+    """
+    routes = {route.intermediate_topic: route for route in copies}
+    frontiers: Mapping[TopicPartition, Frontier] = {}
+    with suppress(AccessRefused):
+        frontiers = Group(settings).list_frontiers() if copies else {}
+    return {
+        routes[tp.topic].get_source(tp.partition): frontier
+        for tp, frontier in frontiers.items()
+        if frontier.move
+        and tp.topic in routes
+        and copies[routes[tp.topic]].topic_id == frontier.destination_topic_id
     }
 
 

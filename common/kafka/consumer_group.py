@@ -244,8 +244,8 @@ class Group:
     def _build_error(self, who: str) -> ServiceRuns:
         session_s = self.settings.deduplicator.session_timeout_ms / 1000
         return ServiceRuns(
-            f"group {self.name} has members ({who}): stop the service first. A worker that has"
-            f" stopped counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
+            f"group {self.name} has members ({who}): stop the service first. A worker that was"
+            f" killed counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
         )
 
     def _ask(self, doing: str, ask: Callable[[AdminClient], Result]) -> Result:

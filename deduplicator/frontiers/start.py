@@ -11,6 +11,7 @@ What is found, and what follows:
   position need not exist any more: the client goes on at the earliest record;
 - no frontier, an empty destination partition: the first frontier
   (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
+- a frontier of a topic that has moved (`reo cutover run`): MoveRefused;
 - a frontier of another destination topic (the topic was recreated): as without a frontier, but
   never later than what was copied;
 - no frontier, records at the destination: FrontierLost, or, with
@@ -33,7 +34,7 @@ from types import MappingProxyType
 
 from common import source_candidates
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
-from common.frontier import Frontier
+from common.frontier import Frontier, check_not_moved
 from common.kafka import partition_offsets, topic_creation, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
@@ -115,6 +116,8 @@ class PartitionStarter:
             if tp in commits
             and commits[tp].frontier.destination_topic_id == destinations[tp.topic].topic_id
         }
+        for tp, commit in usable.items():
+            check_not_moved(self.routes[tp.topic].get_source(tp.partition), commit.frontier)
         result = StartedPartitions()
         one_to_one = {
             self._get_output(tp): commit.frontier

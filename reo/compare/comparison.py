@@ -226,6 +226,16 @@ def _find_displaced(left: list[Consumed], right: list[Consumed]) -> list[int]:
     return [index for index in range(len(left)) if left[index].offset() != right[index].offset()]
 
 
+def end_batches(batches: Batches, end: int | None) -> Batches:
+    """The records before this offset."""
+    with closing(batches):
+        for batch in batches:
+            if end is not None and batch[-1].offset() >= end:
+                yield [message for message in batch if message.offset() < end]
+                return
+            yield batch
+
+
 def split_into_batches(rows: Generator[Consumed]) -> Batches:
     """The rows in lists, as `visible_records.read_batches` yields records."""
     with closing(rows):

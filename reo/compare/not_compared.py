@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from common.errors import NothingCompared
+from common.frontier import Frontier
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from reo.compare.comparison import Comparison
@@ -22,7 +23,7 @@ class NotCompared(NamedTuple):
     then.
     """
 
-    what: Literal["beginning", "compaction", "partitions"]
+    what: Literal["beginning", "compaction", "partitions", "move"]
     topic: str
     partition: int | None
     text: str
@@ -53,6 +54,12 @@ def list_for_partition(result: Comparison) -> Iterator[NotCompared]:
             "all but the newest record of each key, the order of different keys, and offsets"
             " (compacted)",
         )
+
+
+def list_for_moved(frontiers: Mapping[TopicPartition, Frontier]) -> Iterator[NotCompared]:
+    """What others write at the destination after a move; `frontiers` is by source partition."""
+    for tp, frontier in frontiers.items():
+        yield NotCompared("move", *tp, f"what others write there since: {frontier.describe_move()}")
 
 
 def list_for_topics(

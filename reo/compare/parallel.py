@@ -62,6 +62,8 @@ class PartitionPair(NamedTuple):
     """
     source_end: int | None = None
     """The source is read up to this offset; None: up to its end."""
+    destination_end: int | None = None
+    """The same at the destination, of a topic that has moved: others write after it."""
 
 
 class PairComparer:
@@ -109,11 +111,12 @@ class PairComparer:
                 return comparison.split_into_batches(
                     self.read_rows(pair.destination, destination_begin)
                 )
-            return visible_records.read_batches(
+            batches = visible_records.read_batches(
                 destination,
                 {pair.destination: destination_begin},
                 ends=list_stable_end(self.destination_admin, pair.destination),
             )
+            return comparison.end_batches(batches, pair.destination_end)
 
         def is_source_longer() -> bool:
             return has_more or (

@@ -49,7 +49,7 @@ class Content(msgspec.Struct):
 
 @dataclass(slots=True)
 class ResumeFile:
-    """The file; without a name nothing is remembered."""
+    """The file; without a name all is remembered for this process only."""
 
     file: str | None
     content: Content = field(default_factory=lambda: Content(1, {}, {}))
@@ -106,7 +106,7 @@ class ResumeFile:
 
     def remember(self, result: Comparison) -> None:
         """Note up to where a partition is equal."""
-        if self.file is not None and result.equal and not result.by_key:
+        if result.equal and not result.by_key:
             self.content.partitions[str(result.tp)] = ComparedPartition(
                 result.source_next,
                 result.destination_next,

@@ -120,7 +120,11 @@ def add_cutover(commands: Commands) -> None:
         help="deny everybody to write to the topics at the source, by an ACL",
     )
     run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
-    back = words.add_parser("back", help="remove the DENY", examples=help_examples.CUTOVER_BACK)
+    back = words.add_parser(
+        "back",
+        help="remove the DENY; undo the move, or set up the copy in the other direction",
+        examples=help_examples.CUTOVER_BACK,
+    )
     add_result_options(plan)
     add_result_options(run)
     add_settings_options(back)

@@ -4,7 +4,8 @@ record is lost, and none is processed twice.
 The steps, and when each is done:
 
     1  producers stop; with `--deny-writes`  the ends stand still for `--quiet` seconds, and no
-       an ACL denies them to write         transaction is open
+       the copy is compared first, then    transaction is open; the DENY is still there
+       an ACL denies them to write
     2  the copy reaches the source's end   no visible record of the source is after the frontier
     3  the copy is compared                `reo verify`; with `--resume` from where an earlier one
                                            ended
@@ -13,13 +14,14 @@ The steps, and when each is done:
        without these topics
     6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets_translate`)
        and committed
+    7  the move is recorded                the frontiers have it (`reo.migration.move_record`)
 
-Each run reads the state from the clusters again, and nothing is stored. So a run can be
-interrupted, or killed, at any step: the next run finds what is done, and does the rest. The command
-does not stop the service: it cannot reach its machine, and a supervisor or Kubernetes would start
-it again. It says when to stop it, waits, and checks again at the end; and a service that is started
-later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
-ended nothing has moved: `reo cutover back` removes the DENY, and everything goes on at the source.
+Each run reads the state from the clusters again. So a run can be interrupted, or killed, at any
+step: the next run finds what is done, and does the rest. The command does not stop the service: it
+cannot reach its machine, and a supervisor or Kubernetes would start it again. It says when to stop
+it, waits, and checks again at the end; and a service that is started later ends at once, because it
+finds the record. Until step 7 has ended nothing has moved: `reo cutover back` removes the DENY, and
+everything goes on at the source.
 """
 
 from __future__ import annotations
@@ -28,11 +30,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
-from common.kafka.topics import Topic
-from common.routes import Route
 from common.settings import Settings
-from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
+from reo.migration.cutover_plan import prepare_steps
+from reo.migration.move_record import MoveRecord
 from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics
 from reo.migration.offsets_translate import Translator
 from reo.migration.translation_report import TranslatedPartition
@@ -41,20 +42,6 @@ from reo.progress.snapshot import Snapshot
 from reo.verify import Verification
 
 POLL_S = 0.5
-
-
-def prepare_steps(
-    settings: Settings, sources: Mapping[Route, Topic], resume: str | None
-) -> Verification:
-    """Raise now what a later step would refuse, before anything is changed. Returns what is to be
-    compared.
-    """
-    for reason in select_comparable(settings, sources)[1]:
-        raise reason
-    resume_file = ResumeFile(resume)
-    resume_file.read()
-    Translator(settings)
-    return Verification(settings, resume_file)
 
 
 class Cutover:
@@ -71,7 +58,7 @@ class Cutover:
         self.settings = settings
         self.moving = MovingTopics(settings, groups)
         self.quiet_s = quiet_s
-        self.resume = resume
+        self.resume_file = ResumeFile(resume)
         self.report = report
         self.compared = 0
         self._reported = ""
@@ -79,13 +66,17 @@ class Cutover:
     def run(self, deny_writes: bool) -> dict[str, list[TranslatedPartition]]:
         """All steps; returns the committed rows by group."""
         started = self.moving.take_snapshot()
-        prepare_steps(self.settings, started.sources, self.resume)
+        names = sorted({row.source.topic for row in started.partitions})
+        self.moving.write_denial.look_up(names)
+        prepare_steps(self.settings, started.sources, self.resume_file)
+        record = MoveRecord(self.settings, started.sources)
         ends = self.moving.read_ends()
         left_out = self.moving.find_left_out(ends, self.moving.find_groups(ends))
         if left_out:
             self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
         if deny_writes:
-            names = sorted({row.source.topic for row in started.partitions})
+            self.moving.write_denial.check_is_possible()
+            self.verify(started)
             self.moving.write_denial.add(names)
             self.report(
                 f"1 writes denied: nobody may write to {', '.join(names)} at the source (`reo"
@@ -102,24 +93,31 @@ class Cutover:
         rows = self.translate(groups)
         self.check_ends(ends)
         self.check_groups(ends, rows)
-        if self.moving.is_copying(snapshot):
-            raise MoveRefused(
-                "the service was started again, before the topics had moved: stop it, and run the"
-                " command again"
-            )
+        self.check_service_stopped(snapshot)
+        self.moving.write_denial.check()
+        record.write(ends)
+        # one that has started in between has not seen the record
+        self.check_service_stopped(snapshot)
         return rows
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
         ends, quiet_since_s = self.moving.read_ends(), runtime.monotonic()
         while True:
-            runtime.sleep(POLL_S)
+            self._pause()
             current_ends = self.moving.read_ends()
             if current_ends != ends:
+                written = [tp for tp in current_ends if current_ends[tp] != ends.get(tp)]
                 ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for(
-                    "1 waiting for the producers to stop: records are written to "
-                    + _join_topics(ends)
+                    f"1 waiting for the producers to stop: records are written to"
+                    f" {', '.join(sorted({tp.topic for tp in written}))}"
+                    + (
+                        " although writes are denied: by a super user (super.users), whom no ACL"
+                        " stops, or by the end of a transaction"
+                        if self.moving.write_denial.is_broken
+                        else ""
+                    )
                 )
             elif open_partitions := self.moving.find_open(ends):
                 quiet_since_s = runtime.monotonic()
@@ -140,7 +138,11 @@ class Cutover:
         """
         while True:
             snapshot = self.moving.take_snapshot()
-            if self.moving.find_written(ends):
+            if written := self.moving.find_written(ends):
+                self.report(
+                    f"2 records were written to {', '.join(map(str, written))} after the producers"
+                    " had stopped: step 1 begins again"
+                )
                 return None
             records_left = sum(row.copy_lag.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
@@ -153,22 +155,25 @@ class Cutover:
                     f"2 waiting for the service: it does not run, and {records_left} records are"
                     " not copied. Start it"
                 )
-            runtime.sleep(POLL_S)
+            self._pause()
 
-    def verify(self) -> None:
+    def verify(self, copied: Snapshot | None = None) -> None:
         """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without
-        records are.
+        records are. Or, before writes are denied, what is copied by then.
         """
-        resume_file = ResumeFile(self.resume)
-        resume_file.read()
-        verification = Verification(self.settings, resume_file)
+        ends = {row.source: row.stage_two_offset for row in copied.partitions} if copied else None
+        verification = Verification(self.settings, self.resume_file, ends)
+        if copied and any(pair.is_compacted for pair in verification.pairs):
+            self.report("1 a compacted topic is compared when nobody writes to it, not before")
+            return
         results = verification.run()
         verdict = verification.reach_verdict(results)
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
         self.report(
-            "3 the copy equals the source:"
+            ("1 before writes are denied: what is copied" if copied else "3 the copy")
+            + " equals the source:"
             f" {verdict.records - verdict.compared_before} records compared in"
             f" {verdict.took_s:.1f} s, {verdict.compared_before} before"
         )
@@ -187,7 +192,7 @@ class Cutover:
             self._wait_for(
                 f"4 waiting for the consumers at the source to stop: {', '.join(reading)}"
             )
-            runtime.sleep(POLL_S)
+            self._pause()
         self.report(
             "4 no group reads at the source:"
             f" {', '.join(group.name for group in groups) or 'there is none'}"
@@ -202,7 +207,7 @@ class Cutover:
                 f"5 waiting for the service to stop ({', '.join(members)}): stop it now, or start"
                 " it again without these topics"
             )
-            runtime.sleep(POLL_S)
+            self._pause()
         self.report("5 the service does not copy these topics any more")
 
     def translate(self, groups: Sequence[MovingGroup]) -> dict[str, list[TranslatedPartition]]:
@@ -269,6 +274,18 @@ class Cutover:
                     " Stop them there, and run the command again before they start at the"
                     " destination"
                 )
+
+    def check_service_stopped(self, snapshot: Snapshot) -> None:
+        """MoveRefused when it was started again since step 5."""
+        if self.moving.is_copying(snapshot):
+            raise MoveRefused(
+                "the service was started again, before the topics had moved: stop it, and run the"
+                " command again"
+            )
+
+    def _pause(self) -> None:
+        runtime.sleep(POLL_S)
+        self.moving.write_denial.check()
 
     def _wait_for(self, what: str) -> None:
         """Report what is waited for, once."""

@@ -8,6 +8,7 @@ written to, and so is a partition with an open transaction. Nothing is changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -16,11 +17,17 @@ import orjson
 
 from common import runtime
 from common.kafka.consumer_group import Members
-from common.routes import TopicPartition
+from common.kafka.topics import Topic
+from common.routes import Route, TopicPartition
+from common.settings import Settings
+from reo.compare.comparable_routes import select_comparable
+from reo.compare.resume_file import ResumeFile
 from reo.migration.moving_topics import MovingGroup, MovingTopics
+from reo.migration.offsets_translate import Translator
 from reo.output import align_columns
 from reo.progress.lag import sum_lags
 from reo.progress.snapshot import Snapshot
+from reo.verify import Verification
 
 VERIFIED_OFFSETS_S = 100_000
 """How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors
@@ -265,3 +272,16 @@ def make_plan(
         quiet_s,
         to_compare,
     )
+
+
+def prepare_steps(
+    settings: Settings, sources: Mapping[Route, Topic], resume_file: ResumeFile
+) -> Verification:
+    """Raise now what a later step would refuse, before anything is changed. Returns what is to be
+    compared.
+    """
+    for reason in select_comparable(settings, sources)[1]:
+        raise reason
+    resume_file.read()
+    Translator(settings)
+    return Verification(settings, resume_file)

@@ -1,5 +1,5 @@
-"""The sub-commands of `reo cutover`: plan, run and back, with what they print; the steps themselves
-are in `reo.migration.cutover`.
+"""`reo cutover plan` and `reo cutover run`, with what they print; the steps are in
+`reo.migration.cutover`, the way back in `reo.migration.cutover_back`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ from collections.abc import Sequence
 import orjson
 
 from common import source_candidates
-from common.errors import MoveRefused, ReoError
+from common.errors import MoveRefused
 from common.kafka import needed_acls, permissions, topics
-from common.kafka.clients import create_admin_client
 from common.settings import Settings, destination_kind
-from reo.migration.cutover import Cutover, prepare_steps
-from reo.migration.cutover_plan import CutoverPlan, make_plan
+from reo import interrupt
+from reo.compare.resume_file import ResumeFile
+from reo.migration.cutover import Cutover
+from reo.migration.cutover_plan import CutoverPlan, make_plan, prepare_steps
 from reo.migration.moving_topics import MovingTopics
 from reo.migration.translation_report import format_offset
-from reo.migration.write_denial import WriteDenial
 from reo.output import align_columns
 
 PLAN_INTERVAL_S = 3.0
-PERMISSIONS: tuple[needed_acls.Command, ...] = ("lag", "verify", "offsets translate --apply")
+PERMISSIONS: tuple[needed_acls.Command, ...] = (
+    "lag",
+    "verify",
+    "offsets translate --apply",
+    "recover --apply",
+)
 
 
 def plan_command(
@@ -35,24 +40,22 @@ def plan_command(
 ) -> int:
     """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
     settings = _prepare(settings, ("lag", "verify", "offsets translate"), deny_writes)
-    plan = _make_plan(settings, groups, quiet_s, resume, deny_writes)
+    moving = MovingTopics(settings, groups)
+    if _report_moved(moving, as_json):
+        return 0
+    plan = _make_plan(moving, quiet_s, resume, deny_writes)
     print(plan.format_json() if as_json else plan.format_text())
     return 0
 
 
 def _make_plan(
-    settings: Settings, groups: str, quiet_s: float, resume: str | None, deny_writes: bool
+    moving: MovingTopics, quiet_s: float, resume: str | None, deny_writes: bool
 ) -> CutoverPlan:
-    moving = MovingTopics(settings, groups)
-    sources = topics.describe_sources(settings, moving.source_admin)
-    to_compare = prepare_steps(settings, sources, resume).total_offsets
+    sources = topics.describe_sources(moving.settings, moving.source_admin)
+    to_compare = prepare_steps(moving.settings, sources, ResumeFile(resume)).total_offsets
     if deny_writes:
         moving.write_denial.check_is_possible()
-    try:
-        denied = moving.write_denial.find_denied(sorted({route.source_topic for route in sources}))
-    # without an authorizer, or the right to see ACLs: the run says so when it is asked for a DENY
-    except ReoError:
-        denied = []
+    denied = moving.write_denial.look_up(sorted({route.source_topic for route in sources}))
     return make_plan(moving, PLAN_INTERVAL_S, quiet_s, to_compare, denied, deny_writes)
 
 
@@ -69,6 +72,10 @@ def run_command(
     cutover = Cutover(
         settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
     )
+    if _report_moved(cutover.moving, as_json):
+        return 0
+    denial = cutover.moving.write_denial
+    interrupt.set_last_words(lambda: denial.describe() if deny_writes or denial.denied else "")
     rows = cutover.run(deny_writes)
     if as_json:
         print(
@@ -111,39 +118,44 @@ def run_command(
     return 0
 
 
-def run_back(settings: Settings) -> int:
-    """`reo cutover back`: removes the DENY, at every source candidate. Exit code 0, or that of the
-    first candidate where it was not possible.
+def _report_moved(moving: MovingTopics, as_json: bool) -> bool:
+    """Print when and where the topics have moved, and what the source has got since; False when
+    they have not.
     """
-    refusals: list[ReoError] = []
-    for source in settings.sources:
-        try:
-            print(_remove_denial(settings.select_source(source)))
-        except ReoError as refusal:
-            print(f"reo cutover: {refusal}", file=sys.stderr)
-            refusals.append(refusal)
-    return refusals[0].exit_code if refusals else 0
-
-
-def _remove_denial(settings: Settings) -> str:
-    """At the only source of these settings; returns what was done."""
-    client = create_admin_client(settings.source_cluster, settings)
-    names = sorted(
-        {
-            route.source_topic
-            for route in topics.list_routes(settings, client, settings.connect_timeout_s)
-        }
+    moved = [
+        (row, row.frontier) for row in moving.find_moved(moving.take_snapshot()) if row.frontier
+    ]
+    if not moved:
+        return False
+    if as_json:
+        print(
+            orjson.dumps(
+                {
+                    "moved": [
+                        {
+                            "topic": row.source.topic,
+                            "partition": row.source.partition,
+                            "source_offset": frontier.source_offset + 1,
+                            "source_end": row.source_end,
+                            **(frontier.move._asdict() if frontier.move else {}),
+                        }
+                        for row, frontier in moved
+                    ]
+                }
+            ).decode()
+        )
+        return True
+    for row, frontier in moved:
+        more = row.source_end - frontier.source_offset - 1
+        print(
+            f"{row.source} {frontier.describe_move()}"
+            + (f"; the source has {more} offsets more since, which are not copied" if more else "")
+        )
+    print(
+        "there is nothing left to move. A group that was left out: `reo offsets translate --apply`."
+        " To go back: `reo cutover back`"
     )
-    denial = WriteDenial(settings.source_cluster, client)
-    denied = denial.find_denied(names)
-    denial.remove(denied)
-    done = (
-        f"producers may write to {', '.join(denied)} at the source again"
-        if denied
-        else f"writes are not denied: {', '.join(names)}. Producers may write there:"
-        " there is nothing to remove"
-    )
-    return f"{settings.source_cluster.bootstrap_servers}: {done}"
+    return True
 
 
 def _prepare(

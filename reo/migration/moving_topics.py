@@ -17,6 +17,7 @@ from common.settings import Settings
 from reo.migration.arguments import ALL_GROUPS
 from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
+from reo.progress.partition_progress import PartitionProgress
 from reo.progress.snapshot import Snapshot, SnapshotReader
 
 Ends = Mapping[TopicPartition, int]
@@ -74,6 +75,18 @@ class MovingTopics:
                 " --topic"
             )
         return snapshot
+
+    def find_moved(self, snapshot: Snapshot) -> list[PartitionProgress]:
+        """The partitions, when they have moved; MoveRefused when only some of them have."""
+        moved = [row for row in snapshot.partitions if row.move]
+        if 0 < len(moved) < len(snapshot.partitions):
+            names = sorted({row.source.topic for row in moved})
+            others = sorted({row.source.topic for row in snapshot.partitions}.difference(names))
+            raise MoveRefused(
+                f"{', '.join(names)} moved before, and {', '.join(others)} did not. Give the topics"
+                " that are meant, with --topic"
+            )
+        return moved
 
     def read_ends(self) -> Ends:
         """The end of every partition at the source."""

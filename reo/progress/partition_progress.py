@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from common.envelope import Head
-from common.frontier import Frontier
+from common.frontier import Frontier, Move
 from common.kafka.partition_offsets import GroupCommit
 from common.records import Consumed
 from common.routes import TopicPartition
@@ -68,6 +68,11 @@ class PartitionProgress:
     """Whether the newest run has written its epoch, and not begun: it waits until stage two has
     read the intermediate partition.
     """
+
+    @property
+    def move(self) -> Move | None:
+        """That it has moved to the destination."""
+        return self.frontier.move if self.frontier else None
 
     @property
     def lags(self) -> tuple[Lag, Lag, Lag]:

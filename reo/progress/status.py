@@ -19,6 +19,7 @@ from rich.text import Text
 
 from common import runtime, source_candidates
 from common.errors import ReoError
+from common.frontier import check_not_moved
 from common.kafka import permissions
 from common.settings import Settings
 from reo import interrupt
@@ -52,10 +53,13 @@ class Watcher:
         )
 
     def _find_stop_error(self, now: Snapshot) -> ReoError | None:
-        """The error with which a start would stop. With several candidates there is none: a start
-        would try the next candidate.
+        """The error with which a start would stop. With several candidates there is none unless a
+        topic has moved: a start would try the next candidate.
         """
         try:
+            for row in now.partitions:
+                if row.frontier:
+                    check_not_moved(row.source, row.frontier)
             if now.frontiers and not self.failover:
                 source_checks.inspect_single_source(self.settings, now.sources, now.frontiers)
         except ReoError as error:

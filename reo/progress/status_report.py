@@ -149,6 +149,11 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
         f"last error  {UNKNOWN}: the log of the service has it"
         + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
         *(f"open        {text}" for text in status.open_transactions()),
+        *(
+            f"moved       {row.source} {row.frontier.describe_move()}"
+            for row in status.now.partitions
+            if row.frontier and row.move
+        ),
     ]
 
 
@@ -219,6 +224,7 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
                 "last_stable_offset": row.last_stable_offset,
                 "stage_one_offset": row.stage_one_offset,
                 "frontier": row.frontier.source_offset if row.frontier else None,
+                "moved": row.move and row.move._asdict(),
                 "epoch": row.epoch or None,
                 "unread": row.unread,
                 "stage_one_wrote_ms": row.last_written_ms,

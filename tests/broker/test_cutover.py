@@ -19,6 +19,7 @@ from common import settings as reo_settings
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
 from demo import fair_share
 from reo.migration.cutover import Cutover
+from reo.migration.move_record import MoveRecord
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, everything, reo
 from tests.harness.compared_sides import wait_for_markers
@@ -51,9 +52,7 @@ def run(
     action: Callable[[], object] = lambda: None,
     resume: str | None = None,
 ) -> list[str]:
-    """A run in this process; when it reports a line that begins so, something else happens. Returns
-    what it reported.
-    """
+    """A run, undone at once; `action` is called at a line that begins so. Returns its lines."""
     said: list[str] = []
 
     def report(line: str) -> None:
@@ -61,9 +60,11 @@ def run(
         if at and line.startswith(at):
             action()
 
-    Cutover(
+    cutover = Cutover(
         reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report
-    ).run(deny_writes=False)
+    )
+    cutover.run(deny_writes=False)
+    MoveRecord(cutover.settings, cutover.moving.take_snapshot().sources).remove()
     return said
 
 
@@ -250,6 +251,7 @@ def test_without_an_authorizer_writes_cannot_be_denied(clusters: Clusters, copie
         done = reo(clusters, copied, "cutover", "run", "--deny-writes", *more, exit_code=38)
         assert "the source cluster has no authorizer" in done.stderr
         assert "without --deny-writes" in done.stderr
+        assert ("writes are not denied at the source" in done.stderr) == (more == ())
 
 
 def test_a_pattern_that_no_group_matches_does_not_move(clusters: Clusters, copied: str) -> None:

@@ -124,16 +124,22 @@ def test_move_a_cluster(walk: Walk) -> None:
     """The group reads on before the move, and at the destination it has to read exactly what it has
     not read at the source.
     """
+
+    def write_at_destination() -> None:
+        assert read_rest_at_destination(walk) == read_rest_at_source(walk)
+        write_transactions(walk.clusters.destination, walk.topic)
+
     walk.walk(
         "move-cluster",
         {
             "cutover plan": lambda: commit(
                 walk.clusters.source, walk.topic, walk.group, {0: 8, 1: 10}
-            )
+            ),
+            "cutover back": write_at_destination,
         },
     )
     assert "the topics have moved" in walk.output["cutover run"]
-    assert read_rest_at_destination(walk) == read_rest_at_source(walk)
+    assert "copy in the other direction begins" in walk.output["cutover back"]
 
 
 def copy_like_mirrormaker(walk: Walk) -> None:

@@ -2,8 +2,9 @@
 as an application has them.
 
 `python -m tests.harness.moving produce ADDRESS TOPIC` writes transactions until SIGTERM, and aborts
-some of them. `python -m tests.harness.moving consume ADDRESS TOPIC GROUP FILE RESET` appends what
-it reads to a file, one line for a record, commits, and leaves the group at SIGTERM.
+some of them. `count ADDRESS TOPIC FILE` is an idempotent producer that counts on from the number in
+the file. `consume ADDRESS TOPIC GROUP FILE RESET` appends what it reads to a file, one line for a
+record, commits, and leaves the group at SIGTERM.
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ def produce(address: str, topic: str, partitions: int = 2) -> None:
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(30)
         if _stop.wait(PAUSE_S):
             return
+
+
+def count_on(address: str, topic: str, file: str, partitions: int = 2) -> None:
+    """Write one number after the other, each to the partition of its remainder."""
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    number = int(Path(file).read_text())
+    while not _stop.wait(PAUSE_S / 10):
+        producer.produce(topic, str(number), partition=number % partitions)
+        producer.poll(0)
+        number += 1
+    assert producer.flush(30) == 0
+    Path(file).write_text(str(number))
 
 
 def consume(address: str, topic: str, group: str, file: str, reset: str) -> None:
@@ -160,4 +173,4 @@ def _relay(clusters: Clusters, topic: str, epoch: int, stopping: threading.Event
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _stop.set())
-    {"produce": produce, "consume": consume}[sys.argv[1]](*sys.argv[2:])
+    {"produce": produce, "count": count_on, "consume": consume}[sys.argv[1]](*sys.argv[2:])

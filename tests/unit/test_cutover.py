@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -23,7 +23,13 @@ from common.kafka import topics
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.settings.clusters import Cluster
-from reo.migration import cutover, cutover_subcommands, moving_topics
+from reo.migration import (
+    cutover,
+    cutover_back,
+    cutover_plan,
+    cutover_subcommands,
+    moving_topics,
+)
 from reo.migration.cutover import Cutover
 from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.migration.translation_report import TranslatedPartition
@@ -55,7 +61,12 @@ def test_where_a_group_stays_that_is_further_at_the_destination(
     rows["shop"] = [TranslatedPartition(SOURCE, COPY, None, None)]
     assert clusters.at_destination.committed == {COPY: 3}
     assert said[0] == f"6 group {GROUP} on copy-0: stays at 3, 2 offsets further than at the source"
-    done = SimpleNamespace(run=lambda _: rows)
+    moving = SimpleNamespace(
+        take_snapshot=lambda: None,
+        find_moved=lambda _: [],
+        write_denial=SimpleNamespace(describe=str, denied=[]),
+    )
+    done = SimpleNamespace(run=lambda _: rows, moving=moving)
     monkeypatch.setattr(cutover_subcommands, "_prepare", lambda settings, *_: settings)
     monkeypatch.setattr(cutover_subcommands, "Cutover", lambda *_: done)
     assert cutover_subcommands.run_command(clusters.settings, ".*", 0.0, None, False, False) == 0
@@ -143,18 +154,18 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
         read_ends=dict,
         find_groups=lambda _: [],
         find_left_out=lambda *_: [],
-        write_denial=SimpleNamespace(add=denied.extend, find_denied=lambda _: []),
+        write_denial=SimpleNamespace(add=denied.extend, look_up=lambda _: []),
         source_admin=None,
+        settings=clusters.settings,
     )
-    monkeypatch.setattr(cutover, "Verification", lambda *_: SimpleNamespace(total_offsets=0))
+    monkeypatch.setattr(cutover_plan, "Verification", lambda *_: SimpleNamespace(total_offsets=0))
     run, _ = make_cutover(monkeypatch, clusters.settings, moving, str(resume))
     monkeypatch.setattr(run, "wait_for_producers", lambda: pytest.fail("writes were denied"))
     with pytest.raises(kind):
         run.run(deny_writes=True)
-    monkeypatch.setattr(cutover_subcommands, "MovingTopics", lambda *_: moving)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
-        cutover_subcommands._make_plan(clusters.settings, ".*", 0.0, str(resume), False)
+        cutover_subcommands._make_plan(cast(Any, moving), 0.0, str(resume), False)
 
 
 class FakeDenial:
@@ -192,15 +203,16 @@ def test_back_removes_the_deny_at_every_candidate(
         }
     )
     monkeypatch.setattr(FakeDenial, "denied", ["a:1", "b:1"])
-    monkeypatch.setattr(cutover_subcommands, "WriteDenial", FakeDenial)
-    monkeypatch.setattr(cutover_subcommands, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(cutover_back, "WriteDenial", FakeDenial)
+    monkeypatch.setattr(cutover_back, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(
         source_candidates, "select_answering", lambda given: given.select_source(given.sources[0])
     )
-    assert cutover_subcommands.run_back(settings) == ClusterUnreachable.exit_code
+    monkeypatch.setattr(cutover_back, "cancel_move", lambda *_: "the topics have not moved")
+    assert cutover_back.run_back(settings) == ClusterUnreachable.exit_code
     assert FakeDenial.denied == []
     out, errors = capsys.readouterr()
-    assert out.splitlines() == [
+    assert out.splitlines()[1:] == [
         f"{servers}: producers may write to orders at the source again"
         for servers in ("a:1", "b:1")
     ]

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.frontier import BYTES_MAX, KEPT, Frontier, LastRecord, decode
+from common.frontier import BYTES_MAX, KEPT, Frontier, LastRecord, Move, decode
 from tests.harness.properties import property_test
 
-NUMBERS = st.integers(-1, 2**63 - 1)
+NUMBERS, OFFSETS = st.integers(-1, 2**63 - 1), st.integers(0, 2**63 - 1)
 LAST_RECORDS = st.none() | st.builds(
-    LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans()
+    LastRecord, OFFSETS, st.text(max_size=16), st.booleans()
 )
 FRONTIERS = st.builds(
     Frontier,
@@ -31,6 +31,7 @@ FRONTIERS = st.builds(
     LAST_RECORDS,
     st.none() | st.text(max_size=17),
     st.booleans(),
+    st.none() | st.builds(Move, st.integers(0, 2**47), st.text(max_size=50), OFFSETS),
 )
 GOOD = Frontier(
     17, 1_795_000_000_000, "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3, gap=30

@@ -48,7 +48,7 @@ def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.Mo
         loop=SimpleNamespace(run_round=run_round),
         liveness=SimpleNamespace(reason=None),
         run_housekeeping=run_housekeeping,
-        close=lambda: None,
+        close=lambda **_: None,
     )
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     monkeypatch.setattr(worker, "build", lambda *_: cast(Any, parts))

@@ -1,0 +1,299 @@
+"""`reo cutover back`: undoes what `reo cutover run` has done, or has begun to do.
+
+| found | done |
+|---|---|
+| the topics have not moved | the DENY is removed |
+| they have moved, and nothing was written at the destination since | the record of the move is removed, and the DENY: the copy can go on from where it has ended |
+| they have moved, and something was written | failback: the group at the source gets the frontiers of a copy in the other direction, then the DENY is removed |
+
+Both ends of the copy are known: the frontier has the last copied record of either side. A copy in
+the other direction has copied exactly up to there, so it begins with the first record that others
+wrote at the destination, and its frontier is the old one with its sides exchanged
+(`build_reverse_frontier`). Its start compares both records, like any start.
+"""  # noqa: E501 - rows of a table
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+
+from common import source_candidates
+from common.errors import MoveRefused, ReoError
+from common.frontier import KEPT, Frontier, LastRecord
+from common.kafka import partition_offsets, permissions, topic_creation, topics, visible_records
+from common.kafka.clients import create_admin_client, create_reader
+from common.kafka.consumer_group import Commit, Group
+from common.kafka.topics import Topic
+from common.routes import Route, TopicPartition
+from common.settings import Settings, destination_kind
+from common.settings.security import Security
+from reo.migration.move_record import MoveRecord
+from reo.migration.write_denial import WriteDenial
+from reo.output import align_columns
+from reo.progress.snapshot import SnapshotReader
+
+
+def run_back(settings: Settings) -> int:
+    """The sub-command. Exit code 0, or that of the first thing that was not possible; a DENY is
+    removed whenever the topics have not moved, or nobody can tell.
+    """
+    destination_kind.refuse_command(
+        settings, "reo cutover", "consumers of a table are not consumer groups"
+    )
+    refusals: list[ReoError] = []
+    try:
+        print(cancel_move(source_candidates.select_answering(settings), len(settings.sources)))
+    except MoveRefused:
+        raise
+    except ReoError as unknown:
+        refusals.append(unknown)
+        print(
+            f"reo cutover: whether the topics have moved is not known: {unknown}", file=sys.stderr
+        )
+    for source in settings.sources:
+        try:
+            print(_remove_denial(settings.select_source(source)))
+        except ReoError as refusal:
+            print(f"reo cutover: {refusal}", file=sys.stderr)
+            refusals.append(refusal)
+    return refusals[0].exit_code if refusals else 0
+
+
+def cancel_move(settings: Settings, candidates: int = 1) -> str:
+    """Returns what was found and done, as text; MoveRefused when there is no way back without a
+    loss.
+    """
+    snapshot = SnapshotReader(settings).take_snapshot()
+    moved = [row for row in snapshot.partitions if row.move]
+    if not moved:
+        return "the topics have not moved"
+    if len(moved) < len(snapshot.partitions):
+        names = ", ".join(sorted({row.source.topic for row in moved}))
+        raise MoveRefused(f"only {names} moved: run the command for these alone, with --topic")
+    grown = [
+        str(row.source)
+        for row in moved
+        if row.frontier and row.source_end != row.frontier.source_offset + 1
+    ]
+    reverse = ReverseCopy(settings, snapshot.sources, snapshot.frontiers)
+    if not reverse.find_written():
+        MoveRecord(settings, snapshot.sources).remove()
+        return (
+            "nothing was written at the destination since the topics moved: the move is undone."
+            " Start the service, then producers and consumers at the source"
+        )
+    if candidates > 1:
+        raise MoveRefused(
+            "records were written at the destination since the topics moved, and"
+            f" source.bootstrap_servers names {candidates} clusters. Give the one to which the"
+            " topics are to move back alone, with source.mode=single"
+        )
+    if not reverse.is_set_up():
+        if grown:
+            raise MoveRefused(
+                f"records were written to {', '.join(grown)} at the source after the move, and"
+                " others at the destination: neither side has all. Copy those of the source by"
+                " hand, or delete the topic there and copy to a new one"
+            )
+        reverse.set_up()
+    return reverse.describe()
+
+
+class ReverseCopy:
+    """The copy in the other direction of topics that have moved; `settings` and `frontiers` are
+    those of the copy that has ended.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Mapping[Route, Topic],
+        frontiers: Mapping[TopicPartition, Frontier],
+    ) -> None:
+        self.settings = settings
+        self.sources = sources
+        self.reverse = build_reverse_settings(settings, sources)
+        self.source_admin, self.destination_admin = (
+            create_admin_client(cluster, settings)
+            for cluster in (settings.source_cluster, settings.destination_cluster)
+        )
+        self.group = Group(self.reverse)
+        by_intermediate = {route.intermediate_topic: route for route in sources}
+        self.ended = {
+            by_intermediate[tp.topic].get_destination(tp.partition): frontier
+            for tp, frontier in frontiers.items()
+        }
+        """The frontiers by destination partition, which is the new source partition."""
+
+    def find_written(self) -> list[TopicPartition]:
+        """The destination partitions to which somebody has written since the move."""
+        reader = create_reader(self.settings.destination_cluster, self.settings)
+        begins, ends = partition_offsets.list_bounds(self.destination_admin, self.ended)
+        open_at = partition_offsets.find_open_transactions(self.destination_admin, ends)
+        return [
+            tp
+            for tp, frontier in self.ended.items()
+            if frontier.move
+            # what retention has deleted since was written, too
+            if tp in open_at
+            or begins[tp] > frontier.move.destination_end
+            or visible_records.find_first_visible(
+                reader, tp, frontier.move.destination_end, ends[tp]
+            )
+            is not None
+        ]
+
+    def is_set_up(self) -> bool:
+        """Whether the group has the frontiers already, or later ones; MoveRefused when it has those
+        of another copy, or the topics have moved back.
+        """
+        new = self._build_frontiers()
+        commits = self.group.read_commits(new, require_stable=True)
+        for tp, commit in commits.items():
+            if commit.frontier.destination_topic_id != new[tp].destination_topic_id:
+                continue  # of a topic that was deleted
+            if commit.frontier.source_identity != new[tp].source_identity:
+                raise MoveRefused(
+                    f"group {self.group.name} of the cluster at"
+                    f" {self.settings.source_cluster.bootstrap_servers} has the frontiers of"
+                    f" another copy to {tp.topic}. Set application to another name, for both"
+                    " directions"
+                )
+            if commit.frontier.source_offset >= new[tp].source_offset:
+                if commit.frontier.move:
+                    raise MoveRefused(
+                        f"these topics have moved back: {tp} {commit.frontier.describe_move()}. To"
+                        " move them again, run `reo cutover back` with the settings of the copy"
+                        " that has moved them back"
+                    )
+                return True
+        return False
+
+    def set_up(self) -> None:
+        """Commit the frontiers, all in one request; ServiceRuns when the group has members."""
+        permissions.check_permissions(self.reverse, "recover --apply")
+        topic_creation.prepare_topics(self.reverse)
+        frontiers = self._build_frontiers()
+        ends = partition_offsets.list_end_offsets(self.source_admin, frontiers)
+        self.group.commit(
+            {tp: Commit(ends[tp], frontier.encode()) for tp, frontier in frontiers.items()}
+        )
+
+    def describe(self) -> str:
+        """Where the copy begins, and how it is started."""
+        rows = [
+            (str(tp), str(frontier.move.destination_end), str(frontier.source_offset + 1))
+            for tp, frontier in self.ended.items()
+            if frontier.move
+        ]
+        return "\n".join(
+            [
+                *align_columns([("partition", "copied back from", "to"), *rows], numbers_from=1),
+                (
+                    "records were written at the destination since the topics moved: the copy in"
+                    " the other direction begins with the first of them. Start a service with the"
+                    " settings of source and destination exchanged (from"
+                    f" {self.reverse.source_cluster.bootstrap_servers} to"
+                    f" {self.reverse.destination_cluster.bootstrap_servers}, application"
+                    f" {self.reverse.application}); `reo cutover run` with these settings moves the"
+                    " topics back"
+                ),
+            ]
+        )
+
+    def _build_frontiers(self) -> dict[TopicPartition, Frontier]:
+        """By the intermediate partition of the other direction. The epoch is above that of an
+        earlier copy: what is on the intermediate topic is not of this one.
+        """
+        new_sources = {
+            route.source_topic: (route, topic)
+            for route, topic in topics.describe_sources(
+                self.reverse, self.destination_admin
+            ).items()
+        }
+        frontiers = {}
+        for route, source in self.sources.items():
+            reverse_route, new_source = new_sources[route.destination_topic]
+            intermediates = [
+                reverse_route.get_intermediate(partition) for partition in range(source.partitions)
+            ]
+            earlier = self.group.read_commits(intermediates)
+            epoch = 1 + max((commit.frontier.epoch for commit in earlier.values()), default=-1)
+            for tp in intermediates:
+                ended = self.ended[reverse_route.get_source(tp.partition)]
+                topics.check_identity(ended.source_identity, source)
+                frontiers[tp] = build_reverse_frontier(
+                    ended, new_source.identity, source.topic_id, epoch
+                )
+        return frontiers
+
+
+def build_reverse_frontier(
+    ended: Frontier, source_identity: str, destination_topic_id: str, epoch: int
+) -> Frontier:
+    """The frontier of a copy in the other direction that has copied what the one that has `ended`
+    has copied. The last record is the same on both sides, and so is its checksum.
+    """
+    assert ended.move is not None
+    last, checksum = ended.last_record, ended.last_written_checksum
+    kept = KEPT if (ended.last_written or "").endswith(KEPT) else ""
+    return Frontier(
+        source_offset=ended.move.destination_end - 1,
+        epoch=epoch,
+        source_identity=source_identity,
+        # those that the destination has beyond it are new to the source
+        source_partitions=ended.source_partitions,
+        destination_topic_id=destination_topic_id,
+        destination_known=last.source_offset if last else ended.source_offset,
+        sent=0,
+        last_record=(
+            LastRecord(ended.destination_known, checksum)
+            if checksum and ended.is_known_written
+            else None
+        ),
+        last_written=last.checksum + kept if last else None,
+        is_known_written=last is not None,
+    )
+
+
+def build_reverse_settings(settings: Settings, routes: Iterable[Route]) -> Settings:
+    """The settings of the copy in the other direction."""
+    sides = [
+        (f"source.{name}", f"destination.{name}")
+        for name in ("bootstrap_servers", *(field.name for field in fields(Security)))
+    ]
+    values = settings.values | {"source.mode": "single", "source.start": "earliest"}
+    for left, right in sides:
+        values[left], values[right] = settings.values[right], settings.values[left]
+    if settings.topics_:
+        values["topics"] = ",".join(
+            f"{route.destination_topic}={route.source_topic}" for route in routes
+        )
+    else:
+        values["source.topic"], values["destination.topic"] = (
+            settings.destination_topic,
+            settings.source_topic,
+        )
+    return Settings(values)
+
+
+def _remove_denial(settings: Settings) -> str:
+    """At the only source of these settings; returns what was done."""
+    client = create_admin_client(settings.source_cluster, settings)
+    names = sorted(
+        {
+            route.source_topic
+            for route in topics.list_routes(settings, client, settings.connect_timeout_s)
+        }
+    )
+    denial = WriteDenial(settings.source_cluster, client)
+    denied = denial.find_denied(names)
+    denial.remove(denied)
+    done = (
+        f"producers may write to {', '.join(denied)} at the source again"
+        if denied
+        else f"writes are not denied: {', '.join(names)}. Producers may write there:"
+        " there is nothing to remove"
+    )
+    return f"{settings.source_cluster.bootstrap_servers}: {done}"
