@@ -212,6 +212,24 @@ def find_conflicts(rules: Sequence[Rule], selected: Sequence[Route]) -> Iterator
         for name in (route.destination_topic, route.intermediate_topic):
             if not TOPIC_NAME.fullmatch(name):
                 yield f"{route}: {name!r} {LEGAL}"
+    yield from _find_collisions(selected)
+
+
+def _find_collisions(selected: Sequence[Route]) -> Iterator[str]:
+    """Brokers refuse a topic beside one whose name differs in dots and underscores only. Of
+    intermediate topics nothing is said when their destinations collide.
+    """
+    copies = [route.destination_topic for route in selected]
+    for names in (copies, [*copies, *(route.intermediate_topic for route in selected)]):
+        first = {name.replace(".", "_"): name for name in reversed(names)}
+        colliding = [name for name in dict.fromkeys(names) if first[name.replace(".", "_")] != name]
+        for name in colliding:
+            yield (
+                f"the topics {first[name.replace('.', '_')]!r} and {name!r} collide: brokers take ."
+                " and _ for the same. Give one another destination"
+            )
+        if colliding:
+            return
 
 
 def _find_intermediate_conflicts(

@@ -182,7 +182,7 @@ def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
         )
         finding = _check_creation(state, state.existing.get(route.destination_topic), new_topic)
         unknown = UNKNOWN_CONFIG.search(finding.seen)
-        if unknown is None or unknown[1] not in new_topic.config:
+        if unknown is None or unknown[1] not in (new_topic.config or {}):
             return finding
         state.unknown_configs.add(unknown[1])
 
@@ -203,7 +203,7 @@ def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTo
         return report_failure(about, error)
     if existing is None:
         config_text = ", ".join(
-            f"{name}={value}" for name, value in sorted(new_topic.config.items())
+            f"{name}={value}" for name, value in sorted((new_topic.config or {}).items())
         )
         replicas = (
             f"{new_topic.replication_factor} replica"

@@ -96,13 +96,21 @@ class ConfigDrift:
         topic_creation.prepare_topics(self.settings)
 
     def alter_configs(self, differences: Iterable[Difference]) -> None:
-        """Change these configurations, in one request for each topic."""
+        """Change these configurations, in one request for each topic. TopicsUnfit when brokers
+        refuse some; the others are changed.
+        """
         changes: dict[str, dict[str, str]] = {}
         for row in differences:
             if row.then is not None:
                 changes.setdefault(row.topic, {})[row.what] = row.then
+        refusals = []
         for name, configs in changes.items():
-            self._alter_topic(name, configs)
+            try:
+                self._alter_topic(name, configs)
+            except TopicsUnfit as refused:
+                refusals.append(str(refused))
+        if refusals:
+            raise TopicsUnfit("; ".join(refusals))
 
     def _compare_topic(
         self,

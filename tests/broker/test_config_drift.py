@@ -11,6 +11,8 @@ from common.errors import TopicsUnfit
 from common.kafka import topic_creation
 from common.kafka.clients import create_admin_client
 from common.settings import load
+from reo.migration.config_comparison import Difference
+from reo.migration.config_drift import ConfigDrift
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.service import STOP_S, build_environment
@@ -106,26 +108,54 @@ def test_records_that_were_young_at_the_source_are_copied_when_they_are_old(
     service.stop()
 
 
-def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, topic: str) -> None:
-    """A configuration that a broker refuses when the topic is made, because of its version or
-    policy: a stop with its reason, not a restart for ever.
+@pytest.mark.parametrize(
+    ("suffix", "config", "reason"),
+    [
+        ("", {"segment.bytes": "1"}, r"segment\.bytes.* Create or change the topic as the cluster"),
+        ("_x", {}, r"collides with existing topics?: .*\. Name another one"),
+    ],
+    ids=["configuration", "name"],
+)
+def test_a_topic_that_the_cluster_does_not_want_is_named(
+    clusters: Clusters, topic: str, suffix: str, config: dict[str, str], reason: str
+) -> None:
+    """What a broker refuses when the topic is made (a configuration because of its version or
+    policy, a name that differs from another in dots and underscores only): a stop with its reason
+    and what to do, not a restart for ever.
     """
     loaded = load(build_environment(clusters, topic, {}))
     cluster = loaded.destination_cluster
+    clusters.destination.create(f"{topic}.x", 1)
     with pytest.raises(
         TopicsUnfit,
-        match=(
-            rf"creating topic {topic} on the destination cluster: .*segment.bytes.*with 2"
-            r" partitions"
-        ),
+        match=rf"creating topic {topic}{suffix} with 2 partitions on the destination cluster: .*"
+        + reason,
     ):
         topic_creation.create_or_extend(
             create_admin_client(cluster, loaded),
             cluster,
             None,
-            NewTopic(topic, 2, -1, config={"segment.bytes": "1"}),
+            NewTopic(f"{topic}{suffix}", 2, -1, config=config),
             loaded.connect_timeout_s,
         )
+
+
+def test_a_refused_change_holds_up_no_other_topic(clusters: Clusters, topic: str) -> None:
+    """`reo topics --apply` for several topics: brokers refuse the change of one. The others are
+    changed, and the refusal is a stop (13) with its reason.
+    """
+    names = [f"{topic}-{letter}" for letter in "abc"]
+    for name in names:
+        for cluster in (clusters.source, clusters.destination):
+            cluster.create(name, 1)
+    several = {"topics": ",".join(names), "source_topic": "", "application": topic}
+    drift = ConfigDrift(load(build_environment(clusters, topic, several)))
+    with pytest.raises(TopicsUnfit, match=rf"of topic {names[1]} of the destination .*retention"):
+        drift.alter_configs(
+            Difference(name, "retention.ms", "-1", "-2" if name == names[1] else "7", "")
+            for name in names
+        )
+    assert [clusters.destination.config(name)["retention.ms"] for name in names] == ["7", "-1", "7"]
 
 
 def test_what_is_kept_in_sync_is_changed_at_each_start(

@@ -24,6 +24,7 @@ from tests.e2e.test_exact_copy import (
     test_a_second_run_changes_nothing as a_second_run_changes_nothing,
 )
 from tests.e2e.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
+from tests.harness.commands import reo
 from tests.harness.kafka import OLDER_JARS, UNFENCED, Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
     FIRST_RECORDS,
@@ -33,6 +34,7 @@ from tests.harness.recovery import (
     run_recover,
     wait_for_empty_group,
 )
+from tests.harness.service import stopped
 
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long
@@ -101,6 +103,22 @@ def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path, compi
     `tests.e2e.test_faults`.
     """
     the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages", compiled)
+
+
+def test_what_the_newer_brokers_refuse_is_said_by_the_check(
+    clusters: Clusters, older: Cluster, topic: str, start: Start
+) -> None:
+    """4.x takes no `segment.bytes` under 1 MB (KIP-1030), and none of the service's topics exists
+    yet: `reo check` ends as the service does.
+    """
+    if clusters.source is not older:
+        pytest.skip("3.9 takes any")
+    clusters.source.create(topic, 1, segment_bytes="16384")
+    said = reo(clusters, topic, "check", exit_code=13).stdout
+    assert re.search(
+        r"Invalid value 16384 for configuration segment\.bytes", " ".join(said.split())
+    )
+    stopped(start(topic, "deduplicator"), 13, "TopicsUnfit", "segment.bytes")
 
 
 def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:

@@ -102,6 +102,7 @@ def test_the_name_between_depends_on_the_rules_alone() -> None:
             "a=b-proxy,b",
             "the intermediate topic of b → b would be 'b-proxy', which is a destination",
         ),
+        ("x=a.b,y=a_b", "the topics 'a.b' and 'a_b' collide"),
         ("x=b-c,y=b-c,c-y=b,q=b", "several routes need the intermediate topic 'b-c-y-proxy'"),
         ("x" * 245, "is not a legal topic name"),
     ],

@@ -5,15 +5,18 @@ is a sign of life.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from confluent_kafka.admin import ConfigSource
 
 from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.errors import TopicsUnfit
 from common.kafka import topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.topics import Topic
 from common.settings import load
+from reo.checks.topics import RouteTopics, check_topics
 from tests.unit.test_settings import GOOD
 
 
@@ -58,6 +61,39 @@ def test_an_intermediate_topic_has_few_replicas(asked: str, brokers: int, replic
     parked = topic_creation.build_parked_topic(settings, "parked", SOURCE_CONFIG)
     assert (parked.num_partitions, parked.replication_factor) == (1, -1)
     assert "min.insync.replicas" not in parked.config
+
+
+def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the topics exists, so nothing tells which configurations the brokers know: the check
+    asks for all of the source's, and leaves out what they say they do not know.
+    """
+    settings = load(GOOD)
+    (route,) = settings.build_routes()
+    own = {LIMIT: "1000", "segment.bytes": "16384", "vendor.tier": "on", "vendor.b": "1"}
+    config: Any = {
+        name: SimpleNamespace(value=value, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        for name, value in own.items()
+    }
+    source = Topic(route.source_topic, "id", 1, "source")
+    asked: list[set[str]] = []
+
+    def create(*arguments: Any, **_: bool) -> None:
+        new_topic = arguments[3]
+        if new_topic.topic == route.destination_topic:
+            asked.append(set(new_topic.config))
+            unknown = sorted(name for name in new_topic.config if name.startswith("vendor"))
+            raise TopicsUnfit(
+                f"Unknown topic config name: {unknown[0]}" if unknown else "Invalid value 16384"
+            )
+
+    monkeypatch.setattr(topic_creation, "create_or_extend", create)
+    nobody = cast(Any, None)
+    state = RouteTopics(settings, {route: source}, {}, {}, nobody, nobody, 1)
+    state.at_source[source.name] = config
+    errors = [finding.seen for finding in check_topics(state) if finding.level == "error"]
+    assert errors == ["Invalid value 16384"]
+    left = {LIMIT, "segment.bytes", "message.timestamp.type"}
+    assert asked == [left | {"vendor.tier", "vendor.b"}, left | {"vendor.tier"}, left]
 
 
 def test_two_replicas_are_the_default() -> None:
