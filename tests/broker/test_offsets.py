@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from common import settings as reo_settings
 from reo.migration.offsets_translate import ProvedOffsets, Translator
 from tests.conftest import Start, make_topic_name
-from tests.harness.group_offsets import commit, committed, translate
+from tests.harness.group_offsets import commit, committed, read_metadata, translate
 from tests.harness.judge import Record, to_record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
@@ -191,3 +191,14 @@ def test_a_group_with_members_is_not_touched(clusters: Clusters, copied: Copy) -
     consumer.close()
     assert committed(clusters.destination, copied.topic, group) == {}
     assert translate(clusters, copied.topic, group, "--apply").returncode == 0
+
+
+def test_the_metadata_of_a_commit_goes_with_it(clusters: Clusters, copied: Copy) -> None:
+    """It is the application's: Kafka Streams has its stream time there."""
+    commit(clusters.source, copied.topic, "streams", {0: 5}, "AgAAAYsAAAAA")
+    commit(clusters.source, copied.topic, "streams", {1: 5})
+    assert translate(clusters, copied.topic, "streams", "--apply").returncode == 0
+    assert read_metadata(clusters.destination, copied.topic, "streams") == {
+        0: "AgAAAYsAAAAA",
+        1: "",
+    }

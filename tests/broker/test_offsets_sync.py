@@ -21,7 +21,7 @@ from reo.migration.offsets_sync import OffsetsSync
 from reo.migration.offsets_translate import Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
-from tests.harness.group_offsets import commit, committed, read_metadata, translate
+from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.service import Service, build_environment, send_signal
 from tests.harness.transactional_copy import (
@@ -223,25 +223,6 @@ def test_a_group_that_takes_no_offsets_holds_up_no_other(
     for group, expected in zip(groups, (True, False, True), strict=True):
         assert committed(clusters.destination, copied.topic, group) == (
             positions_of(copied, {0: 3}) if expected else {}
-        )
-
-
-def test_the_metadata_of_a_commit_goes_with_it(
-    clusters: Clusters, synced: tuple[Copy, Service]
-) -> None:
-    """Kafka Streams has its stream time there: the service and `reo offsets translate` carry it."""
-    copied, _ = synced
-    metadata = "AgAAAYsAAAAA"
-    for group in (f"{copied.topic}-live-streams", f"{copied.topic}-streams"):
-        commit(clusters.source, copied.topic, group, {0: 5}, metadata)
-        commit(clusters.source, copied.topic, group, {1: 5})
-        if "live" not in group:
-            assert translate(clusters, copied.topic, group, "--apply").returncode == 0
-        until(
-            lambda group=group: (
-                read_metadata(clusters.destination, copied.topic, group) == {0: metadata, 1: ""}
-            ),
-            "both are committed",
         )
 
 

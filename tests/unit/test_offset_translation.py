@@ -13,13 +13,10 @@ import pytest
 
 from common import source_candidates
 from common.errors import (
-    ClusterUnreachable,
     HangingTransaction,
     MoveRefused,
     OffsetUntranslatable,
-    ReoError,
     SourceRecreated,
-    StageFailed,
 )
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topics, visible_records
@@ -29,7 +26,6 @@ from common.records import compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import load
 from reo.migration import offset_translation, offsets_sync, offsets_translate
-from reo.migration.offsets_sync import OffsetsSync
 from reo.migration.offsets_translate import Translator
 from reo.migration.user_group import UserCommit
 from tests.unit.test_alignment import Message
@@ -205,71 +201,6 @@ def test_a_candidate_without_what_was_copied_is_refused(monkeypatch: pytest.Monk
     )
     clusters.records[COPY] = []
     assert clusters.translate() == (7, "")
-
-
-def test_nothing_is_committed_to_a_topic_that_was_recreated_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The round's first group is translated, or its place is remembered; then the topic is another
-    one, in which that offset is another record. The proofs are forgotten.
-    """
-    clusters = FakeClusters(monkeypatch)
-    sync = OffsetsSync(clusters.settings, GROUP)
-    (group,) = sync.sync()
-    assert (group.skipped, clusters.at_destination.committed) == (None, {COPY: 1})
-    translate = sync.translator.translate
-
-    def translate_and_recreate(*arguments: Any) -> Any:
-        clusters.at_destination.committed = {}
-        rows = translate(*arguments)
-        clusters.destination = Topic(COPY.topic, "new-id", 1, "copy-cluster")
-        return rows
-
-    monkeypatch.setattr(sync.translator, "translate", translate_and_recreate)
-    (group,) = sync.sync()
-    assert clusters.at_destination.committed == {}
-    assert (group.rows, isinstance(group.skipped, OffsetUntranslatable)) == ([], True)
-    assert "was deleted, or deleted and recreated" in str(group.errors[0])
-    assert sync._proved == {}
-
-
-@pytest.mark.parametrize("error", [StageFailed, ClusterUnreachable, MoveRefused])
-def test_a_group_that_is_refused_holds_up_no_other(
-    monkeypatch: pytest.MonkeyPatch, error: type[ReoError]
-) -> None:
-    """Whatever the error of one group: it is reported, and the next one is translated."""
-    clusters, names = FakeClusters(monkeypatch), ["a", "b", "c"]
-    monkeypatch.setattr(offsets_sync, "list_groups", lambda *_: names)
-    at_destination = {name: FakeGroup({}) for name in names}
-
-    def refuse(_: object) -> None:
-        raise error("no")
-
-    monkeypatch.setattr(at_destination["b"], "commit_forward", refuse)
-    monkeypatch.setattr(Translator, "open_destination_group", lambda _, name: at_destination[name])
-    groups = OffsetsSync(clusters.settings, ".*").sync()
-    assert [type(group.skipped) for group in groups] == [type(None), error, type(None)]
-    assert [at_destination[name].committed for name in names] == [{COPY: 1}, {}, {COPY: 1}]
-
-
-def test_a_cluster_that_is_away_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for each group: the round ends."""
-    clusters = FakeClusters(monkeypatch)
-    sync = OffsetsSync(clusters.settings, ".*")
-
-    def fail(*_: object) -> None:
-        raise ClusterUnreachable("away")
-
-    monkeypatch.setattr(clusters.at_destination, "commit_forward", fail)
-    look_up, looked_up = topics.look_up, list[int]()
-
-    def look_up_once(*arguments: Any) -> Any:
-        looked_up.append(1)
-        return look_up(*arguments) if len(looked_up) <= 2 else fail()
-
-    monkeypatch.setattr(topics, "look_up", look_up_once)
-    with pytest.raises(ClusterUnreachable):
-        sync.sync()
 
 
 @pytest.mark.parametrize("short", [SOURCE, COPY])
