@@ -24,13 +24,14 @@ from reo.checks.topics import RouteTopics
 from reo.migration.config_drift import ConfigDrift
 
 DAY_MS = 86_400_000
+RETENTION = ("retention.ms", "retention.bytes")
 BOUNDS = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 )
 NOT_CONFIGS = ("topic", "partitions")
-CHECKED_ABOVE = (LIMIT, "retention.ms", "message.timestamp.type", "min.insync.replicas")
+CHECKED_ABOVE = (LIMIT, *RETENTION, "message.timestamp.type", "min.insync.replicas")
 """Configurations of a destination topic that other checks cover."""
 PRODUCERS = (
     ("intermediate.producer_options", "max.request.size"),
@@ -95,9 +96,8 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     elif not errors:
         yield report_ok(
             about,
-            f"up to {limit} bytes, which"
-            f" {'both' if destination_kind.is_outside_kafka(state.settings) else 'all three'}"
-            f" topics take{_describe_compression(state)}",
+            f"{'both' if destination_kind.is_outside_kafka(state.settings) else 'all three'} topics"
+            f" take batches of up to {limit} bytes, {_describe_size(state)}",
         )
     for table, option in PRODUCERS:
         value = state.settings.get_options(table).get(option, "")
@@ -110,51 +110,64 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
             )
 
 
-def _describe_compression(state: RouteTopics) -> str:
+def _describe_size(state: RouteTopics) -> str:
     """The limit is on what a broker stores: a record that is stored compressed at the source can be
     too large where it is not.
     """
-    if state.settings.producer.compression_type != "none":
-        return ""
     return (
-        "; a record that its producer has compressed counts uncompressed here"
-        " (producer.compression_type is none)"
+        "as the source stores them"
+        if _is_compressed_again(state)
+        else "uncompressed (producer.compression_type is none): a record that its producer has"
+        " compressed, and that is larger without, stops the copy (exit code 27)"
     )
 
 
+def _is_compressed_again(state: RouteTopics) -> bool:
+    return state.settings.producer.compression_type != "none"
+
+
 def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
-    """The copy keeps the source's timestamps, so the destination's retention deletes older records
-    soon after they arrive.
+    """What is deleted at the destination, by age and by size. The copy keeps the source's
+    timestamps, so older records are deleted soon after they arrive; and what the source stores
+    compressed has more bytes there if it is not.
     """
     source, copy = (
         state.get_source_config(route.source_topic),
         state.get_config(route.destination_topic),
     )
     about = f"retention of {route.destination_topic}"
-    source_ms = _get_retention_ms(source)
-    source_text = _format_duration(source_ms)
-    if copy is None:
-        if "retention.ms" in copied_configs.list_own_configs(source) or source_ms is None:
-            yield report_ok(about, f"as the source's: {source_text}")
-        else:
-            yield report_ok(
-                about,
-                f"the destination cluster's default; the source cluster's is {source_text}. Set"
-                " retention.ms on the source topic to take it over",
+    own, there, right = copied_configs.list_own_configs(source), copy or source, []
+    for name in RETENTION:
+        at_source, source_limit = _format_retention(name, source), _get_limit(name, source)
+        text, limit = _format_retention(name, there), _get_limit(name, there)
+        if copy is None and name not in own and "delete" in own.get("cleanup.policy", "delete"):
+            right.append(
+                f"{name} is the destination cluster's default (at the source {at_source}; set it on"
+                " the source topic to take it over)"
             )
-        return
-    copy_ms = _get_retention_ms(copy)
-    if copy_ms is not None and (source_ms is None or copy_ms < source_ms):
-        yield report_warning(
-            about,
-            f"records older than {_format_duration(copy_ms)} are deleted soon after they arrive,"
-            f" and the source keeps them for {source_text}",
-            f"set retention.ms={-1 if source_ms is None else source_ms} on"
-            f" {route.destination_topic}; `reo topics --apply` does if the source topic has it",
-        )
-    else:
-        yield report_ok(about, f"{_format_duration(copy_ms)}, the source's is {source_text}")
-    if copied_configs.is_compacted(source) and not copied_configs.is_compacted(copy):
+        elif limit is not None and (source_limit is None or limit < source_limit):
+            yield report_warning(
+                about,
+                f"{text}, soon after they arrive; at the source {at_source}",
+                f"set {name}={-1 if source_limit is None else source_limit} on"
+                f" {route.destination_topic}; `reo topics --apply` does if the source topic has it",
+            )
+        elif (
+            limit is not None
+            and name == "retention.bytes"
+            and _has_more_bytes(state, copy or source)
+        ):
+            yield report_warning(
+                about,
+                f"{text}, and they are written uncompressed (producer.compression_type is none):"
+                " where the source's producers compress, more is deleted than at the source",
+                f"set producer.compression_type, or a larger {name}",
+            )
+        else:
+            right.append(f"{text}; at the source {at_source}" if text != at_source else text)
+    if right:
+        yield report_ok(about, "; ".join(right))
+    if copy and copied_configs.is_compacted(source) and not copied_configs.is_compacted(copy):
         yield report_warning(
             about,
             "the source topic is compacted, the copy is not: it grows without limit",
@@ -162,19 +175,36 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
         )
 
 
-def _get_retention_ms(entries: Entries) -> int | None:
-    """How long records are kept; None when they are never deleted."""
-    retention_ms = int(entries["retention.ms"].value)
+def _has_more_bytes(state: RouteTopics, entries: Entries) -> bool:
+    """Whether a destination topic stores uncompressed what is compressed at the source."""
+    codec = str(entries["compression.type"].value)
+    return not _is_compressed_again(state) and codec in ("producer", "uncompressed")
+
+
+def _get_limit(name: str, entries: Entries) -> int | None:
+    """How long records are kept, in ms, or how many bytes of a partition; None when nothing is
+    deleted for that.
+    """
+    limit = int(entries[name].value)
+    return None if limit < 0 or "delete" not in str(entries["cleanup.policy"].value) else limit
+
+
+def _format_retention(name: str, entries: Entries) -> str:
+    limit = _get_limit(name, entries)
+    if name == "retention.ms":
+        return (
+            "records are never deleted for their age"
+            if limit is None
+            else f"records older than {_format_duration(limit)} are deleted"
+        )
     return (
-        None
-        if retention_ms < 0 or "delete" not in str(entries["cleanup.policy"].value)
-        else retention_ms
+        "records are never deleted for their size"
+        if limit is None
+        else f"records before the last {limit} bytes of a partition are deleted"
     )
 
 
-def _format_duration(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "for ever"
+def _format_duration(milliseconds: int) -> str:
     return (
         f"{milliseconds / DAY_MS:.3g} days"
         if milliseconds >= DAY_MS

@@ -13,6 +13,7 @@ from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.recovery import FIRST_RECORDS, PARTITIONS
 from tests.harness.service import deaf_address
+from tests.harness.topic_configs import change
 
 Setup = Callable[[Clusters, str], dict[str, str]]
 
@@ -65,6 +66,31 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
         "Python does all the work: deduplicator.compiled is no"
     ]
     assert f"0=7, 1=0; {FIRST_RECORDS - 7} offsets" in list_findings(later, "ok", "frontier")[0]
+
+
+def test_what_deletes_records_is_said_before_it_does(clusters: Clusters, topic: str) -> None:
+    """By age and by size, of a copy that would be created and of one that is there. A limit in
+    bytes counts what is written: uncompressed, it deletes more than at the source.
+    """
+    clusters.source.create(topic, 1, retention_bytes="4000000")
+
+    def check(level: str, **more: str) -> list[str]:
+        return list_findings(as_json(clusters, topic, "check", **more), level, "retention of")
+
+    (said,) = check("warning")
+    assert said.startswith("records before the last 4000000 bytes of a partition are deleted, and")
+    assert check("ok") == ["records are never deleted for their age"]
+    assert check("warning", producer_compression_type="gzip") == []
+    change(clusters.source, topic, retention_bytes=None, retention_ms=None)
+    (said,) = check("ok")
+    assert said.startswith("retention.ms is the destination cluster's default (at the source")
+    assert "; retention.bytes is the destination cluster's default (at the source" in said
+    clusters.destination.create(topic, 1, retention_bytes="3000000")
+    (said,) = check("warning")
+    assert said == (
+        "records before the last 3000000 bytes of a partition are deleted, soon after they arrive;"
+        " at the source records are never deleted for their size"
+    )
 
 
 def unreachable(clusters: Clusters, topic: str) -> dict[str, str]:
