@@ -80,9 +80,7 @@ class TransactionalProducer:
         self.commit_call: CallThread | None = None
         """The last one."""
         self.envelopes: list[bytes] = []
-        """Those that values of the transaction's records point into (`compiled_path.forward`). When
-        the next transaction begins, each record is delivered or purged.
-        """
+        """What values of its records point into, until each record is delivered or purged."""
 
     def initialise(self) -> None:
         """Create the client and have the coordinator end a predecessor's transaction; waits while
@@ -287,10 +285,7 @@ class TransactionalProducer:
         """Use the producer again only if no request of its transaction can still arrive."""
         assert self.client is not None
         if self.count_lost(self.client) != self.lost_at_begin:
-            log.warning(
-                "the transaction is decided, but a connection was lost meanwhile: the producer is"
-                " replaced"
-            )
+            log.warning("a connection was lost in a decided transaction: the producer is replaced")
             self.discard()
 
     def discard(self) -> None:
