@@ -65,22 +65,7 @@ def _list_value_schemas() -> dict[str, Any]:
     name = {"type": "string", "pattern": "^(reo[a-z0-9-]*)?$", "maxLength": 39}
     optional = {"enabled": flag, "labels": labels}
     resources = dict.fromkeys(("reo", "replicator", "deduplicator"), OBJECT)
-    pod = {
-        "annotations": labels,
-        "podAnnotations": labels,
-        "podLabels": labels,
-        "podSecurityContext": OBJECT,
-        "securityContext": OBJECT,
-        "startupProbe": OBJECT,
-        "livenessProbe": OBJECT,
-        "readinessProbe": OBJECT,
-        "terminationGracePeriodSeconds": number,
-        "nodeSelector": labels,
-        "tolerations": LIST,
-        "affinity": OBJECT,
-        "topologySpreadConstraints": LIST,
-        "priorityClassName": text,
-    }
+    pod = _list_pod_schemas()
     return pod | {
         "global": OBJECT,
         "nameOverride": name,
@@ -120,6 +105,22 @@ def _list_value_schemas() -> dict[str, Any]:
                 "severities": _build_object_schema({"page": text, "ticket": text}),
             }
         ),
+    }
+
+
+def _list_pod_schemas() -> dict[str, Any]:
+    """The schema of each value that is of all pods, or of one stage's."""
+    labels = {"type": "object", "additionalProperties": {"type": "string"}}
+    tables = "podSecurityContext securityContext startupProbe livenessProbe readinessProbe affinity"
+    return dict.fromkeys(tables.split(), OBJECT) | {
+        "annotations": labels,
+        "podAnnotations": labels,
+        "podLabels": labels,
+        "nodeSelector": labels,
+        "terminationGracePeriodSeconds": {"type": "integer", "minimum": 0},
+        "tolerations": LIST,
+        "topologySpreadConstraints": LIST,
+        "priorityClassName": {"type": "string"},
     }
 
 

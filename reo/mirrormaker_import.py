@@ -130,7 +130,7 @@ def _convert_topics(table: Table, others: tuple[str, ...]) -> None:
         ),
     )
     if all(map(TOPIC_NAME.fullmatch, topics.included)):
-        excluded = _compile(table, "topics.exclude", "|".join(topics.excluded))
+        excluded = _build_regex(table, "topics.exclude", "|".join(topics.excluded))
         for name in dict.fromkeys(topics.included):
             if excluded and excluded.fullmatch(name):
                 table.note("topics.exclude", f"{name} is excluded, so it is not imported")
@@ -172,7 +172,7 @@ def _convert_policy(table: Table) -> str:
     return prefix
 
 
-def _compile(table: Table, key: str, pattern: str) -> re.Pattern[str] | None:
+def _build_regex(table: Table, key: str, pattern: str) -> re.Pattern[str] | None:
     try:
         return re.compile(pattern) if pattern else None
     except re.error as reason:
@@ -192,7 +192,7 @@ def _convert_groups(table: Table) -> None:
             "false: MirrorMaker 2 only writes checkpoints. `reo offsets translate` and"
             " `reo offsets sync` translate on demand",
         )
-    elif _compile(table, "groups", groups):
+    elif _build_regex(table, "groups", groups):
         table.into.values["offsets.sync_groups"] = groups
         table.put(interval, "offsets.sync_interval_s", int)
     table.drop(interval, "not used: sync.group.offsets.enabled is false")
@@ -207,7 +207,7 @@ def _convert_topic_configs(table: Table) -> None:
         table.left.pop("config.properties.blacklist", CONFIGS_EXCLUDED),
     )
     if _is_true(table, "sync.topic.configs.enabled", "true"):
-        pattern = _compile(table, "config.properties.exclude", "|".join(excluded))
+        pattern = _build_regex(table, "config.properties.exclude", "|".join(excluded))
         table.into.values["topics.sync"] = ",".join(
             name for name in SYNCABLE if not (pattern and pattern.fullmatch(name))
         )

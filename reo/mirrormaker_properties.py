@@ -4,10 +4,10 @@ connectors; either becomes the properties of one flow's connectors, as MirrorMak
 Properties are read as java.util.Properties reads them. What a key of the file means depends on its
 prefix (MirrorMakerConfig.connectorBaseConfig):
 
-    A.x                  of a cluster; for the flow A->B it is `source.cluster.x`, for B->A
-                         `target.cluster.x`
-    A.consumer.x         of its clients; `source.consumer.x`, or `target.consumer.x`
-    A->B.x               of a flow; wins over `x`, which is of all flows
+    A.x                  of a cluster; for the flow A->B it is source.cluster.x, for B->A
+                         target.cluster.x
+    A.consumer.x         of its clients; source.consumer.x, or target.consumer.x
+    A->B.x               of a flow; wins over x, which is of all flows
     security.protocol, ssl.…, sasl.…   of every cluster that does not have its own
 
 Kafka Connect's REST interface and Strimzi's operator have a configuration for each connector
@@ -66,7 +66,7 @@ def parse_properties(text: str) -> Properties:
     for line in _join_lines(text):
         entry = ENTRY.fullmatch(line)
         if entry:
-            key, value = map(_unescape, entry.groups())
+            key, value = map(_replace_escapes, entry.groups())
             properties[key] = value.strip()
     return properties
 
@@ -87,7 +87,7 @@ def _join_lines(text: str) -> Iterator[str]:
         yield joined
 
 
-def _unescape(text: str) -> str:
+def _replace_escapes(text: str) -> str:
     def replace(escape: re.Match[str]) -> str:
         code = escape[1]
         return chr(int(code[1:], 16)) if len(code) > 1 else ESCAPED.get(code, code)
