@@ -22,7 +22,7 @@ FROM ${BASE} AS base
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        openjdk-17-jre-headless python3 tini >/dev/null \
+        libnss-unknown openjdk-17-jre-headless python3 tini >/dev/null \
     && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/*
 
 # What only the build needs stays in this stage: pip, Ivy, their caches, and the certificates of a
@@ -82,7 +82,8 @@ LABEL org.opencontainers.image.title="reo" \
     org.opencontainers.image.base.name="${BASE}" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
-# Hadoop, which Spark logs in with, refuses a user that has no name.
+# Hadoop, which Spark logs in with, refuses a user that has no name. libnss-unknown gives one to
+# those that OpenShift makes up.
 RUN echo 'reo:x:10001:10001:reo:/tmp:/usr/sbin/nologin' >>/etc/passwd \
     && echo 'reo:x:10001:' >>/etc/group
 WORKDIR /opt/reo
