@@ -100,26 +100,29 @@ def check_frontier(
 def _check_first_offsets(
     state: RouteTopics, group: Group, route: Route, source: Topic
 ) -> Iterator[Finding]:
-    """A route without topics: nothing was copied."""
+    """A route that lacks topics, or partitions: these have no frontier in the group."""
     about = f"{ABOUT} of {route.source_topic}"
-    topic_partitions = list(map(route.get_source, range(source.partitions)))
+    partitions = list(map(route.get_intermediate, range(source.partitions)))
     try:
-        check_start_offsets(state.settings, state.source_admin, {route: source}, ())
-        _check_no_copy(state, group, route)
+        started = group.list_commits(partitions, require_stable=False)
+        check_start_offsets(state.settings, state.source_admin, {route: source}, started)
+        if not started:  # else somebody deleted the intermediate topic, or the source has grown
+            _check_no_copy(state, route)
         # of other topics: this one came later
         added = bool(group.list_frontiers())
         begins = {
             tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
-            for tp in topic_partitions
+            for tp in (route.get_source(tp.partition) for tp in partitions if tp not in started)
         }
-        yield report_ok(
-            about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}"
-        )
+        if begins:
+            yield report_ok(
+                about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}"
+            )
     except ReoError as error:
         yield report_failure(about, error)
 
 
-def _check_no_copy(state: RouteTopics, group: Group, route: Route) -> None:
+def _check_no_copy(state: RouteTopics, route: Route) -> None:
     """FrontierLost when the destination topic has records already, as a start would say once it has
     created the intermediate topic.
     """
@@ -127,8 +130,6 @@ def _check_no_copy(state: RouteTopics, group: Group, route: Route) -> None:
     if destination is None or state.tables is not None or not route.is_one_to_one:
         return
     topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
-    if group.list_commits(topic_partitions):
-        return  # somebody has deleted the intermediate topic, and the copy goes on
     consumer_group = ConsumerGroup(state.settings, Liveness("check"))
     first_frontiers = FirstFrontiers(
         state.settings,

@@ -172,8 +172,8 @@ def test_a_worker_that_stood_still_moves_nothing(
     locked = "were in the middle of a transaction on the frontiers"
     assert (locked in other.log) == (point == "two: offsets sent")
     send_signal(pid, signal.SIGCONT)
+    frozen.process.send_signal(signal.SIGCONT)  # it forwards what the worker says
     until(lambda: says in frozen.log, f"the thawed worker says {says!r}")
-    frozen.process.send_signal(signal.SIGCONT)
     assert compare_partitions(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
     for service in (frozen, other):
         service.stop()
