@@ -1,5 +1,5 @@
-"""The arguments of the command line and their help: every `--help` begins with examples, because
-most readers look for these.
+"""The arguments of the command line and their help: every `--help` has examples before the options,
+because most readers look for these.
 
 Options that are settings have the settings' names; all other settings come from the environment or
 the settings file. The commands that move what belongs to a topic are in `reo.migration.arguments`.
