@@ -15,9 +15,7 @@ from common.frontier import BYTES_MAX, KEPT, Frontier, LastRecord, Move, decode
 from tests.harness.properties import property_test
 
 NUMBERS, OFFSETS = st.integers(-1, 2**63 - 1), st.integers(0, 2**63 - 1)
-LAST_RECORDS = st.none() | st.builds(
-    LastRecord, OFFSETS, st.text(max_size=16), st.booleans()
-)
+LAST_RECORDS = st.none() | st.builds(LastRecord, OFFSETS, st.text(max_size=16), st.booleans())
 FRONTIERS = st.builds(
     Frontier,
     NUMBERS,
