@@ -26,16 +26,17 @@ everything goes on at the source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.compare.resume_file import ResumeFile
 from reo.migration.cutover_plan import prepare_steps
+from reo.migration.group_translation import translate_groups
 from reo.migration.move_record import MoveRecord
 from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics
-from reo.migration.offsets_translate import Translator
 from reo.migration.translation_report import TranslatedPartition
 from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
@@ -86,11 +87,12 @@ class Cutover:
         while snapshot is None:
             ends = self.wait_for_producers()
             snapshot = self.wait_for_copy(ends)
-        self.verify()
+            if snapshot and not self.is_equal(ends):
+                snapshot = None
         groups = self.wait_for_consumers(ends)
         self.wait_for_service(snapshot)
         self.check_ends(ends)
-        rows = self.translate(groups)
+        rows = translate_groups(self.settings, groups, self.report)
         self.check_ends(ends)
         self.check_groups(ends, rows)
         self.check_service_stopped(snapshot)
@@ -139,10 +141,7 @@ class Cutover:
         while True:
             snapshot = self.moving.take_snapshot()
             if written := self.moving.find_written(ends):
-                self.report(
-                    f"2 records were written to {', '.join(map(str, written))} after the producers"
-                    " had stopped: step 1 begins again"
-                )
+                self._report_written(2, written)
                 return None
             records_left = sum(row.copy_lag.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
@@ -178,6 +177,18 @@ class Cutover:
             f" {verdict.took_s:.1f} s, {verdict.compared_before} before"
         )
 
+    def is_equal(self, ends: Ends) -> bool:
+        """Step 3, or False when the source grows meanwhile."""
+        try:
+            self.verify()
+        except CopyDiffers:
+            written = self.moving.find_written(ends)
+            if not written:
+                raise
+            self._report_written(3, written)
+            return False
+        return True
+
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
         while True:
@@ -209,42 +220,6 @@ class Cutover:
             )
             self._pause()
         self.report("5 the service does not copy these topics any more")
-
-    def translate(self, groups: Sequence[MovingGroup]) -> dict[str, list[TranslatedPartition]]:
-        """Step 6: every group is translated, then all are committed."""
-        translator = Translator(self.settings)
-        rows = {group.name: translator.translate(group.name) for group in groups}
-        for group in groups:
-            for row in rows[group.name]:
-                if row.refusal:
-                    raise type(row.refusal)(
-                        f"group {group.name}: {row.refusal}. To move without this group, give the"
-                        " others with --groups"
-                    )
-            if group.is_active_at_destination and any(row.moves for row in rows[group.name]):
-                raise GroupBusy(
-                    f"group {group.name} has members at the destination, and has not read there"
-                    " what it has read at the source: stop its consumers there, run the command"
-                    " again, then start them"
-                )
-        for name, translated in rows.items():
-            if any(row.moves for row in translated):
-                translator.commit(name, translated)
-            if all(row.source_offset is None for row in translated):
-                self.report(
-                    f"6 group {name} has no offset at the source: nothing says where it continues,"
-                    " and at the destination it begins where its auto.offset.reset says"
-                )
-            for row in translated:
-                if row.offsets_ahead:
-                    self.report(
-                        f"6 group {name} on {row.destination}: stays at {row.committed_offset},"
-                        f" {row.offsets_ahead} offsets further than at the source"
-                    )
-        self.report(
-            f"6 the offsets are translated and committed at the destination; groups: {len(rows)}"
-        )
-        return rows
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
@@ -282,6 +257,12 @@ class Cutover:
                 "the service was started again, before the topics had moved: stop it, and run the"
                 " command again"
             )
+
+    def _report_written(self, step: int, written: Collection[TopicPartition]) -> None:
+        self.report(
+            f"{step} records were written to {', '.join(map(str, written))} after the producers"
+            " had stopped: step 1 begins again"
+        )
 
     def _pause(self) -> None:
         runtime.sleep(POLL_S)

@@ -23,9 +23,18 @@ from tests.harness.stage_one import wait_for_frontiers
 class DenyingRun:
     """`reo cutover run --deny-writes`; `lines` is what it says on standard error."""
 
-    def __init__(self, clusters: Clusters, topic: str) -> None:
+    def __init__(self, clusters: Clusters, topic: str, quiet_s: int = 1) -> None:
         self.command = subprocess.Popen(
-            [sys.executable, "-m", "reo", "cutover", "run", "--deny-writes", "--quiet", "1"],
+            [
+                sys.executable,
+                "-m",
+                "reo",
+                "cutover",
+                "run",
+                "--deny-writes",
+                "--quiet",
+                str(quiet_s),
+            ],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {}),
             text=True,
@@ -77,7 +86,7 @@ def check_runs(clusters: Clusters, topic: str, start: Start, number: Path) -> No
     with moving.relay_records(clusters, topic):
         clusters.source.write(topic, make_records(range(5), 2))
         clusters.wait_for_copy(topic, 5)
-        run = DenyingRun(clusters, topic)
+        run = DenyingRun(clusters, topic, quiet_s=60)
         run.wait_for("1 before writes are denied: what is copied equals the source: 5 records")
         run.wait_for("1 writes denied")
         number.write_text("0")

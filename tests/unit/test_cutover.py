@@ -14,6 +14,7 @@ import pytest
 from common import source_candidates
 from common.errors import (
     ClusterUnreachable,
+    CopyDiffers,
     MoveRefused,
     NotComparable,
     SettingsInvalid,
@@ -31,6 +32,7 @@ from reo.migration import (
     moving_topics,
 )
 from reo.migration.cutover import Cutover
+from reo.migration.group_translation import translate_groups
 from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.migration.translation_report import TranslatedPartition
 from tests.unit.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
@@ -56,8 +58,8 @@ def test_where_a_group_stays_that_is_further_at_the_destination(
     """
     clusters = FakeClusters(monkeypatch)
     clusters.at_destination.committed[COPY] = 3
-    run, said = make_cutover(monkeypatch, clusters.settings)
-    rows = run.translate([MovingGroup(GROUP, 1, 5, [], False)])
+    said: list[str] = []
+    rows = translate_groups(clusters.settings, [MovingGroup(GROUP, 1, 5, [], False)], said.append)
     rows["shop"] = [TranslatedPartition(SOURCE, COPY, None, None)]
     assert clusters.at_destination.committed == {COPY: 3}
     assert said[0] == f"6 group {GROUP} on copy-0: stays at 3, 2 offsets further than at the source"
@@ -124,7 +126,7 @@ def test_a_group_that_has_committed_nothing_is_not_forgotten(
     names.clear()
     monkeypatch.setattr(NoGroup, "readers", ())
     run, said = make_cutover(monkeypatch, clusters.settings, moving)
-    rows = run.translate(run.wait_for_consumers(ends))
+    rows = translate_groups(clusters.settings, run.wait_for_consumers(ends), said.append)
     assert f"6 group {GROUP} has no offset at the source" in said[1]
     run.check_groups(ends, rows)
     assert [(row.source_offset, row.continues_at) for row in rows[GROUP]] == [(None, None)]
@@ -166,6 +168,27 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
     monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
         cutover_subcommands._make_plan(cast(Any, moving), 0.0, str(resume), False)
+
+
+def test_a_record_that_is_written_while_the_copy_is_compared_is_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Producers have to stop again; without such a record a difference ends the run."""
+    written = [SOURCE]
+    moving = SimpleNamespace(find_written=lambda _: written)
+    run, said = make_cutover(monkeypatch, FakeClusters(monkeypatch).settings, moving)
+
+    def verify() -> None:
+        raise CopyDiffers("one record is missing")
+
+    monkeypatch.setattr(run, "verify", verify)
+    assert not run.is_equal({SOURCE: 8})
+    assert said == [
+        f"3 records were written to {SOURCE} after the producers had stopped: step 1 begins again"
+    ]
+    written.clear()
+    with pytest.raises(CopyDiffers):
+        run.is_equal({SOURCE: 8})
 
 
 class FakeDenial:
