@@ -129,6 +129,7 @@ def _describe_partition(
         "last_stable_offset": last_stable_offset,
         "stage_one_offset": None,
         "frontier": frontier,
+        "moved": None,  # a copy of topics that have moved does not start
         "epoch": None,  # a gauge is a float, which is too short for it
         "unread": None,
         "stage_one_wrote_ms": None,
