@@ -25,6 +25,8 @@ OUTPUT_CLOSED = 141
 GRACE_S = 1.0
 _last_words: list[Callable[[], str]] = []
 _is_reported = threading.Event()
+_report_lock = threading.Lock()
+"""Held while the message is printed: the thread that ends the process waits for it."""
 _is_normal_end = threading.Event()
 
 
@@ -69,10 +71,11 @@ def report_interrupt(command: str = "") -> int:
     """Print the message once; returns the exit code."""
     if _is_normal_end.is_set():
         return 0
-    if not _is_reported.is_set():
-        _is_reported.set()
-        print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
-        print_last_words()
+    with _report_lock:
+        if not _is_reported.is_set():
+            _is_reported.set()
+            print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
+            print_last_words()
     return INTERRUPTED
 
 
