@@ -69,8 +69,8 @@ def test_an_installed_reo_is_set_up_and_copies(
     until(  # the client may not have been told yet why nobody answers
         lambda: (
             "cannot be reached"
-            in installed.reo(
-                "check", exit_code=10, environment=GOOD | {"REO_CONNECT_TIMEOUT_S": "1"}
+            in installed.reo(  # the code of its first error: the jars are not there
+                "check", exit_code=2, environment=GOOD | {"REO_CONNECT_TIMEOUT_S": "1"}
             ).stdout
         ),
         "it says that the cluster cannot be reached",
