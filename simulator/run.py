@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from common import runtime
 from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
+from common.kafka import cluster_requests
 from simulator import compiled_path_twin, kafka
 from simulator.faults import FaultInjector
 from simulator.frontier_judge import FrontierJudge
@@ -79,6 +80,7 @@ def run_plan(plan: Plan) -> Result:
         )
     )
     put_compiled_path_back = compiled_path_twin.use_twin()
+    cluster_requests.forget_answers()  # of the previous schedule
     try:
         system.start_all()
         result.violation = _run_schedule(judges)

@@ -31,6 +31,12 @@ _tried_tls: set[str] = set()
 """Silent addresses at which it was tried whether they speak TLS."""
 
 
+def forget_answers() -> None:
+    """From now on no cluster has answered: the simulator has many processes in one."""
+    _answered.clear()
+    _tried_tls.clear()
+
+
 def ask_cluster(
     cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]
 ) -> Result:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from common.errors import SourceTruncated
+from common.kafka import cluster_requests
 from simulator import plan, planted_defects, run
 from simulator.child import Child
 from simulator.faults import FaultInjector
@@ -58,7 +59,10 @@ def test_a_planted_defect_is_of_this_code(defect: planted_defects.Defect) -> Non
 
 
 def test_a_seed_repeats_its_schedule() -> None:
-    """The same steps, the same faults at the same moments, the same end."""
+    """The same steps, the same faults at the same moments, the same end; also in a process that has
+    run another one.
+    """
+    cluster_requests.forget_answers()  # as in a new process
     first, again = run.run_plan(plan.draw_plan(5)), run.run_plan(plan.draw_plan(5))
     assert first.story
     assert (first.story, first.steps, first.virtual_s, first.end) == (
