@@ -1,16 +1,18 @@
 """Fixtures of the tests of stage one's sink: one Spark session for all tests of a module, because a
-start takes seconds, and a destination behind a proxy.
+start takes seconds, and a destination behind a proxy. And of those of the Helm chart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from faults.proxy import Proxy
 from tests.conftest import make_topic_name
+from tests.harness.helm import HELM, package_chart
 from tests.harness.kafka import Cluster, Clusters
 from tests.harness.sink import SinkRuns, start_spark
 
@@ -55,3 +57,15 @@ def runs(
     proxy.rules.clear()
     for running in spark.streams.active:
         running.stop()
+
+
+@pytest.fixture(scope="module")
+def helm() -> str:
+    """The program."""
+    return HELM
+
+
+@pytest.fixture(scope="module")
+def package(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart as it is released."""
+    return package_chart(helm, tmp_path_factory.mktemp("chart"))

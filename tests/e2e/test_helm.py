@@ -18,10 +18,9 @@ from tests.harness.helm import (
     ALL,
     ALL_NAME,
     CLUSTERS,
-    HELM,
     LEAST,
+    NEEDS_HELM,
     get_pod,
-    package_chart,
     pods,
     render_chart,
     run,
@@ -39,24 +38,7 @@ from tests.unit.test_kubernetes import (
 )
 
 SEVERITIES = {"page": "critical", "ticket": "warning"}
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        not HELM, reason="there is no helm: `make helm` builds it where Go is installed"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def helm() -> str:
-    """The program."""
-    return HELM
-
-
-@pytest.fixture(scope="module")
-def package(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart as it is released."""
-    return package_chart(helm, tmp_path_factory.mktemp("chart"))
+pytestmark = NEEDS_HELM
 
 
 @pytest.mark.parametrize("values", [LEAST, ALL], ids=["least", "all"])

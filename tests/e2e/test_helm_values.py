@@ -13,10 +13,9 @@ from tests.harness.helm import (
     ALL,
     ALL_NAME,
     CLUSTERS,
-    HELM,
     LEAST,
+    NEEDS_HELM,
     get_pod,
-    package_chart,
     render_chart,
     run,
 )
@@ -25,24 +24,7 @@ from tests.unit.test_kubernetes import (
     workload,
 )
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        not HELM, reason="there is no helm: `make helm` builds it where Go is installed"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def helm() -> str:
-    """The program."""
-    return HELM
-
-
-@pytest.fixture(scope="module")
-def package(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart as it is released."""
-    return package_chart(helm, tmp_path_factory.mktemp("chart"))
+pytestmark = NEEDS_HELM
 
 
 def test_without_values_it_says_what_is_missing(helm: str, package: Path) -> None:

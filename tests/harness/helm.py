@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from reference.chart import KUBERNETES_MIN
@@ -16,6 +17,13 @@ from reo.version import VERSION
 from tests.harness.kafka import ROOT
 
 HELM = shutil.which("helm", path=f"{ROOT / 'build' / '.bin'}") or shutil.which("helm") or ""
+NEEDS_HELM = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not HELM, reason="there is no helm: `make helm` builds it where Go is installed"
+    ),
+]
+"""What the tests of the chart are marked with."""
 CHART = ROOT / "deploy" / "helm" / "reo"
 LEAST, ALL = (
     yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text()) for name in ("least", "all")
