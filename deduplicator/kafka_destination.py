@@ -85,8 +85,8 @@ class KafkaDestination:
                     # by position: faster than by name
                     produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]
                 except BufferError:
-                    self.write_with_report(tp, (key, value, headers, timestamp_ms), None)
-            self.write_with_report(tp, records[-1], self._on_delivery)
+                    self.write_record(tp, (key, value, headers, timestamp_ms), None)
+            self.write_record(tp, records[-1], self._on_delivery)
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
         self._note_written(tp, len(records))
@@ -118,7 +118,7 @@ class KafkaDestination:
                 below = last[1].source_offset if last and envelope is last[0] else OFFSET_MAX
                 count += self._forward_envelope(tp, envelope, below, zero_timestamp_ms)
             if last is not None:
-                self.write_with_report(tp, unwrap(*last, zero_timestamp_ms), self._on_delivery)
+                self.write_record(tp, unwrap(*last, zero_timestamp_ms), self._on_delivery)
                 count += 1
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
@@ -157,10 +157,10 @@ class KafkaDestination:
         self._client.poll(0.05)
         self.producers.current.check_deadline(f"writing to {tp}")
 
-    def write_with_report(
+    def write_record(
         self, tp: TopicPartition, record: Record, on_delivery: Callable[[object, Any], None] | None
     ) -> None:
-        """Pass a record to the client, again while its queue is full."""
+        """Pass a record to the client, again while its queue is full; None: without a report."""
         assert self._client is not None
         key, value, headers, timestamp_ms = record
         while True:

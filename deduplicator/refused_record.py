@@ -35,16 +35,13 @@ class Write(NamedTuple):
     record: Record
     source: str
 
-    @property
-    def size(self) -> int:
-        """Of key and value, in bytes."""
-        return len(self.record[0] or b"") + len(self.record[1] or b"")
-
     def __str__(self) -> str:
         """As text for a person."""
+        key, value, _, timestamp_ms = self.record
         return (
-            f"It is {self.source}, written to {self.destination}: {self.size} bytes,"
-            f" {'no key' if self.record[0] is None else 'a key'}, timestamp {self.record[3]}"
+            f"It is {self.source}, written to {self.destination}:"
+            f" {len(key or b'') + len(value or b'')} bytes,"
+            f" {'no key' if key is None else 'a key'}, timestamp {timestamp_ms}"
         )
 
 
@@ -79,9 +76,7 @@ def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list
     with suppress(KafkaException, TransactionFailed, ReoError):
         destination.begin()
         for write in writes:
-            destination.write_with_report(
-                write.destination, write.record, partial(note_report, write)
-            )
+            destination.write_record(write.destination, write.record, partial(note_report, write))
         producer = destination.producers.current
         # what is in the queue when a batch is refused is not sent any more
         while producer.client and len(producer.client) and not rejected:

@@ -162,7 +162,7 @@ def _convert_policy(table: Table) -> str:
     )
     if policy.endswith("IdentityReplicationPolicy"):
         return ""
-    if not policy.endswith(("mirror.DefaultReplicationPolicy", "DefaultReplicationPolicy")):
+    if not policy.endswith("DefaultReplicationPolicy"):
         table.note(
             "replication.policy.class",
             f"{policy} is unknown: the copies have the topics' own names, unless you change the"

@@ -83,12 +83,11 @@ class Cutover:
                 f"1 writes denied: nobody may write to {', '.join(names)} at the source (`reo"
                 " cutover back` removes the DENY)"
             )
-        snapshot = None
-        while snapshot is None:
+        while True:
             ends = self.wait_for_producers()
             snapshot = self.wait_for_copy(ends)
-            if snapshot and not self.is_equal(ends):
-                snapshot = None
+            if snapshot is not None and self.is_equal(ends):
+                break
         groups = self.wait_for_consumers(ends)
         self.wait_for_service(snapshot)
         self.check_ends(ends)
