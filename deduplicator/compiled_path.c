@@ -259,8 +259,8 @@ static void *create_headers(const source_record *record) {
     return headers;
 }
 
-/* Hand one record to a producer. Returns 0 or librdkafka's code. Without a message flag the value is
- * not copied (RD_KAFKA_MSG_F_COPY): it has to stay where it is until the record is delivered or
+/* Hand one record to a producer. Returns 0 or librdkafka's code. The value is not copied
+ * (RD_KAFKA_MSG_F_COPY is not set): it has to stay where it is until the record is delivered or
  * purged. */
 static int32_t produce(void *producer, void *rkt, int32_t partition, const source_record *record,
                        int64_t timestamp_ms) {

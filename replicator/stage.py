@@ -48,7 +48,7 @@ from replicator.stop_at_end import Completion
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
 PLAN_AGAIN_S = 0.5
-"""When a plan is made again while nobody can tell whether everything is copied."""
+"""When the next plan is made while nobody can tell whether everything is copied."""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
