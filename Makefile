@@ -50,7 +50,7 @@ chart: helm ## the Helm chart as one file, in dist/
 	@build/chart deploy/helm/reo
 
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
-	@$(PY) -m demo $(call option,SEED,seed) $(call option,KILLS,kills)
+	@$(PY) -m tools.demo $(call option,SEED,seed) $(call option,KILLS,kills)
 
 # As many at a time as tests/conftest.py says: six on two processors, because most of the time tests
 # wait. A file's tests in one process, because they share brokers; the longest files first.
@@ -74,43 +74,43 @@ format: setup ## ruff format, and what ruff can repair
 	@$(PY) -m ruff format --quiet .
 
 reference: setup ## what of docs/ is made from the code
-	@$(PY) -m reference
+	@$(PY) -m tools.reference
 
 bench: rival ## reo and MirrorMaker 2, and docs/performance.md (ROUNDS=, SCALE=, ONLY=, OUT=)
-	@$(PY) -m bench $(call option,ROUNDS,rounds) $(call option,SCALE,scale) $(call option,ONLY,only) \
+	@$(PY) -m tools.bench $(call option,ROUNDS,rounds) $(call option,SCALE,scale) $(call option,ONLY,only) \
 		--out $(or $(OUT),bench-results.jsonl)
 	@$(PICTURES)
-	@$(PY) -m bench.report $(or $(OUT),bench-results.jsonl)
-	@$(PY) -m bench.targets $(or $(OUT),bench-results.jsonl)
-	@$(PY) -m reference
+	@$(PY) -m tools.bench.report $(or $(OUT),bench-results.jsonl)
+	@$(PY) -m tools.bench.targets $(or $(OUT),bench-results.jsonl)
+	@$(PY) -m tools.reference
 
 simulate: setup ## the service on a simulated Kafka (SEED=, RUNS=, SHRINK=1, PLANTED=, OUT=)
-	@$(PY) -m simulator $(call option,SEED,seed) $(call option,RUNS,runs) $(if $(SHRINK),--shrink) \
+	@$(PY) -m tools.simulator $(call option,SEED,seed) $(call option,RUNS,runs) $(if $(SHRINK),--shrink) \
 		$(call option,PLANTED,planted) $(call option,OUT,out)
 
 faults: setup ## faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=1: SEED is a run's own)
-	@$(PY) -m faults $(call option,SEED,seed) $(call option,RUNS,runs) $(call option,ONLY,only) \
+	@$(PY) -m tools.faults $(call option,SEED,seed) $(call option,RUNS,runs) $(call option,ONLY,only) \
 		$(call option,OUT,out) $(if $(REPLAY),--replay)
 
 soak: setup ## is memory flat in a long run with rare faults? (MINUTES=, SEED=, OUT=)
-	@$(PY) -m faults.soak $(call option,MINUTES,minutes) $(call option,SEED,seed) \
+	@$(PY) -m tools.faults.soak $(call option,MINUTES,minutes) $(call option,SEED,seed) \
 		$(call option,OUT,out)
 
 report: setup ## sections of docs/faults.md (RESULTS=, RIVALS=, SOAK=, SIMULATED=, PLANTED=)
 	@$(PICTURES)
-	@$(PY) -m faults.report $(RESULTS) $(call option,RIVALS,rivals) $(call option,SOAK,soak) \
+	@$(PY) -m tools.faults.report $(RESULTS) $(call option,RIVALS,rivals) $(call option,SOAK,soak) \
 		$(call option,SIMULATED,simulated) $(call option,PLANTED,planted) $(call option,HOW,how)
 
 # prometheus and chromium are Debian's packages
 dashboard: setup ## docs/dashboard.png, while a copy is harmed (GRAFANA= where it is installed)
-	@$(PY) -m faults.dashboard $(or $(GRAFANA),/usr/share/grafana)
+	@$(PY) -m tools.faults.dashboard $(or $(GRAFANA),/usr/share/grafana)
 
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PIP) --no-deps -r requirements-fuzz.lock
-	@$(PY) -m fuzz $(call option,SECONDS,seconds) $(call option,TARGET,target)
+	@$(PY) -m tools.fuzz $(call option,SECONDS,seconds) $(call option,TARGET,target)
 
 classes: setup ## renew replicator/spark/classes.gz, after Spark was renewed
-	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m demo --kills 0
+	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m tools.demo --kills 0
 	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/spark/classes.gz
 
 # what packages ask for, and nothing here uses

@@ -19,12 +19,12 @@ from typing import Protocol
 
 import pytest
 
-from demo.broker import Broker
-from faults.proxied_broker import make_proxied_broker
-from faults.proxy import Proxy
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, speed_up_jvms
 from tests.harness.postgresql import Server
 from tests.harness.service import Service, build_environment
+from tools.demo.broker import Broker
+from tools.faults.proxied_broker import make_proxied_broker
+from tools.faults.proxy import Proxy
 
 EAGER_RETENTION = {
     "log.retention.ms": "60000",

@@ -23,7 +23,6 @@ from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
-from demo.broker import Broker
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Plan
@@ -40,6 +39,7 @@ from tests.harness.identical_sources import (
 )
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, until
 from tests.harness.stage_without_engine import create_stage, create_watch
+from tools.demo.broker import Broker
 
 UNHEALTHY_ROUNDS = 8
 """After a change of leaders, of half a second each; 58 were seen where a client was left to

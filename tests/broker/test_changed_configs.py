@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from demo.broker import Broker
-from faults.proxy import Proxy
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, ROOT, Cluster, Clusters, make_records
 from tests.harness.recovery import (
@@ -19,6 +17,8 @@ from tests.harness.recovery import (
 )
 from tests.harness.service import stopped
 from tests.harness.topic_configs import change
+from tools.demo.broker import Broker
+from tools.faults.proxy import Proxy
 
 
 @pytest.mark.parametrize("compiled", ["yes", "no"])

@@ -17,7 +17,6 @@ from confluent_kafka import Consumer
 
 from common import settings as reo_settings
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
-from demo import fair_share
 from reo.migration.cutover import Cutover
 from reo.migration.move_record import MoveRecord
 from tests.conftest import Start, make_topic_name
@@ -28,6 +27,7 @@ from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.recovery import CONSUMER_PROTOCOL, wait_for_empty_group
 from tests.harness.service import build_environment
 from tests.harness.transactional_copy import PARTITIONS, SMALL, copy, write_transactions
+from tools.demo import fair_share
 
 QUICK = ("--quiet", "1")
 

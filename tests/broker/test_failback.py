@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from demo import fair_share
 from tests.conftest import Start
 from tests.harness import moving
 from tests.harness.commands import COMMAND_S, as_json, reo
@@ -23,6 +22,7 @@ from tests.harness.transactional_copy import (
     placed,
     write_transactions,
 )
+from tools.demo import fair_share
 
 QUICK = ("--quiet", "1")
 WRITTEN = 200

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from demo import fair_share
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.filtered_copy import (
@@ -27,6 +26,7 @@ from tests.harness.stage_one import (
     wrap_records,
     write_intermediate,
 )
+from tools.demo import fair_share
 
 RECORDS = 12_000
 SMALL = {"deduplicator_transaction_records": "200"}

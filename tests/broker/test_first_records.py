@@ -21,9 +21,9 @@ from common.routes import TopicPartition
 from deduplicator.kafka_destination import KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-from faults.proxy import Proxy
 from tests.harness.kafka import Cluster, until
 from tests.harness.stage_two import describe_config
+from tools.faults.proxy import Proxy
 
 TIMEOUT_S = 60.0
 RECORD = (b"key", b"value", None, 1_700_000_000_000)

@@ -19,7 +19,6 @@ from common.frontier import LastRecord
 from common.kafka.clients import create_admin_client, create_reader
 from common.routes import TopicPartition
 from common.settings import Settings, load
-from demo.broker import Broker
 from replicator.last_record_check import LastCopied, check_source_history
 from replicator.run_planner import Planner
 from replicator.run_watch import Watch
@@ -32,6 +31,7 @@ from tests.harness.last_record import make_last_record
 from tests.harness.producing import produce_records
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.stage_without_engine import create_stage, create_watch
+from tools.demo.broker import Broker
 
 BEFORE, LOST, REGROWN = 20, 10, 50
 

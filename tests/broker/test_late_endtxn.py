@@ -26,10 +26,10 @@ from common.liveness import Liveness
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-from faults.proxy import Proxy
-from faults.proxy_rule import ProxyRule
 from tests.harness.kafka import Cluster, until
 from tests.unit.test_transaction_table import commit
+from tools.faults.proxy import Proxy
+from tools.faults.proxy_rule import ProxyRule
 
 ANSWER_S = 60
 SILENT_S = 5

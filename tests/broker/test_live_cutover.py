@@ -15,7 +15,6 @@ import pytest
 from common import settings as reo_settings
 from common.errors import MoveRefused
 from common.routes import TopicPartition
-from demo import fair_share
 from reo.migration.cutover_plan import CutoverPlan
 from reo.migration.moving_topics import MovingTopics
 from tests.broker.test_cutover import QUICK
@@ -28,6 +27,7 @@ from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed
+from tools.demo import fair_share
 
 ZERO = dict.fromkeys(range(PARTITIONS), 0)
 

@@ -21,10 +21,10 @@ from common.kafka.visible_records import read_visible
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.frontier_check import check_destination
-from demo.broker import Broker
-from faults.testbed import ThreeBrokers, start_clusters
 from tests.harness.kafka import START_S, Clusters, until
 from tests.harness.service import build_environment
+from tools.demo.broker import Broker
+from tools.faults.testbed import ThreeBrokers, start_clusters
 
 pytestmark = pytest.mark.long
 TOPIC = "lost-markers"

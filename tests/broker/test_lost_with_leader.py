@@ -9,13 +9,13 @@ import pytest
 
 from common.frontier import decode
 from common.settings import load
-from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.stage_without_engine import create_stage, create_watch
+from tools.demo.broker import Broker
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.mirrormaker import MirrorMaker
-from demo import fair_share
 from tests.broker.test_rival import needs_its_jars
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, reo
@@ -27,6 +25,8 @@ from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions
+from tools.bench.mirrormaker import MirrorMaker
+from tools.demo import fair_share
 
 TOPIC, GROUP = "orders", "billing"
 """As the pages call them."""

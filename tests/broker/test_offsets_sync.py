@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
 from common import settings as reo_settings
 from common.errors import GroupBusy
-from demo import fair_share
 from reo.migration.offsets_sync import OffsetsSync
 from reo.migration.offsets_translate import Translator
 from tests.conftest import Start, make_topic_name
@@ -33,6 +32,7 @@ from tests.harness.transactional_copy import (
     positions_of,
     write_transactions,
 )
+from tools.demo import fair_share
 
 ZERO = dict.fromkeys(range(PARTITIONS), 0)
 

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from faults.proxy import Proxy
-from faults.proxy_rule import EVERY
-from faults.requests import API_NAMES, HEADER, parse_request
 from tests.harness.kafka import Cluster, until
+from tools.faults.proxy import Proxy
+from tools.faults.proxy_rule import EVERY
+from tools.faults.requests import API_NAMES, HEADER, parse_request
 
 HIT_S = 60
 PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}

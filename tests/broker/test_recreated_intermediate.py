@@ -15,10 +15,6 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 
 from common.frontier import Frontier, decode
 from common.kafka.consumer_group import list_group_offsets
-from demo.broker import Broker
-from demo.fair_share import Limit
-from faults.run import PARTITIONS as LOG_PARTITIONS
-from faults.stories.lost_envelopes import restore_logs, save_logs
 from tests.conftest import Start
 from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.judge import Record
@@ -26,6 +22,10 @@ from tests.harness.kafka import PAUSE_S, ROOT, Cluster, Clusters, make_records, 
 from tests.harness.recovery import LONG_SESSION, PARTITIONS, add_source_offsets
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tools.demo.broker import Broker
+from tools.demo.fair_share import Limit
+from tools.faults.run import PARTITIONS as LOG_PARTITIONS
+from tools.faults.stories.lost_envelopes import restore_logs, save_logs
 
 FIRST_RECORDS = 40 * PARTITIONS
 GAP_S, RUNS_MAX = 5.0, 10

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import mirrormaker
-from bench.mirrormaker import MirrorMaker
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.producing import produce_records
+from tools.bench import mirrormaker
+from tools.bench.mirrormaker import MirrorMaker
 
 RECORDS = 20_000
 PARTITIONS = 4

@@ -14,9 +14,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from demo.broker import Broker
-from simulator.kafka import Cluster, Network, clients
-from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.conftest import make_topic_name
 from tests.harness import (
     kafka_scripts_groups,
@@ -27,6 +24,9 @@ from tests.harness import (
 )
 from tests.harness.kafka import OLDER_JARS, UNFENCED, Clusters, until
 from tests.harness.kafka_scripts import ScriptContext
+from tools.demo.broker import Broker
+from tools.simulator.kafka import Cluster, Network, clients
+from tools.simulator.schedule import START_UNIX_S, Process, Schedule
 
 Script = Callable[[ScriptContext], None]
 SCRIPTS: tuple[Script, ...] = (

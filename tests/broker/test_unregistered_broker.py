@@ -20,10 +20,10 @@ from common.kafka import client_watch, clients
 from common.kafka.cluster_metadata import MetadataClient, read_brokers, read_metadata
 from common.kafka.cluster_requests import ask_cluster
 from common.settings import Settings, load
-from demo.broker import Broker
 from tests.conftest import make_topic_name
 from tests.harness.commands import run_python
 from tests.harness.kafka import ROOT, Cluster, until
+from tools.demo.broker import Broker
 
 ASK = """
 import os, sys, time

@@ -12,7 +12,6 @@ from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
 from common.routes import TopicPartition as Partition
-from demo import fair_share
 from reo.compare.resume_file import ResumeFile
 from reo.verify import Verification
 from tests.conftest import Start
@@ -23,6 +22,7 @@ from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tools.demo import fair_share
 
 PARTITIONS = 2
 RECORDS = 1000

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from demo import fair_share
 from tests.conftest import Start
 from tests.harness import moving
 from tests.harness.authorized import Authorized
@@ -18,6 +17,7 @@ from tests.harness.commands import COMMAND_S, reo
 from tests.harness.kafka import ROOT, Clusters, make_records
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
+from tools.demo import fair_share
 
 
 class DenyingRun:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from faults.proxy import Proxy
 from tests.conftest import make_topic_name
 from tests.harness.helm import HELM, package_chart
 from tests.harness.kafka import Cluster, Clusters
 from tests.harness.sink import SinkRuns, start_spark
+from tools.faults.proxy import Proxy
 
 REQUEST_TIMEOUT_MS = "2000"
 """How long the producer waits for an answer."""

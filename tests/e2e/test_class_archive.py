@@ -4,9 +4,9 @@ fit starts without it.
 
 from __future__ import annotations
 
-from demo import fair_share
 from replicator.spark import class_archive
 from tests.harness.commands import run_python
+from tools.demo import fair_share
 
 START = """
 from pathlib import Path

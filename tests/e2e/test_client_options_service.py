@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, make_records, until
 from tests.harness.service import STOP_S, stopped
 from tests.unit.test_client_options import build_options_environment
+from tools.demo.broker import Broker
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """The lowest three bits of a batch's attributes (Kafka's documentation, "Message Format")."""

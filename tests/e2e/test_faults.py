@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from faults.judged_run import run_story
-from faults.load import Load
-from faults.stories import ALL
-from faults.testbed import start_clusters
 from tests.conftest import Start
 from tests.e2e.test_sigterm import stop_in_time
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import COPY_S, OLDER_JARS, Clusters, until
 from tests.harness.service import Service
+from tools.faults.judged_run import run_story
+from tools.faults.load import Load
+from tools.faults.stories import ALL
+from tools.faults.testbed import start_clusters
 
 PARTITIONS = 4
 SEED = int(os.environ.get("REO_TEST_SEED") or random.SystemRandom().randrange(10**6))

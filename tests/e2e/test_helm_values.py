@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from common.settings.setting_index import SETTINGS
-from reference import chart
 from tests.harness.helm import (
     ALL,
     ALL_NAME,
@@ -23,6 +22,7 @@ from tests.unit.test_kubernetes import (
     DEPLOY,
     workload,
 )
+from tools.reference import chart
 
 pytestmark = NEEDS_HELM
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from demo import fair_share
 from tests.harness.kafka import ROOT
+from tools.demo import fair_share
 
 HOST_WITHOUT_ADDRESS = [
     "unshare",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from demo.broker import Broker, free_port
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, make_records
+from tools.demo.broker import Broker, free_port
 
 
 @pytest.mark.long

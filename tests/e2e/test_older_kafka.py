@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
 from tests.e2e.test_bad_input import (
     test_a_torn_transaction_is_repaired as a_torn_transaction_is_repaired,
@@ -36,6 +35,7 @@ from tests.harness.recovery import (
 )
 from tests.harness.service import stopped
 from tests.harness.stage_one import wait_for_frontiers
+from tools.demo.broker import Broker
 
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long

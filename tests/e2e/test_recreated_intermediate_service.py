@@ -10,10 +10,10 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaException
 
-from faults.load import Load
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, until
 from tests.harness.service import Service
+from tools.faults.load import Load
 
 PARTITIONS = 2
 PROGRESS = 1000

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.sanitizers import (
+from tests.harness.kafka import ROOT
+from tools.fuzz.sanitizers import (
     SOURCE,
     build_environment,
     build_sanitized,
     find_compiler_sanitizers,
 )
-from tests.harness.kafka import ROOT
 
 RUN = """import sys
 from pathlib import Path

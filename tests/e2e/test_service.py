@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from demo.broker import free_port
 from tests.conftest import Start
 from tests.harness.commands import run_python
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.library import LIBRARY
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
+from tools.demo.broker import free_port
 
 RECORDS = 1000
 

@@ -20,7 +20,6 @@ from py4j.protocol import Py4JJavaError
 
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import compiled_path
-from demo import fair_share
 from reo import check, cli, setup_spark
 from reo.service.supervisor import Supervisor
 from replicator import run
@@ -28,6 +27,7 @@ from replicator.spark import class_archive, connector_jars, java, sink_jar
 from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until
 from tests.unit.test_startup import SETTINGS
+from tools.demo import fair_share
 
 JARS = ROOT / "jars" / "spark"
 

@@ -16,13 +16,13 @@ from typing import Protocol
 
 import pytest
 
-from demo import fair_share
-from faults.proxy import Proxy
-from faults.proxy_rule import EVERY
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import KILLED, Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tools.demo import fair_share
+from tools.faults.proxy import Proxy
+from tools.faults.proxy_rule import EVERY
 
 STOP_S = 10
 RECORDS = 20

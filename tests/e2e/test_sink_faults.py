@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused
-from faults.proxy import Proxy
 from replicator import run
 from tests.harness.kafka import make_record, until
 from tests.harness.sink import SinkRuns, find_gaps
+from tools.faults.proxy import Proxy
 
 PARTITIONS = 2
 

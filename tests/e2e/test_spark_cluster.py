@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from faults.load import Load
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.service import Service
 from tests.harness.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
+from tools.faults.load import Load
 
 PARTITIONS = 4
 FOR_BOTH = 6

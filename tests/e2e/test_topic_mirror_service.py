@@ -7,11 +7,11 @@ import urllib.request
 
 import pytest
 
-from demo.broker import free_port
 from tests.conftest import Start
 from tests.e2e.test_client_options_service import list_clients
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
+from tools.demo.broker import free_port
 
 
 @pytest.mark.long

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from common.errors import ReoError, Stop
-from demo import fair_share
-from demo.broker import free_port
 from reo.version import VERSION
 from tests.harness.commands import reo_with
 from tests.harness.kafka import ROOT, until
 from tests.unit.test_settings import GOOD
+from tools.demo import fair_share
+from tools.demo.broker import free_port
 
 COMMANDS = (
     "check",

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from demo.broker import Broker, free_port
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, until
 from tests.harness.secured import PLAIN
+from tools.demo.broker import Broker, free_port
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD = "secret-of-"

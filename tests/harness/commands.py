@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from common.errors import ClusterUnreachable
-from demo import fair_share
 from tests.harness.admin_requests import ATTEMPTS, try_to_list_group_offsets
 from tests.harness.kafka import ROOT, Cluster, Clusters, until
 from tests.harness.service import build_environment
+from tools.demo import fair_share
 
 COMMAND_S = 60
 LONG_COMMAND_S = 120

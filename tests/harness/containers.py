@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from demo import fair_share
+from tools.demo import fair_share
 
 IMAGE = os.environ["IMAGE"]
 LOCKED = [

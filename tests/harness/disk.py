@@ -7,8 +7,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from demo.broker import Broker
 from tests.harness.spark_cluster import freeze, thaw
+from tools.demo.broker import Broker
 
 
 def keep_disk(broker: Broker) -> None:

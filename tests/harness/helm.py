@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reference.chart import KUBERNETES_MIN
 from reo.version import VERSION
 from tests.harness.kafka import ROOT
+from tools.reference.chart import KUBERNETES_MIN
 
 HELM = shutil.which("helm", path=f"{ROOT / 'build' / '.bin'}") or shutil.which("helm") or ""
 NEEDS_HELM = [

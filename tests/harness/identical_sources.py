@@ -9,11 +9,11 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from demo.broker import Broker
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import ROOT, Cluster, make_record, make_records
 from tests.harness.producing import produce_records
 from tests.harness.service import Service
+from tools.demo.broker import Broker
 
 PARTITIONS = 2
 QUICK_FAILOVER = {

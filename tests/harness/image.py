@@ -15,7 +15,6 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from demo.broker import Broker, free_port
 from tests.harness import judge, postgresql
 from tests.harness.containers import (
     IMAGE,
@@ -31,6 +30,7 @@ from tests.harness.containers import (
 from tests.harness.image_contents import check_contents
 from tests.harness.kafka import ROOT, Cluster
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
+from tools.demo.broker import Broker, free_port
 
 RECORDS, PARTITIONS = 5000, 3
 COPY_S = 90

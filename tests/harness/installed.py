@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo import fair_share
 from tests.harness.kafka import ROOT
+from tools.demo import fair_share
 
 COMMAND_S = 240
 

@@ -22,11 +22,11 @@ from subprocess import DEVNULL, Popen
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.parent_death_signal import set_parent_death_signal
-from demo import fair_share
 from tests.harness.judge import to_record
 from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.recovery import wait_for_next_epoch
 from tests.harness.stage_one import wrap_records, write_intermediate
+from tools.demo import fair_share
 
 PAUSE_S = 0.02
 _stop = threading.Event()

@@ -22,9 +22,9 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from common.parent_death_signal import set_parent_death_signal
-from demo.broker import free_port
 from tests.harness.judge import Partitions, Record
 from tests.harness.kafka import until
+from tools.demo.broker import free_port
 
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from common.parent_death_signal import set_parent_death_signal
-from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import ROOT
+from tools.demo.broker import free_port
 
 FOLDER = ROOT / "deploy" / "prometheus"
 

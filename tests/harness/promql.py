@@ -14,9 +14,9 @@ import promql_parser as promql
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from reference.interfaces import LABEL_VALUES, METRIC_MODULES
 from replicator.run import Event
 from tests.harness.kafka import ROOT
+from tools.reference.interfaces import LABEL_VALUES, METRIC_MODULES
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"

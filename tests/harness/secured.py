@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from demo.broker import Broker, free_port
 from tests.harness.kafka import ROOT, UNFENCED, Cluster
+from tools.demo.broker import Broker, free_port
 
 USER, PASSWORD = "alice", 'pass"word\\ of 1_000'
 """Quotes, a backslash and a blank: what text formats get wrong."""

@@ -22,11 +22,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from common.parent_death_signal import set_parent_death_signal
-from demo import fair_share
-from demo.broker import free_port
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 from tests.harness.promql import list_known_samples
+from tools.demo import fair_share
+from tools.demo.broker import free_port
 
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simulator.kafka import Cluster, Network, RequestOutcome, clients
-from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.harness.kafka_scripts import ScriptContext
+from tools.simulator.kafka import Cluster, Network, RequestOutcome, clients
+from tools.simulator.schedule import START_UNIX_S, Process, Schedule
 
 TOPIC = "topic"
 

@@ -20,9 +20,9 @@ from typing import Self
 import pyspark
 
 from common.parent_death_signal import set_parent_death_signal
-from demo.broker import free_port
 from tests.harness.kafka import until
 from tests.harness.service import read_command_line, read_session_id, send_signal
+from tools.demo.broker import free_port
 
 JARS = Path(pyspark.__file__).parent / "jars"
 SCALA = "2.13"

@@ -30,8 +30,8 @@ from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
-from simulator import compiled_path_twin
 from tests.harness.intermediate_records import EPOCH, HERE, IDENTITY, THERE
+from tools.simulator import compiled_path_twin
 
 FIRST_FRONTIER = Frontier(-1, EPOCH, IDENTITY, 1, "id", -1, 0)
 

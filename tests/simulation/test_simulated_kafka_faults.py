@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from simulator.kafka import RequestOutcome
 from tests.harness.kafka_scripts import LONG_S, ScriptContext
 from tests.harness.simulation import TOPIC, Simulation
+from tools.simulator.kafka import RequestOutcome
 
 
 def transact(simulation: Simulation, context: ScriptContext, name: str, count: int) -> None:

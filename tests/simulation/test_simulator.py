@@ -14,10 +14,10 @@ import pytest
 
 from common.errors import SourceTruncated
 from common.kafka import cluster_requests
-from simulator import plan, planted_defects, run
-from simulator.child import Child
-from simulator.faults import FaultInjector
-from simulator.schedule import Process, Schedule, Signal
+from tools.simulator import plan, planted_defects, run
+from tools.simulator.child import Child
+from tools.simulator.faults import FaultInjector
+from tools.simulator.schedule import Process, Schedule, Signal
 
 RUNS, SEEDS_PER_TEST = 1200, 20
 """About a minute of one processor."""

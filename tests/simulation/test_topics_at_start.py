@@ -14,11 +14,11 @@ from common.errors import ClusterUnreachable
 from common.kafka import topic_creation, topics
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.settings import load
-from simulator.kafka import RequestOutcome
-from simulator.virtual_runtime import VirtualRuntime
 from tests.harness.kafka_scripts import ScriptContext
 from tests.harness.simulation import TOPIC, Simulation
 from tests.unit.test_settings import GOOD
+from tools.simulator.kafka import RequestOutcome
+from tools.simulator.virtual_runtime import VirtualRuntime
 
 NEW = "new"
 CLUSTER = load(GOOD).destination_cluster

@@ -20,8 +20,6 @@ from common.routes import SAME, Route, TopicPartition
 from common.settings import load
 from deduplicator import compiled_path
 from deduplicator.compiled_path import CompiledPathUnavailable, Forwarded, forward, load_library
-from fuzz.collecting_producer import CollectingProducer
-from fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope
 from tests.harness.envelopes import (
     EXAMPLES,
     IDENTITY,
@@ -33,6 +31,8 @@ from tests.harness.envelopes import (
 )
 from tests.harness.properties import property_test
 from tests.unit.test_settings import GOOD
+from tools.fuzz.collecting_producer import CollectingProducer
+from tools.fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope
 
 ROUTE = Route("orders", "orders", "orders-proxy")
 TP = TopicPartition("orders", 0)

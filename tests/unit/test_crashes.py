@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.contenders import RESTARTED
-from faults.judged_run import LIBRDKAFKA_ABORT, list_crashes
 from tests.harness.kafka import ROOT
 from tests.harness.service import Service
+from tools.bench.contenders import RESTARTED
+from tools.faults.judged_run import LIBRDKAFKA_ABORT, list_crashes
 
 SAID = '"%s ended (%s); it restarts in %.1f s"'
 

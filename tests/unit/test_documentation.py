@@ -13,10 +13,10 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from common.settings.destination_kind import FRONTIER_TABLE
 from common.settings.setting_index import SETTINGS
-from reference import formats, interfaces, pages, tables
 from reo import arguments
 from reo.version import VERSION
 from tests.harness.library import LIBRARY
+from tools.reference import formats, interfaces, pages, tables
 
 ROOT = pages.ROOT
 FEATURES = ROOT / "docs" / "features.md"
@@ -41,11 +41,7 @@ PACKAGES = (
     "replicator",
     "deduplicator",
     "reo",
-    "simulator",
-    "faults",
-    "fuzz",
-    "bench",
-    "reference",
+    "tools",
     "tests",
 )
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from demo import fair_share
+from tools.demo import fair_share
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 SPEAKS = [sys.executable, "-c", "print('x' * 100_000)"]

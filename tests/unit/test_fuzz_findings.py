@@ -15,10 +15,10 @@ from common.errors import ForeignRecord, SettingsInvalid
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.partitions import AssignedPartition
-from fuzz.messages import frame, parse_messages
-from fuzz.rounds import REQUIRED_SETTINGS, Rounds
-from fuzz.seeds import ENVELOPES, SEEDS, build_envelope
-from fuzz.targets import COMMITTED_FRONTIER, TARGETS
+from tools.fuzz.messages import frame, parse_messages
+from tools.fuzz.rounds import REQUIRED_SETTINGS, Rounds
+from tools.fuzz.seeds import ENVELOPES, SEEDS, build_envelope
+from tools.fuzz.targets import COMMITTED_FRONTIER, TARGETS
 
 TP = TopicPartition("orders-proxy", 0)
 

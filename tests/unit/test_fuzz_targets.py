@@ -22,9 +22,9 @@ from common.envelope import HEAD, Head
 from common.settings import conversion, settings_file
 from deduplicator import round_decisions, rule, unwrap
 from deduplicator.rule import RuleState
-from fuzz import compiled_forward
-from fuzz.seeds import SEEDS, WORDS
-from fuzz.targets import TARGETS
+from tools.fuzz import compiled_forward
+from tools.fuzz.seeds import SEEDS, WORDS
+from tools.fuzz.targets import TARGETS
 
 EXAMPLES = {
     "envelope": 600,

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from common.settings import is_ours, load
-from reference.chart import KUBERNETES_MIN
 from tests.harness.kafka import ROOT
+from tools.reference.chart import KUBERNETES_MIN
 
 DEPLOY = ROOT / "deploy" / "kubernetes"
 SINGLE = ROOT / "k8s-deployment.yml"

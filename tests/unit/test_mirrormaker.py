@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.mirrormaker import MirrorMaker
+from tools.bench.mirrormaker import MirrorMaker
 
 
 def test_without_its_jars_it_says_what_to_run(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import mirrormaker
 from common.settings import load
 from common.settings.settings import Settings
 from reo import cli
 from reo.mirrormaker_properties import parse_properties
 from reo.mirrormaker_security import parse_jaas
 from tests.harness.mirrormaker_files import SAMPLE, STRIMZI, import_text, write_secured
+from tools.bench import mirrormaker
 
 
 def read(tmp_path: Path, file: str, **environment: str) -> Settings:

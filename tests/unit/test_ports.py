@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from demo import broker
+from tools.demo import broker
 
 PORTS = range(9_000, 9_040)
 

@@ -13,16 +13,22 @@ from typing import Any, cast
 
 import pytest
 
-from bench.__main__ import Bench, parse_rounds
-from bench.picture import PANELS
-from bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
-from bench.results import Results
-from bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
-from faults import campaign_tables, report
-from faults.campaign_tables import format_stories, format_summary, wrap_paragraph
-from faults.timeline_picture import STORY, break_at_gaps, choose_run, compute_rates, group_faults
-from reference import figures
-from simulator.planted_defects import DEFECTS, ROOT, Defect
+from tools.bench.__main__ import Bench, parse_rounds
+from tools.bench.picture import PANELS
+from tools.bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
+from tools.bench.results import Results
+from tools.bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
+from tools.faults import campaign_tables, report
+from tools.faults.campaign_tables import format_stories, format_summary, wrap_paragraph
+from tools.faults.timeline_picture import (
+    STORY,
+    break_at_gaps,
+    choose_run,
+    compute_rates,
+    group_faults,
+)
+from tools.reference import figures
+from tools.simulator.planted_defects import DEFECTS, ROOT, Defect
 
 PAGE = report.DOCS / "faults.md"
 

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.harness.module_checks import check_each, format_path
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-LINES_MAX, FUNCTION_LINES_MAX = 300, 60
-TOOLS = {"demo", "simulator", "bench", "fuzz", "faults", "reference", "tests"}
+LINES_MAX, FUNCTION_LINES_MAX = 500, 60
+TOOLS = {"tools", "tests"}
 """What verifies or documents the service, and is not installed."""
 FORBIDDEN = {
     "common": {"replicator", "deduplicator", "reo", "pyspark"} | TOOLS,
     "replicator": {"deduplicator", "reo"} | TOOLS,
     "deduplicator": {"replicator", "reo", "pyspark"} | TOOLS,
     "reo": {"pyspark"} | TOOLS,
-    "simulator": {"tests", "pyspark"},
-    "demo": {"tests", "pyspark"},
-    "bench": {"pyspark"},
-    "faults": {"replicator", "pyspark"},
-    "fuzz": {"replicator", "reo", "bench", "tests", "pyspark"},
-    "reference": {"replicator", "deduplicator", "bench", "faults", "fuzz", "tests", "pyspark"},
+    "tools/simulator": {"tests", "pyspark"},
+    "tools/demo": {"tests", "pyspark"},
+    "tools/bench": {"pyspark"},
+    "tools/faults": {"replicator", "pyspark"},
+    "tools/fuzz": {"replicator", "reo", "tools/bench", "tests", "pyspark"},
+    "tools/reference": {
+        "replicator",
+        "deduplicator",
+        "tools/bench",
+        "tools/faults",
+        "tools/fuzz",
+        "tests",
+        "pyspark",
+    },
 }
 """Packages that a package must not import. `reo` sees both stages."""
 MODULES = sorted(path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py"))
@@ -97,19 +105,26 @@ def list_test_imports(path: Path) -> Iterator[str]:
             yield from names or [str(node.module).split(".")[1]]
 
 
+def name_package(parts: Sequence[str]) -> str:
+    """The package of a module, of a path or of an import; each of the tools is one."""
+    return "/".join(parts[: 2 if parts[0] == "tools" and len(parts) > 1 else 1])
+
+
 def list_imports(path: Path) -> Iterator[str]:
-    """The top-level packages that a module imports, anywhere in it."""
+    """The packages that a module imports, anywhere in it."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from (name_package(alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{format_path(path)} has a relative import"
-            yield str(node.module).split(".")[0]
+            yield name_package(str(node.module).split("."))
 
 
 @check_each([*MODULES, *TESTS])
 def test_modules_are_short(path: Path) -> None:
-    """No module over 300 lines, no function over 60: each fits into a reader's head."""
+    """No module over 500 lines, no function over 60. The rule of a module is one noun; this is the
+    limit.
+    """
     assert len(path.read_text().splitlines()) <= LINES_MAX
     long = [
         function.name
@@ -131,8 +146,10 @@ def test_imports_go_one_way(path: Path) -> None:
     """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/
     only; reo sees all, nobody sees reo.
     """
-    package = path.relative_to(ROOT).parts[0]
-    assert set(list_imports(path)) & FORBIDDEN[package] == set()
+    imported = set(list_imports(path))
+    if "tools" in FORBIDDEN[(package := name_package(path.relative_to(ROOT).parts))]:
+        assert not [name for name in imported if name.startswith("tools")]
+    assert imported & FORBIDDEN[package] == set()
 
 
 def find_machine_modules(path: Path) -> set[str]:

@@ -1,0 +1,243 @@
+"""`make simulate` (SEED=, RUNS=, SHRINK=1): runs one schedule for each seed. The exit code is 1
+when a schedule violates what must be true.
+
+A seed always gives the same schedule. With `--planted`, a known defect is put into the service
+first; then the simulator has to find a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.simulator import planted_defects
+
+CHUNK_SEEDS = 50
+SIMULATED = ("common", "deduplicator", "replicator", "reo", "tools/simulator")
+"""The folders whose code a schedule runs."""
+
+
+@dataclass(slots=True)
+class CampaignResult:
+    """The results of some seeds, added up."""
+
+    runs: int = 0
+    compared: int = 0
+    steps: int = 0
+    virtual_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    violations: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    """The seed, the violation, and the story."""
+
+    def add(self, other: CampaignResult) -> None:
+        """Add the results of other seeds."""
+        self.runs += other.runs
+        self.compared += other.compared
+        self.steps += other.steps
+        self.virtual_s += other.virtual_s
+        self.faults += other.faults
+        self.ends += other.ends
+        self.violations += other.violations
+
+
+def run_seeds(first_seed: int, end: int, first_only: bool = False) -> CampaignResult:
+    """Run the schedules of these seeds, one after the other. With `first_only`, end at the first
+    violation.
+    """
+    from tools.simulator import plan, run
+
+    campaign_result = CampaignResult()
+    for seed in range(first_seed, end):
+        result = run.run_plan(plan.draw_plan(seed))
+        campaign_result.runs += 1
+        campaign_result.compared += result.compared
+        campaign_result.steps += result.steps
+        campaign_result.virtual_s += result.virtual_s
+        campaign_result.faults += result.faults
+        campaign_result.ends[result.end.split(":")[0]] += 1
+        if result.violation:
+            campaign_result.violations.append((seed, result.violation, result.story))
+            if first_only:
+                break
+    # a worker of stage two that is killed leaves the collector as it is in `pause_gc`: off, with
+    # all objects frozen
+    gc.unfreeze()
+    gc.enable()
+    gc.collect()
+    return campaign_result
+
+
+def _begin_worker(planted: Sequence[str]) -> None:
+    logging.disable(logging.CRITICAL)
+    # A schedule makes many objects that live as long as it does: looking for cycles less often
+    # makes it a tenth faster, and changes no decision.
+    gc.set_threshold(100_000, 50, 50)
+    planted_defects.plant(planted)
+
+
+def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
+    """The text of a violation, with its story."""
+    return "\n".join([f"seed {seed}: {violation}", f"  {plan}", *(f"  {line}" for line in story)])
+
+
+def shrink_seed(seed: int) -> str:
+    """The text of the smallest plan that still has a violation."""
+    from tools.simulator import plan, run
+
+    result = run.run_plan(plan.draw_plan(seed))
+    if result.violation:
+        result = run.shrink(result)
+    return format_violation(seed, result.violation or "no violation", result.story, result.plan)
+
+
+def run_campaign(
+    first_seed: int,
+    runs: int,
+    processes: int,
+    planted: Sequence[str],
+    first_only: bool,
+    seconds: float = 0,
+) -> CampaignResult:
+    """Run all seeds in several processes, with these defects planted. With `first_only`, end at the
+    first violation.
+    """
+    total, started = CampaignResult(), time.monotonic()
+    chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
+    with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(planted,)) as pool:
+        waiting: set[Future[CampaignResult]] = set()
+        while True:
+            while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
+                waiting.add(
+                    pool.submit(
+                        run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs), first_only
+                    )
+                )
+            if not waiting:
+                return total
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                total.add(future.result())
+            if (first_only and total.violations) or (
+                seconds and time.monotonic() > started + seconds
+            ):
+                pool.shutdown(cancel_futures=True)
+                return total
+
+
+def print_campaign(total: CampaignResult, seconds: float, should_shrink: bool) -> None:
+    """Print the first violations, the totals, and the numbers of faults and ends."""
+    for seed, violation, story in total.violations[:10]:
+        print(shrink_seed(seed) if should_shrink else format_violation(seed, violation, story, ""))
+    print(
+        f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds,"
+        f" {total.compared:,} records compared, {total.steps:,} steps, {total.virtual_s / 3600:.0f}"
+        f" h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a"
+        f" minute); violations: {len(total.violations)}"
+    )
+    for kind, number in total.faults.most_common():
+        print(f"  {number:>8,}  {kind}")
+    for end, number in total.ends.most_common():
+        print(f"  {number:>8,}  ended: {end}")
+
+
+def read_commit() -> str:
+    """The commit that is checked out, with a plus sign when files differ from it."""
+    return subprocess.run(
+        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def read_trees() -> str:
+    """Names the code that is simulated: results of several commits with the same trees are those of
+    one campaign.
+    """
+    trees = subprocess.run(
+        ["git", "rev-parse", *(f"HEAD:{folder}" for folder in SIMULATED)],
+        capture_output=True,
+        check=True,
+    ).stdout
+    return hashlib.sha256(trees).hexdigest()[:12]
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make simulate")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="start no new schedules after this time"
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="reduce each schedule with a violation to the smallest one that still has it",
+    )
+    parser.add_argument(
+        "--planted",
+        action="append",
+        choices=planted_defects.CHOICES,
+        metavar="DEFECT",
+        help="put this known defect into the service, or `all` of them, one after the other;"
+        " given several times: these together",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="append the results to this file, as a line of JSON"
+    )
+    arguments = parser.parse_args()
+    if arguments.planted:
+        return planted_defects.search_planted(
+            arguments.planted,
+            arguments.runs,
+            arguments.processes,
+            run_campaign,
+            read_commit(),
+            arguments.out,
+        )
+    started = time.monotonic()
+    total = run_campaign(
+        arguments.seed,
+        arguments.runs,
+        arguments.processes,
+        (),
+        first_only=False,
+        seconds=arguments.seconds,
+    )
+    seconds = time.monotonic() - started
+    if arguments.out:
+        with arguments.out.open("a") as out:
+            fields = {name: getattr(total, name) for name in CampaignResult.__dataclass_fields__}
+            campaign = {
+                "seconds": seconds,
+                "seed": arguments.seed,
+                "commit": read_commit(),
+                "trees": read_trees(),
+            }
+            out.write(json.dumps(fields | campaign) + "\n")
+    _begin_worker(())
+    print_campaign(total, seconds, arguments.shrink)
+    return 1 if total.violations else 0
+
+
+if __name__ == "__main__":
+    # the order of a set of strings depends on the hash seed
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        command = [sys.executable, "-m", "tools.simulator", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The operator: deletes the committed offsets of the stopped service, and runs `reo recover`.
+
+When the service then ends because its frontiers are missing, the operator runs `reo recover
+--apply` and starts the service again. Kafka refuses to delete the offsets of a group that has
+members, so the operator deletes them between two runs of the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from common.errors import (
+    ClusterUnreachable,
+    CopyDiffers,
+    FrontierLost,
+    HangingTransaction,
+    ServiceRuns,
+)
+from reo import recover as reo_recover
+
+if TYPE_CHECKING:
+    from tools.simulator.system import System
+
+KILL_AFTER_S = 15.0
+"""A process that has not ended by then is killed, as the supervisor does it."""
+RESTART_WITHIN_S = 120.0
+"""By then, the service was stopped and started again."""
+ATTEMPTS_MAX, PAUSE_S = 30, (1.0, 10.0)
+RETRIED_EXIT_CODES = frozenset(
+    {ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1}
+)
+"""After these exit codes, `reo recover` is run again. 1 is the error of a client that lost its
+connection.
+"""
+
+UNCOMPARABLE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted"})
+"""Records that are no longer at the source cannot be compared: after these faults, `reo recover`
+may refuse for good.
+"""
+
+
+def delete_frontiers(system: System) -> None:
+    """Delete all offsets that the group has committed, or the group."""
+    _wait_for_processes(system)
+    group = system.destination.groups[system.settings.application]
+    while group.members or system.destination.is_down:
+        system.schedule.sleep(1.0)
+    if group.pending or system.schedule.random.random() < 0.5:
+        system.log_event(f"the operator deletes {len(group.offsets)} commits")
+        system.destination.expire_offsets(group.name)
+    else:
+        system.log_event("the operator deletes the group")
+        system.destination.delete_group(group.name)
+    system.restart()
+
+
+def change_while_stopped(system: System, change: Callable[[], object]) -> None:
+    """Change something between two runs of the service."""
+    _wait_for_processes(system)
+    change()
+    system.restart()
+
+
+def run_recover(system: System) -> None:
+    """Run `reo recover` until it succeeds. When it refuses for good, the service has ended."""
+    _wait_for_processes(system)
+    system.is_recovered = True
+    for _ in range(ATTEMPTS_MAX):
+        system.schedule.sleep(system.schedule.random.uniform(*PAUSE_S))
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()) as output,
+        ):
+            exit_code = reo_recover.run_command(system.settings, apply=True, as_json=True)
+        system.log_event(f"reo recover ends with {exit_code}: {output.getvalue()}")
+        if exit_code not in RETRIED_EXIT_CODES:
+            break
+    if exit_code:
+        if UNCOMPARABLE_FAULTS.intersection(system.faults.injected_kinds):
+            system.faults.allowed_exit_codes |= {FrontierLost.exit_code, CopyDiffers.exit_code}
+        system.end(exit_code, f"recovery: {output.getvalue()}")
+    else:
+        system.restart()
+
+
+def _wait_for_processes(system: System) -> None:
+    """Wait until every process has ended; kill those that do not end in time."""
+    schedule = system.schedule
+    deadline = schedule.now + KILL_AFTER_S
+    while any(child.process and child.process.is_alive for child in system.children):
+        schedule.sleep(0.5)
+        if schedule.now > deadline:
+            for child in system.children:
+                if child.process and child.process.is_alive:
+                    system.kill(child)
