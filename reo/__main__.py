@@ -6,15 +6,38 @@ does later.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+from pathlib import Path
 
 from reo.interrupt import OUTPUT_CLOSED, is_output_closed, report_interrupt
+
+INVALID = 2
+"""As for an invalid setting."""
+
+
+def find_hidden_package() -> str:
+    """What is wrong when another module of the same name hides one of reo's packages, or an empty
+    string. The path decides: PYTHONPATH stands before what is installed.
+    """
+    for name in ("common", "deduplicator", "replicator"):
+        spec = importlib.util.find_spec(name)
+        found = Path((spec and spec.origin) or name)
+        if found.parent.parent != Path(__file__).parent.parent:
+            return (
+                f"{found} hides reo's package `{name}`: rename that module, or take its folder out"
+                " of PYTHONPATH"
+            )
+    return ""
 
 
 def main() -> int:
     """Run one command; returns the exit code."""
     try:
+        if hidden := find_hidden_package():
+            print(f"reo: {hidden}", file=sys.stderr)
+            return INVALID
         from reo import cli
 
         exit_code = cli.main()

@@ -237,3 +237,19 @@ def test_output_that_nobody_reads(unbuffered: str) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_module_that_hides_one_of_ours_is_named(tmp_path: Path) -> None:
+    """A user's own `common` on PYTHONPATH stands before the one that is installed."""
+    (tmp_path / "common.py").write_text("")
+    ended = subprocess.run(
+        [sys.executable, "-m", "reo", "--version"],
+        cwd=tmp_path.parent,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"{tmp_path / 'common.py'} hides reo's package `common`" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
