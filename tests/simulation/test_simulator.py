@@ -55,7 +55,8 @@ def test_every_schedule_holds(first: int) -> None:
 @pytest.mark.parametrize("defect", planted_defects.DEFECTS, ids=lambda defect: defect.name)
 def test_a_planted_defect_is_of_this_code(defect: planted_defects.Defect) -> None:
     """The text that it replaces is in its module once, and what becomes of it is Python."""
-    compile(planted_defects._Finder(defect.module, [defect]).text(), defect.module, "exec")
+    text = planted_defects.find_file(defect.module).read_text()
+    compile(defect.put_into(text), defect.module, "exec")
 
 
 def test_a_seed_repeats_its_schedule() -> None:

@@ -91,8 +91,8 @@ def test_a_section_without_new_results_is_kept(
         "\n".join(
             json.dumps({"name": name, "commit": "abc"} | row)
             for row in (
-                {"seed": 0, "planted_together": 1, "runs": 7, "violation": ""},
-                {"seed": 8, "planted_together": 1, "runs": 9, "violation": "a loss"},
+                {"seed": 0, "reached": 2, "runs": 7, "violation": ""},
+                {"seed": 8, "reached": 2, "runs": 9, "violation": "a loss"},
             )
         )
     )
@@ -119,10 +119,10 @@ def test_a_section_without_new_results_is_kept(
 def test_a_defect_that_was_not_found_has_its_reason_and_the_test_that_fails_with_it() -> None:
     """The page's older line of such a defect keeps its number, and gets the current reason."""
     defect = Defect("a defect", "a.module", "", "", "It is rare.", "tests/unit/test_it.py")
-    row = {"seed": 0, "planted_together": 3, "runs": 2000, "violation": "", "commit": "abc"}
+    row = {"seed": 0, "reached": 31, "runs": 2000, "violation": "", "commit": "abc"}
     line = report.format_defect(defect, row, None)
     reason = "It is rare. `tests/unit/test_it.py` fails with it. |"
-    assert line == f"| a defect | not in 2,000, with 2 others | {reason}"
+    assert line == f"| a defect | not in 2,000; in 31 it makes a difference | {reason}"
     older = "| a defect | not in 7 | It was rare. |"
     assert report.format_defect(defect, None, older) == f"| a defect | not in 7 | {reason}"
     assert report.format_defect(defect, row | {"seed": 8, "violation": "a loss\nthere"}, older) == (

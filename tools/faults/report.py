@@ -216,9 +216,7 @@ def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: st
     elif row["seed"]:
         after, text = format(row["seed"], ","), shorten_violation(row["violation"])
     else:
-        others = row["planted_together"] - 1
-        together = f", with {others} other{'s' if others > 1 else ''}" if others else ""
-        after = f"not in {row['runs']:,}{together}"
+        after = f"not in {row['runs']:,}; in {row['reached']:,} it makes a difference"
         text = ""
     if not text:
         text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")

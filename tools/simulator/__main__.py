@@ -20,11 +20,12 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from tools.simulator import planted_defects
+from tools.simulator import defect_probes, planted_defects
 
-CHUNK_SEEDS = 50
+CHUNK_SEEDS, FIRST_ONLY_CHUNK_SEEDS = 50, 10
 SIMULATED = ("common", "deduplicator", "replicator", "reo", "tools/simulator")
 """The folders whose code a schedule runs."""
 
@@ -41,6 +42,8 @@ class CampaignResult:
     ends: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[int, str, list[str]]] = field(default_factory=list)
     """The seed, the violation, and the story."""
+    reached: dict[str, list[int]] = field(default_factory=dict)
+    """The seeds in which a defect makes a difference (`defect_probes`), by its name."""
 
     def add(self, other: CampaignResult) -> None:
         """Add the results of other seeds."""
@@ -51,17 +54,22 @@ class CampaignResult:
         self.faults += other.faults
         self.ends += other.ends
         self.violations += other.violations
+        for name, seeds in other.reached.items():
+            self.reached.setdefault(name, []).extend(seeds)
 
 
-def run_seeds(first_seed: int, end: int, first_only: bool = False) -> CampaignResult:
+def run_seeds(seeds: Sequence[int], first_only: bool = False) -> CampaignResult:
     """Run the schedules of these seeds, one after the other. With `first_only`, end at the first
     violation.
     """
     from tools.simulator import plan, run
 
     campaign_result = CampaignResult()
-    for seed in range(first_seed, end):
+    for seed in seeds:
+        defect_probes.reached.clear()
         result = run.run_plan(plan.draw_plan(seed))
+        for name in defect_probes.reached | defect_probes.reached_by_import:
+            campaign_result.reached.setdefault(name, []).append(seed)
         campaign_result.runs += 1
         campaign_result.compared += result.compared
         campaign_result.steps += result.steps
@@ -80,12 +88,12 @@ def run_seeds(first_seed: int, end: int, first_only: bool = False) -> CampaignRe
     return campaign_result
 
 
-def _begin_worker(planted: Sequence[str]) -> None:
+def _begin_worker(planted: Sequence[str], with_probes: bool = False) -> None:
     logging.disable(logging.CRITICAL)
     # A schedule makes many objects that live as long as it does: looking for cycles less often
     # makes it a tenth faster, and changes no decision.
     gc.set_threshold(100_000, 50, 50)
-    planted_defects.plant(planted)
+    planted_defects.plant(planted, with_probes)
 
 
 def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
@@ -104,27 +112,27 @@ def shrink_seed(seed: int) -> str:
 
 
 def run_campaign(
-    first_seed: int,
-    runs: int,
-    processes: int,
-    planted: Sequence[str],
-    first_only: bool,
+    seeds: Sequence[int],
+    planted: Sequence[str] = (),
+    *,
+    with_probes: bool = False,
+    first_only: bool = False,
+    processes: int = os.cpu_count() or 1,
     seconds: float = 0,
 ) -> CampaignResult:
-    """Run all seeds in several processes, with these defects planted. With `first_only`, end at the
-    first violation.
+    """Run these seeds in several processes, with these defects planted, or their probes. With
+    `first_only`, end at the first violation.
     """
     total, started = CampaignResult(), time.monotonic()
-    chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
-    with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(planted,)) as pool:
+    chunk_seeds = CHUNK_SEEDS if not first_only else FIRST_ONLY_CHUNK_SEEDS
+    chunks = iter(seeds[begin : begin + chunk_seeds] for begin in range(0, len(seeds), chunk_seeds))
+    with ProcessPoolExecutor(
+        processes, initializer=_begin_worker, initargs=(planted, with_probes)
+    ) as pool:
         waiting: set[Future[CampaignResult]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
-                waiting.add(
-                    pool.submit(
-                        run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs), first_only
-                    )
-                )
+                waiting.add(pool.submit(run_seeds, chunk, first_only))
             if not waiting:
                 return total
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -194,8 +202,8 @@ def main() -> int:
         action="append",
         choices=planted_defects.CHOICES,
         metavar="DEFECT",
-        help="put this known defect into the service, or `all` of them, one after the other;"
-        " given several times: these together",
+        help="put this known defect into the service, or `all` of them; several times: one after"
+        " the other",
     )
     parser.add_argument(
         "--out", type=Path, help="append the results to this file, as a line of JSON"
@@ -205,18 +213,14 @@ def main() -> int:
         return planted_defects.search_planted(
             arguments.planted,
             arguments.runs,
-            arguments.processes,
-            run_campaign,
+            partial(run_campaign, processes=arguments.processes),
             read_commit(),
             arguments.out,
         )
     started = time.monotonic()
     total = run_campaign(
-        arguments.seed,
-        arguments.runs,
-        arguments.processes,
-        (),
-        first_only=False,
+        range(arguments.seed, arguments.seed + arguments.runs),
+        processes=arguments.processes,
         seconds=arguments.seconds,
     )
     seconds = time.monotonic() - started

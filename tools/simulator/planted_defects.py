@@ -3,7 +3,7 @@ find each of them.
 
 A defect is a piece of a module's text and its replacement. The text is replaced while Python
 imports the module, so every importer has the defect; a process with a planted defect cannot be used
-for anything else.
+for anything else. Which schedules have to be run with it: `defect_probes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tools.simulator import defect_probes
 
 ROOT = Path(__file__).parents[2]
 DEFECTS_FILE = Path(__file__).with_suffix(".toml")
@@ -38,14 +40,31 @@ class Defect:
     test: str = ""
     """The file of the tests that fail with it, for one that the simulator did not find."""
 
+    def put_into(self, text: str) -> str:
+        """The text of the module with the defect. ValueError when the module does not have `text`
+        exactly once: the defect is out of date.
+        """
+        if text.count(self.text) != 1:
+            raise ValueError(
+                f"{self.name}: {self.module} has {self.text!r} {text.count(self.text)} times, not"
+                " once"
+            )
+        return text.replace(self.text, self.becomes)
+
+
+def find_file(module: str) -> Path:
+    """The file of one of the project's modules."""
+    return ROOT / (module.replace(".", "/") + ".py")
+
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, and loads it with the changed text."""
+    """Finds one module, and loads it with the changed text, or with probes for the defects."""
 
-    def __init__(self, module: str, defects: Sequence[Defect]) -> None:
+    def __init__(self, module: str, defects: Sequence[Defect], with_probes: bool) -> None:
         self.module = module
         self.defects = defects
-        self.path = ROOT / (module.replace(".", "/") + ".py")
+        self.with_probes = with_probes
+        self.path = find_file(module)
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         """Find the module with the defects, and no other."""
@@ -56,27 +75,21 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the changed text of the module."""
-        # our own text
-        exec(compile(self.text(), str(self.path), "exec"), module.__dict__)  # noqa: S102
-
-    def text(self) -> str:
-        """The changed text. ValueError when the module does not have the text of a defect exactly
-        once: the defect is out of date.
-        """
+        """Execute the text of the module, changed or with probes."""
         text = self.path.read_text()
+        if self.with_probes:
+            texts = {defect.name: defect.put_into(text) for defect in self.defects}
+            defect_probes.execute(text, texts, str(self.path), module.__dict__)
+            return
         for defect in self.defects:
-            if text.count(defect.text) != 1:
-                raise ValueError(
-                    f"{defect.name}: {defect.module} has {defect.text!r}"
-                    f" {text.count(defect.text)} times, not once"
-                )
-            text = text.replace(defect.text, defect.becomes)
-        return text
+            text = defect.put_into(text)
+        exec(compile(text, str(self.path), "exec"), module.__dict__)  # noqa: S102  # our own text
 
 
-def plant(names: Collection[str]) -> None:
-    """Install these defects. Call this before any module of the service is imported."""
+def plant(names: Collection[str], with_probes: bool = False) -> None:
+    """Install these defects, or only their probes. Call this before any module of the service is
+    imported.
+    """
     by_module: dict[str, list[Defect]] = {}
     for defect in DEFECTS:
         if defect.name in names:
@@ -84,44 +97,46 @@ def plant(names: Collection[str]) -> None:
     for module, defects in by_module.items():
         if module in sys.modules:
             raise RuntimeError(f"{module} is already imported: plant the defects first")
-        sys.meta_path.insert(0, _Finder(module, defects))
+        sys.meta_path.insert(0, _Finder(module, defects, with_probes))
 
 
 def search_planted(
     names: Sequence[str],
     runs: int,
-    processes: int,
     run_campaign: Callable[..., Any],
     commit: str,
     output_file: Path | None,
 ) -> int:
-    """Plant these defects together, or each of `all` by itself; run the seeds from 1 on until one
-    finds a violation, and print it. Returns the exit code.
-
-    Without a violation, none of those planted together is found; a violation does not say which of
-    them it shows, and then there is no result.
+    """Run the seeds from 1 on without defects, to know in which of them each of these makes a
+    difference (`defect_probes`). Then plant each by itself and run those seeds until one finds a
+    violation, and print it. Returns the exit code.
     """
+    defects = [defect.name for defect in DEFECTS if defect.name in names or "all" in names]
+    clean = run_campaign(range(1, runs + 1), defects, with_probes=True)
+    if clean.violations:
+        raise RuntimeError(f"seed {clean.violations[0][0]} has a violation without any defect")
     not_found = 0
-    for planted in [[defect.name] for defect in DEFECTS] if "all" in names else [names]:
-        campaign_result = run_campaign(1, runs, processes, planted, True)
+    for name in defects:
+        seeds = sorted(clean.reached.get(name, ()))
+        result = run_campaign(seeds, [name], first_only=True)
         seed, violation, _ = min(
-            campaign_result.violations, default=(0, f"NOT FOUND in {campaign_result.runs:,}", [])
+            result.violations,
+            default=(0, f"NOT FOUND in the {len(seeds):,} that it makes a difference in", []),
         )
         shown = violation.splitlines()[0][:VIOLATION_CHARS_MAX]
-        print(f"{seed or '-':>7}  {' + '.join(planted)}: {shown}", flush=True)
+        print(f"{seed or '-':>7}  {name}: {shown}", flush=True)
         not_found += not seed
-        if output_file and not (seed and len(planted) > 1):
+        if output_file:
+            row = {
+                "name": name,
+                "seed": seed,
+                "runs": runs,
+                "reached": len(seeds),
+                "violation": violation,
+                "commit": commit,
+            }
             with output_file.open("a") as out:
-                for name in planted:
-                    row = {
-                        "name": name,
-                        "planted_together": len(planted),
-                        "seed": seed,
-                        "runs": campaign_result.runs,
-                        "violation": violation,
-                        "commit": commit,
-                    }
-                    out.write(json.dumps(row) + "\n")
+                out.write(json.dumps(row) + "\n")
     return 1 if not_found else 0
 
 
