@@ -51,6 +51,7 @@ def build(right: str, wrong: str) -> Callable[[int, list[int]], Any]:
         ("(value, 2)", "(value, 4 - value)", {0, 1, 3, 4, 5}),
         ("max(result, 5)", "max(result, 6)", {0, 1}),  # the result is 2 or 5
         ("max(result, 5)", "log.pop()", {0, 1, 2, 3, 4, 5}),  # it is not called
+        ("max(result, 5)", "log.set(5)", {0, 1, 2, 3, 4, 5}),
         ("value else 0", "unknown else 0", {0, 1, 2, 3, 4, 5}),
     ],
 )

@@ -16,10 +16,11 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-PURE_CALLS = frozenset(
-    {"all", "any", "bool", "dict", "frozenset", "get", "int", "items", "keys", "len", "list"}
-    | {"max", "min", "range", "set", "sorted", "sum", "tuple", "values"}
+PURE_FUNCTIONS = frozenset(
+    {"all", "any", "bool", "dict", "frozenset", "int", "len", "list", "max", "min", "range", "set"}
+    | {"sorted", "sum", "tuple"}
 )
+PURE_METHODS = frozenset({"items", "keys", "values"})
 """What the expression of a defect may call while it is only compared; constructors too."""
 PROBE = "__probe__"
 
@@ -123,21 +124,17 @@ def _as_place(right: ast.AST, wrong: ast.AST) -> Difference | None:
 
 def _is_pure(expression: ast.expr) -> bool:
     """Whether it can be evaluated without an effect."""
-    for node in ast.walk(expression):
-        if isinstance(node, ast.NamedExpr | ast.Yield | ast.Await):
-            return False
-        if isinstance(node, ast.Call):
-            called = node.func
-            name = (
-                called.id
-                if isinstance(called, ast.Name)
-                else called.attr
-                if isinstance(called, ast.Attribute)
-                else ""
-            )
-            if name not in PURE_CALLS and not name[:1].isupper():
-                return False
-    return True
+    return not any(
+        isinstance(node, ast.NamedExpr | ast.Yield | ast.Await)
+        or (isinstance(node, ast.Call) and not _is_pure_call(node.func))
+        for node in ast.walk(expression)
+    )
+
+
+def _is_pure_call(called: ast.expr) -> bool:
+    if isinstance(called, ast.Attribute):
+        return called.attr in PURE_METHODS
+    return isinstance(called, ast.Name) and (called.id in PURE_FUNCTIONS or called.id[0].isupper())
 
 
 def _dump(part: Any) -> str:
