@@ -168,7 +168,7 @@ def test_a_campaign_says_which_path_copied() -> None:
 
 
 def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
-    """The median of the rounds decides; the figures in docs/explanation.md are the page's."""
+    """The median of the rounds decides."""
     rows = [
         {"section": "throughput, 100 B", "who": who, "cpu_us_all": cpu_us, "records_per_s": 1.0}
         | {"first_record_s": 1.0, "rss_mb_all": 1.0}
@@ -177,8 +177,15 @@ def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
     ]
     row = "| records/s that one core buys, 100 B | 299,000 | 365,000 | 0.82 | 3 |"
     assert row in format_side_by_side(Results(rows))
-    names = [line.split(" | ")[0] for line in figures.comparison_table().splitlines()]
-    assert "| records/s that one core buys, 100 B" in names
+
+
+def test_readmes_row_has_what_was_measured() -> None:
+    """Each of its figures is one that `make bench` compares, and docs/performance.md has it."""
+    assert figures.PRICE.keys() <= {row.name for row in SIDE_BY_SIDE}
+    names, _, row = figures.price_table().splitlines()[-3:]
+    assert names.split(" | ")[1:] == [*list(figures.PRICE.values())[:-1], "memory, MB |"]
+    assert row.startswith("| reo : MirrorMaker 2 | ")
+    assert row.count(" : ") == len(figures.PRICE) + 1
 
 
 @pytest.mark.parametrize(

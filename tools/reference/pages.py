@@ -23,7 +23,7 @@ PAGES: Mapping[Path, Tables] = {
         "envelope": formats.envelope_table,
         "frontier": formats.frontier_table,
     },
-    ROOT / "docs" / "explanation.md": {"figures": figures.comparison_table},
+    ROOT / "README.md": {"price": figures.price_table},
 }
 
 
