@@ -1,9 +1,14 @@
 """What pyproject.toml cannot say: stage two's compiled path is a plain shared library for ctypes,
-so one wheel fits every Python on its kind of machine.
+so one wheel fits every Python on its kind of machine; and README's links are absolute in a package,
+because a package index has no other file of the repository.
 
 reo runs without it (deduplicator/compiled_path.py), so a machine without a compiler builds the
 rest.
 """
+
+import re
+import tomllib
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -17,7 +22,16 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+def read_readme() -> str:
+    """README.md with its relative links and pictures led to where the documentation is served."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    served = project["urls"]["Documentation"].removesuffix("docs")
+    return re.sub(r"\]\((?![a-z]+:|#)", f"]({served}", Path("README.md").read_text())
+
+
 setup(
+    long_description=read_readme(),
+    long_description_content_type="text/markdown",
     ext_modules=[
         Extension(
             "deduplicator._compiled_path",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -48,6 +50,14 @@ def test_the_wheel_has_the_service_and_nothing_else(wheel: Path) -> None:
     assert len(libraries) == 1
     assert files_of(wheel) - libraries == modules() | DATA
     assert wheel.name.startswith(f"reo-{VERSION}-py3-none-linux_")
+
+
+def test_links_of_the_readme_work_on_a_package_index(wheel: Path) -> None:
+    """None is relative: an index has README and no other file of the repository."""
+    with ZipFile(wheel) as archive:
+        text = archive.read(f"reo-{VERSION}.dist-info/METADATA").decode()
+    assert "](https://reo.example.com/docs/how-to/deploy.md)" in text
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
 
 
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:
