@@ -78,7 +78,7 @@ PAGE = (ROOT / "docs" / "how-to" / "coming-from.md").read_text()
 def rows() -> dict[str, str]:
     """By name, or by table and key, what the page says of it."""
     found = {}
-    for _, names, here in re.findall(r"^\| ([^|]+) \| (`[^|]+`) \| (.+) \|$", PAGE, re.MULTILINE):
+    for names, here in re.findall(r"^\| (`[^|]+`) \| (.+) \|$", PAGE, re.MULTILINE):
         table = ""
         for name in re.findall(r"`([^`]+)`", names):
             table = name.rpartition(".")[0] if "." in name else table
