@@ -27,8 +27,8 @@ def test_a_port_is_given_away_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(broker, "_lock_file", cache(broker._lock_file.__wrapped__))
     ours = [broker.free_port() for _ in range(15)]
     program = (
-        f"from tools.demo import broker; broker.PORTS = {PORTS!r}; print(*[broker.free_port() for _ in"
-        " range(15)])"
+        f"from tools.demo import broker; broker.PORTS = {PORTS!r};"
+        " print(*[broker.free_port() for _ in range(15)])"
     )
     theirs = [
         int(port)
