@@ -1,8 +1,9 @@
-"""The examples with which each command's `--help` begins."""
+"""The examples with which each command's `--help` begins, by its words."""
 
 from __future__ import annotations
 
-ALL = """examples:
+EXAMPLES = {
+    "": """\
   reo check                      can the service run, and what would it do; changes nothing
   reo run                        run both stages with settings from the environment
   reo run --stop-at-end          copy the records that exist now, then end with exit code 0
@@ -25,8 +26,8 @@ ALL = """examples:
   reo cutover plan               what it takes to move the topics now; cutover run moves them with
                                  their consumer groups
   reo COMMAND --help             examples of one command
-"""
-CHECK = """examples:
+""",
+    "check": """\
   reo check                      one line for each check: ok, warning or error, and what to do
   reo check --json | jq '.findings[] | select(.level != "ok")'
   reo check && reo run           run only when there is no error
@@ -36,8 +37,8 @@ each route (partitions, sizes, retention, timestamps, replicas), the frontier an
 it; for a copy to PostgreSQL also the database, its user's privileges and the tables. Prints what
 would be created and where the copy would begin. Changes nothing. Exit code 0: no errors (warnings
 do not count); else the code of the first error, with which the service would end.
-"""
-RUN = """examples:
+""",
+    "run": """\
   REO_SOURCE_BOOTSTRAP_SERVERS=a:9092 REO_SOURCE_TOPIC=orders \\
     REO_DESTINATION_BOOTSTRAP_SERVERS=b:9092 reo run
   reo run --settings reo.toml    the same from a file
@@ -46,8 +47,8 @@ RUN = """examples:
 
 Runs until SIGTERM or SIGINT (exit code 0; 143 with --stop-at-end), or until an error needs an
 operator: the exit codes are in docs/reference.md.
-"""
-STATUS = """examples:
+""",
+    "status": """\
   reo status                     every partition: source end, stage one, stage two, lags, rates;
                                  members of the group; open transactions
   reo status --watch             the same, updated every two seconds, on a terminal
@@ -57,8 +58,8 @@ Reads only the clusters, so it works from any machine that reaches them, and whe
 takes a second: two snapshots give the rates. What only the service knows (the last error, whether
 stage one runs) is printed as unknown. Exit code 0: the clusters could be read, whatever the state
 is.
-"""
-LAG = """examples:
+""",
+    "lag": """\
   reo lag                        each stage and both together, per partition and in total, in
                                  records and seconds
   reo lag --max-seconds 60       exit code 36 when a record has waited longer
@@ -66,8 +67,8 @@ LAG = """examples:
 
 Records are counted in offsets; seconds are how long the first waiting record has been there, at the
 source by its own timestamp.
-"""
-VERIFY = """examples:
+""",
+    "verify": """\
   reo verify                     every record of both topics, per partition, in order; the first
                                  difference of each with its offsets
   reo verify --resume verified.json   note what was compared, and continue from there the next time
@@ -77,8 +78,8 @@ VERIFY = """examples:
 On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact
 is compared with its copy by the newest record of each key. Exit code 0: equal; 30: a difference;
 31: a route with a mapping, a filter or several source topics cannot be compared.
-"""
-RECOVER = """examples:
+""",
+    "recover": """\
   reo recover                    what the group says, what the data says, and what would be
                                  committed; changes nothing
   reo recover --apply            commit it; stop the service before
@@ -86,8 +87,8 @@ RECOVER = """examples:
 
 Exit code 22: the data does not tell the frontier either; 28: a transaction hangs, and the message
 has the command that aborts it; 29: the service runs; 30: the destination is not the source's copy.
-"""
-TOPICS = """examples:
+""",
+    "topics": """\
   reo topics                     where the destination's topic configurations differ from the
                                  source's
   reo topics --apply             change them, also while the service runs
@@ -95,8 +96,8 @@ TOPICS = """examples:
 
 The setting topics.sync names configurations that are always as at the source: the service changes
 them at each start.
-"""
-INSPECT = """examples:
+""",
+    "inspect": """\
   reo inspect                    the last ten envelopes of each intermediate partition: epoch, what
                                  they cover of the source, number of records
   reo inspect --records          the records in them: source offset, timestamp, key, size of the
@@ -106,32 +107,18 @@ INSPECT = """examples:
 
 The service deletes envelopes once they are committed at the destination, so a copy without lag
 leaves few. Changes nothing.
-"""
-SHOW = """examples:
+""",
+    "config show": """\
   reo config show                every setting, its value, and where it comes from; secrets are
                                  hidden
   reo config show --json
-"""
-IMPORT = """examples:
+""",
+    "config import": """\
   reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys
                                              without a counterpart go to standard error
   reo config import mm2.properties --flow 'A->B' > reo.toml    a flow of MirrorMaker 2
-"""
-SYNC = """examples:
-  reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at
-                                         the destination, once
-  reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code
-                                                 130)
-  reo offsets sync --groups '.*' --json          one object; with --interval one per line
-
-As `offsets translate --apply`, for each group of the source whose whole name matches. A group with
-members at the destination is left alone, and no group is moved back there. A partition where the
-group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
-translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy
-differs; 28: offsets are pending; 12: an ACL is missing. The service does the same with the setting
-offsets.sync_groups.
-"""
-OFFSETS = """examples:
+""",
+    "offsets translate": """\
   reo offsets translate --group billing           per partition: billing's offset at the source, and
                                                   the same position at the destination
   reo offsets translate --group billing --apply   commit it at the destination; stop billing's
@@ -144,8 +131,22 @@ code 0: all partitions with an offset are translated; 32: one has no such positi
 more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending.
 Then nothing is committed. A route with a mapping, or with several source topics, has no such
 positions (31).
-"""
-ACLS = """examples:
+""",
+    "offsets sync": """\
+  reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at
+                                         the destination, once
+  reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code
+                                                 130)
+  reo offsets sync --groups '.*' --json          one object; with --interval one per line
+
+As `offsets translate --apply`, for each group of the source whose whole name matches. A group with
+members at the destination is left alone, and no group is moved back there. A partition where the
+group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
+translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy
+differs; 28: offsets are pending; 12: an ACL is missing. The service does the same with the setting
+offsets.sync_groups.
+""",
+    "acls": """\
   reo acls                       the ACLs of the copied topics at the source and at the destination,
                                  and which would be created
   reo acls --apply               create them at the destination: every DENY first, then who may read
@@ -154,16 +155,16 @@ ACLS = """examples:
 
 Nobody is allowed more at the destination than at the source. Needs Describe on both clusters, and
 Alter on the destination with --apply.
-"""
-CUTOVER_PLAN = """examples:
+""",
+    "cutover plan": """\
   reo cutover plan                        who writes and reads the topics, how far the copy is, and
                                           what `cutover run` would do
   reo cutover plan --topic orders --groups 'shop-.*' --json
 
 It looks twice, three seconds apart, and changes nothing. Exit code 0: the clusters could be read,
 whatever the state is.
-"""
-CUTOVER_RUN = """examples:
+""",
+    "cutover run": """\
   reo cutover run                         wait for producers, copy, consumers and service to be
                                           done, verify, translate all groups
   reo cutover run --deny-writes           deny everybody to write to the topics at the source (an
@@ -176,8 +177,8 @@ May be interrupted or killed anywhere, and run again: it finds what is done. It 
 service: it says when to, and waits. Exit code 0: the topics have moved; 38: a step is not possible,
 or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be translated, or is
 busy; 130: Ctrl-C.
-"""
-CUTOVER_BACK = """examples:
+""",
+    "cutover back": """\
   reo cutover back                        remove the DENY of `cutover run --deny-writes`, and undo
                                           the move, or set up the copy in the other direction
 
@@ -185,16 +186,8 @@ As long as nothing was written at the destination, everything goes on at the sou
 the service again. Otherwise the copy in the other direction begins where this one has ended: start
 a service with the settings of source and destination exchanged, and move with it. Exit code 38:
 records were written on both sides.
-"""
-EXECUTOR = """examples:
-  reo executor                   in a pod, with the environment that Spark gives its executors on
-                                 Kubernetes; never by hand
-
-With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this
-one argument. Exit code 2: this is not such a pod. """
-
-
-SETUP = """examples:
+""",
+    "setup": """\
   reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by
                                  checksum, and archive Spark's classes
   reo setup --from /media/jars   without a network: the jars from a folder, by the same checksums
@@ -203,9 +196,17 @@ Run it once, as the user that runs the service, after reo was installed or upgra
 `uv tool install`); the image and `make setup` have done it. It needs Java 17 or 21. Jars and
 archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there
 already is left alone. It also says whether stage two has its compiled path.
-"""
-COMPLETION = """examples:
+""",
+    "completion": """\
   eval "$(reo completion bash)"            in ~/.bashrc
   eval "$(reo completion zsh)"             in ~/.zshrc, after compinit
   reo completion fish > ~/.config/fish/completions/reo.fish
-"""
+""",
+    "executor": """\
+  reo executor                   in a pod, with the environment that Spark gives its executors on
+                                 Kubernetes; never by hand
+
+With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this
+one argument. Exit code 2: this is not such a pod.
+""",
+}

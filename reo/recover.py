@@ -22,43 +22,128 @@ is true of the source, whatever the frontier is. A frontier that the data confir
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import orjson
+
+from common import frontier as frontiers
 from common import source_candidates
 from common.errors import (
     ClusterUnreachable,
     CopyDiffers,
     FrontierLost,
+    HangingTransaction,
     ReoError,
     ServiceRuns,
     StageFailed,
     TopicMissing,
 )
-from common.frontier import Frontier
-from common.kafka import permissions, topic_creation, topics
-from common.kafka.clients import create_admin_client
+from common.frontier import Frontier, LastRecord
+from common.kafka import partition_offsets, permissions, topic_creation, topics
+from common.kafka.clients import create_admin_client, create_admin_clients, create_readers
 from common.kafka.consumer_group import Commit, Group
-from common.kafka.partition_offsets import list_end_offsets
+from common.kafka.topics import Topic
+from common.kafka.visible_records import read_first_records, read_visible
+from common.records import compute_message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
-from reo import recovery_report
-from reo.compare import alignment
-from reo.compare.comparable_routes import select_comparable
-from reo.recovery_data import RouteData
-from reo.recovery_report import RecoveredPartition
+from reo.compare.alignment import AlignmentInput, LastCopiedPair, find_last_copied
+from reo.compare.comparable_routes import find_comparable, look_up_copies
+from reo.report import convert_error_to_dict, format_table, print_errors, print_json
+
+
+@dataclass(slots=True)
+class RecoveredPartition:
+    """One partition: what the group and the data have, and what follows from it."""
+
+    partition: int
+    commit: Commit | None
+    frontier: Frontier | None = None
+    """In the commit, when reo wrote it."""
+    unreadable: str = ""
+    """Why the commit has no frontier."""
+    last_copied: LastCopiedPair | None = None
+    """None when nothing was copied, or when `refusal` says why the data does not tell."""
+    source_offset: int | None = None
+    """The frontier that follows from the data."""
+    new_frontier: Frontier | None = None
+    refusal: CopyDiffers | FrontierLost | None = None
+
+    def __post_init__(self) -> None:
+        if self.commit is not None:
+            try:
+                self.frontier = frontiers.decode(self.commit.metadata)
+            except ValueError as reason:
+                self.unreadable = str(reason)
+
+    def describe_group(self) -> str:
+        """As text for a person."""
+        if self.commit is None:
+            return "no offset"
+        if self.frontier is None:
+            return f"offset {self.commit.offset} without a frontier ({self.unreadable})"
+        return f"source offset {self.frontier.source_offset}, epoch {self.frontier.epoch}"
+
+    def describe_data(self) -> str:
+        """As text for a person."""
+        if self.refusal:
+            return f"refused ({type(self.refusal).__name__})"
+        if self.last_copied is None:
+            return f"nothing copied, frontier {self.source_offset}"
+        return (
+            f"source offset {self.last_copied.source_offset} ({self.last_copied.compared} of"
+            f" {self.last_copied.records} records compared)"
+        )
+
+    def describe_commit(self) -> str:
+        """As text for a person."""
+        if self.new_frontier is None:
+            return "nothing"
+        return f"source offset {self.new_frontier.source_offset}, epoch {self.new_frontier.epoch}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        last = self.last_copied
+        group = self.commit and {
+            "intermediate_offset": self.commit.offset,
+            "unreadable": self.unreadable or None,
+            "source_offset": self.frontier and self.frontier.source_offset,
+            "epoch": self.frontier and self.frontier.epoch,
+        }
+        data = {
+            "source_offset": self.source_offset,
+            "destination_offset": last and last.destination_offset,
+            "records": last.records if last else 0,
+            "compared": last.compared if last else 0,
+        }
+        return {
+            "partition": self.partition,
+            "group": group,
+            "data": None if self.refusal else data,
+            "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
+            "refused": convert_error_to_dict(self.refusal),
+        }
 
 
 class Recovery:
-    """The recovery of one route; `read_data` fills `partitions`."""
+    """The recovery of one route; `read_data` fills `partitions`. TopicMissing without a destination
+    topic.
+    """
 
-    def __init__(self, settings: Settings, route: Route, source: topics.Topic) -> None:
+    def __init__(self, settings: Settings, route: Route, source: Topic) -> None:
         self.settings = settings
         self.route = route
         self.source = source
-        self.data = RouteData(settings, route, source)
-        self.destination, self.group = self.data.destination, self.data.group
+        self.source_admin, self.destination_admin = create_admin_clients(settings)
+        self.source_reader, self.destination_reader = create_readers(settings)
+        self.group = Group(settings)
+        name = route.destination_topic
+        self.destination = look_up_copies(settings, self.destination_admin, [name])[name]
+        self.common_partitions = range(min(source.partitions, self.destination.partitions))
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.identity = ""
@@ -66,46 +151,31 @@ class Recovery:
 
     def read_data(self) -> None:
         """Fill `partitions`; changes nothing on the clusters."""
-        commits = self._load_commits()
-        ends = self.data.list_destination_ends()
-        is_compacted = self.data.is_compacted()
+        commits = self.group.list_commits(map(self.route.get_intermediate, self.common_partitions))
+        ends = self._list_destination_ends()
+        is_compacted = self._is_compacted()
         self.partitions = [
-            recovery_report.build_row(partition, commits.get(partition))
-            for partition in self.data.common_partitions
+            RecoveredPartition(partition, commits.get(self.route.get_intermediate(partition)))
+            for partition in self.common_partitions
         ]
+        known = [row.frontier for row in self.partitions if row.frontier]
         source_partitions = max(
-            (row.frontier.source_partitions for row in self.partitions if row.frontier),
-            default=len(self.data.common_partitions),
+            (frontier.source_partitions for frontier in known),
+            default=len(self.common_partitions),
         )
-        epoch = max((row.frontier.epoch for row in self.partitions if row.frontier), default=0)
-        self.identity = self._find_identity()
+        epoch = max((frontier.epoch for frontier in known), default=0)
+        self.identity = source_candidates.find_copied_identity(
+            self.settings,
+            self.source,
+            (
+                frontier
+                for frontier in known
+                if frontier.destination_topic_id == self.destination.topic_id
+            ),
+        )
         for row in self.partitions:
             try:
-                end, last_copied = (
-                    ends[row.partition],
-                    alignment.find_last_copied(
-                        self.data.describe_alignment(row.partition, source_partitions)
-                    ),
-                )
-                row.last_copied = last_copied
-                row.source_offset = (
-                    self._find_frontier_of_copied(row, last_copied)
-                    if last_copied
-                    else self._find_frontier_of_empty(row, end, source_partitions)
-                )
-                if not self._is_confirmed(row, end):
-                    known = last_copied.destination_offset if last_copied else end - 1
-                    row.new_frontier = Frontier(
-                        source_offset=row.source_offset,
-                        epoch=epoch,
-                        source_identity=self.identity,
-                        source_partitions=source_partitions,
-                        destination_topic_id=self.destination.topic_id,
-                        destination_known=known,
-                        sent=0,
-                        last_record=self.data.read_last_record(row.partition, last_copied),
-                        is_known_written=last_copied is not None,
-                    )
+                self._recover_partition(row, ends[row.partition], source_partitions, epoch)
             except (CopyDiffers, FrontierLost) as refusal:
                 why = (
                     " (a topic with cleanup.policy=compact lost records from its middle: its data"
@@ -114,7 +184,7 @@ class Recovery:
                     else ""
                 )
                 row.refusal = type(refusal)(f"{refusal}{why}")
-        if self.data.list_destination_ends() != ends:
+        if self._list_destination_ends() != ends:
             raise ServiceRuns(
                 f"{self.destination.name} grew while it was read: a producer writes to it. Stop the"
                 " service, or the other producer, and run `reo recover` again"
@@ -122,14 +192,14 @@ class Recovery:
 
     def apply(self) -> None:
         """Commit the frontiers that `read_data` found."""
-        frontiers = {
+        found = {
             self.route.get_intermediate(row.partition): row.new_frontier
             for row in self.partitions
             if row.new_frontier
         }
         topic_creation.prepare_topics(self.settings)
-        ends = list_end_offsets(self.data.destination_admin, frontiers)
-        commits = {tp: Commit(ends[tp], frontier.encode()) for tp, frontier in frontiers.items()}
+        ends = partition_offsets.list_end_offsets(self.destination_admin, found)
+        commits = {tp: Commit(ends[tp], frontier.encode()) for tp, frontier in found.items()}
         self.group.commit(commits)
         if self.group.list_commits(commits) != commits:
             raise StageFailed(
@@ -138,14 +208,126 @@ class Recovery:
             )
         self.applied = True
 
-    def _load_commits(self) -> Mapping[int, Commit]:
-        """The group's commits, by partition."""
+    def format_text(self) -> str:
+        """A table, and what to do next."""
+        titles = "partition|the group says|the data says|"
+        rows = [
+            (row.partition, row.describe_group(), row.describe_data(), row.describe_commit())
+            for row in self.partitions
+        ]
+        if any(row.refusal for row in self.partitions):
+            conclusion = "nothing was committed: a partition was refused"
+        elif not any(row.new_frontier for row in self.partitions):
+            conclusion = "the data confirms the group's frontiers: there is nothing to recover"
+        elif self.applied:
+            conclusion = "committed; start the service"
+        else:
+            conclusion = (
+                "nothing was changed; stop the service and run it again with --apply to commit this"
+            )
+        return (
+            f"group {self.group.name} on {self.route.intermediate_topic}:"
+            f" {self.route.source_topic} → {self.route.destination_topic}\n"
+            f"{format_table(titles + self._describe_column(), rows)}\n{conclusion}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
         return {
-            tp.partition: commit
-            for tp, commit in self.group.list_commits(
-                map(self.route.get_intermediate, self.data.common_partitions)
-            ).items()
+            "group": self.group.name,
+            "intermediate_topic": self.route.intermediate_topic,
+            "source_topic": self.route.source_topic,
+            "destination_topic": self.route.destination_topic,
+            "applied": self.applied,
+            "partitions": [row.to_dict() for row in self.partitions],
         }
+
+    def _describe_column(self) -> str:
+        return "committed" if self.applied else "to be committed"
+
+    def _recover_partition(
+        self, row: RecoveredPartition, end: int, source_partitions: int, epoch: int
+    ) -> None:
+        row.last_copied = find_last_copied(
+            self._describe_alignment(row.partition, source_partitions)
+        )
+        if row.last_copied:
+            row.source_offset = self._find_frontier_of_copied(row, row.last_copied)
+            known = row.last_copied.destination_offset
+        else:
+            row.source_offset = self._find_frontier_of_empty(row, end, source_partitions)
+            known = end - 1
+        if not self._is_confirmed(row, end):
+            row.new_frontier = Frontier(
+                source_offset=row.source_offset,
+                epoch=epoch,
+                source_identity=self.identity,
+                source_partitions=source_partitions,
+                destination_topic_id=self.destination.topic_id,
+                destination_known=known,
+                sent=0,
+                last_record=self._read_last_record(row),
+                is_known_written=row.last_copied is not None,
+            )
+
+    def _is_compacted(self) -> bool:
+        """Whether compaction may have removed records of either topic."""
+        return topics.is_compacted(
+            self.source_admin, self.settings.source_cluster, self.source.name
+        ) or topics.is_compacted(
+            self.destination_admin, self.settings.destination_cluster, self.destination.name
+        )
+
+    def _list_destination_ends(self) -> Mapping[int, int]:
+        """The end offsets of the partitions; HangingTransaction while a transaction there is open:
+        its records could still become visible.
+        """
+        outputs = map(self.route.get_destination, self.common_partitions)
+        ends = partition_offsets.list_end_offsets(self.destination_admin, outputs)
+        for tp, offset in partition_offsets.find_open_transactions(
+            self.destination_admin, ends
+        ).items():
+            raise HangingTransaction(
+                f"a transaction on {tp} is open from offset {offset} on."
+                f" {self.group.describe_abort(tp)}"
+            )
+        return {tp.partition: end for tp, end in ends.items()}
+
+    def _describe_alignment(self, partition: int, source_partitions: int) -> AlignmentInput:
+        """What alignment needs of a partition. Each reader begins at the same offset: when
+        retention deletes it meanwhile, that is an error, and not another alignment.
+        """
+        source, destination = (
+            self.route.get_source(partition),
+            self.route.get_destination(partition),
+        )
+        source_begin, source_end = partition_offsets.list_bounds(
+            self.source_admin, [source], committed_only=True
+        )
+        destination_begin, destination_end = partition_offsets.list_bounds(
+            self.destination_admin, [destination], committed_only=True
+        )
+        return AlignmentInput(
+            str(destination),
+            partial(read_visible, self.source_reader, source_begin, ends=source_end),
+            partial(read_visible, self.destination_reader, destination_begin, ends=destination_end),
+            source_begin[source] == 0,
+            destination_begin[destination] == 0,
+            self.settings.start.is_from_beginning(partition, added=partition >= source_partitions),
+            destination_kind.get_zero_timestamp_ms(self.settings) or 0,
+        )
+
+    def _read_last_record(self, row: RecoveredPartition) -> LastRecord | None:
+        """The source's record that was copied last; None when nothing was copied, or the source has
+        deleted it.
+        """
+        if row.last_copied is None:
+            return None
+        tp, offset = self.route.get_source(row.partition), row.last_copied.source_offset
+        record = read_first_records(self.source_reader, {tp: offset}).get(tp)
+        if record is None or record.offset() != offset:
+            return None
+        return LastRecord(record.offset(), compute_message_checksum(record))
 
     def _find_frontier_of_empty(
         self, row: RecoveredPartition, end: int, source_partitions: int
@@ -153,13 +335,9 @@ class Recovery:
         """The frontier of a partition without a copied record: the group's, or the offset before
         which the copy begins.
         """
-        if (
-            row.frontier
-            and self._is_of_this_copy(row.frontier)
-            and row.frontier.sent == 0
-            and row.frontier.destination_known < end
-        ):
-            return row.frontier.source_offset
+        frontier = self._get_own_frontier(row)
+        if frontier and frontier.sent == 0 and frontier.destination_known < end:
+            return frontier.source_offset
         added = row.partition >= source_partitions
         if self.settings.start.kind == "latest" and not added:
             raise FrontierLost(
@@ -168,55 +346,37 @@ class Recovery:
                 " Run `reo recover` with source.start set to a timestamp before the copy began, or"
                 " to earliest"
             )
-        return (
-            find_first_source_offset(
-                self.settings, self.data.source_admin, self.route.get_source(row.partition), added
-            )
-            - 1
-        )
+        source = self.route.get_source(row.partition)
+        return find_first_source_offset(self.settings, self.source_admin, source, added) - 1
 
-    def _find_frontier_of_copied(
-        self, row: RecoveredPartition, last_copied: alignment.LastCopiedPair
-    ) -> int:
+    def _find_frontier_of_copied(self, row: RecoveredPartition, last_copied: LastCopiedPair) -> int:
         """The last copied record's offset, or a later one up to which the group's frontier says
         that no record follows.
         """
-        frontier = row.frontier if row.frontier and self._is_of_this_copy(row.frontier) else None
-        if (
-            frontier
-            and frontier.last_record
-            and frontier.last_record.source_offset == last_copied.source_offset
-        ):
-            return max(frontier.source_offset, last_copied.source_offset)
-        return last_copied.source_offset
+        frontier, offset = self._get_own_frontier(row), last_copied.source_offset
+        if frontier and frontier.last_record and frontier.last_record.source_offset == offset:
+            return max(frontier.source_offset, offset)
+        return offset
 
-    def _find_identity(self) -> str:
-        of_this_topic = (
-            row.frontier
-            for row in self.partitions
-            if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id
-        )
-        return source_candidates.find_copied_identity(self.settings, self.source, of_this_topic)
-
-    def _is_of_this_copy(self, frontier: Frontier) -> bool:
-        return (frontier.source_identity, frontier.destination_topic_id) == (
-            self.identity,
-            self.destination.topic_id,
-        )
+    def _get_own_frontier(self, row: RecoveredPartition) -> Frontier | None:
+        """The group's, when it is of this copy."""
+        frontier, own = row.frontier, (self.identity, self.destination.topic_id)
+        if frontier and (frontier.source_identity, frontier.destination_topic_id) == own:
+            return frontier
+        return None
 
     def _is_confirmed(self, row: RecoveredPartition, end: int) -> bool:
         """Whether the data confirms the group's frontier."""
-        frontier = row.frontier
+        frontier = self._get_own_frontier(row)
         return (
             frontier is not None
-            and self._is_of_this_copy(frontier)
             and frontier.source_offset == row.source_offset
             and frontier.destination_known < end
         )
 
 
 def _select_copied(
-    settings: Settings, sources: Mapping[Route, topics.Topic]
+    settings: Settings, sources: Mapping[Route, Topic]
 ) -> tuple[list[Recovery], list[TopicMissing]]:
     """The recoveries of the routes that have a destination topic, and why there is none of the
     others; TopicMissing when no route has one.
@@ -233,48 +393,39 @@ def _select_copied(
 
 
 def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 when nothing was refused."""
-    try:
-        destination_kind.refuse_command(
-            settings,
-            "reo recover",
-            "the frontiers are in the database, and the group's commits are copies of them: "
-            "when these were lost or reset, stop the service, delete the group, and start again",
+    """The command: exit code 0 when nothing was refused."""
+    destination_kind.refuse_command(
+        settings,
+        "reo recover",
+        "the frontiers are in the database, and the group's commits are copies of them: when these"
+        " were lost or reset, stop the service, delete the group, and start again",
+    )
+    settings, silent_candidates = source_candidates.find_furthest(settings)
+    permissions.check_permissions(settings, "recover --apply" if apply else "recover")
+    sources, not_comparable = find_comparable(
+        settings, create_admin_client(settings.source_cluster, settings)
+    )
+    recoveries, never_copied = _select_copied(settings, sources)
+    if apply:
+        Group(settings).check_stopped()
+    for recovery in recoveries:
+        recovery.read_data()
+    refused: list[ReoError] = [
+        row.refusal for recovery in recoveries for row in recovery.partitions if row.refusal
+    ]
+    if refused and silent_candidates:
+        raise ClusterUnreachable(
+            f"{refused[0]}. But a candidate that can have these records does not answer:"
+            f" {silent_candidates[0]}. Run `reo recover` again when it does"
         )
-        settings, silent_candidates = source_candidates.find_furthest(settings)
-        permissions.check_permissions(settings, "recover --apply" if apply else "recover")
-        sources, not_comparable = select_comparable(
-            settings,
-            topics.describe_sources(
-                settings,
-                create_admin_client(settings.source_cluster, settings),
-                settings.connect_timeout_s,
-            ),
-        )
-        routes, never_copied = _select_copied(settings, sources)
-        if apply:
-            Group(settings).check_stopped()
-        for recovery in routes:
-            recovery.read_data()
-        refused = [row.refusal for recovery in routes for row in recovery.partitions if row.refusal]
-        if refused and silent_candidates:
-            raise ClusterUnreachable(
-                f"{refused[0]}. But a candidate that can have these records does not answer:"
-                f" {silent_candidates[0]}. Run `reo recover` again when it does"
-            )
-        for recovery in routes:
-            if apply and not refused and any(row.new_frontier for row in recovery.partitions):
-                recovery.apply()
-    except ReoError as error:
-        print(f"reo recover: {error}", file=sys.stderr)
-        return error.exit_code
-    for recovery in routes:
-        print(
-            (recovery_report.format_json if as_json else recovery_report.format_text)(
-                settings.application, recovery.route, recovery.partitions, recovery.applied
-            )
-        )
-    refusals = [*refused, *not_comparable]
-    for said in (*refusals, *never_copied):
-        print(f"reo recover: {said}", file=sys.stderr)
-    return refusals[0].exit_code if refusals else 0
+    for recovery in recoveries:
+        if apply and not refused and any(row.new_frontier for row in recovery.partitions):
+            recovery.apply()
+    for recovery in recoveries:
+        if as_json:
+            print_json(recovery.to_dict())
+        else:
+            print(recovery.format_text())
+    exit_code = print_errors("recover", [*refused, *not_comparable])
+    print_errors("recover", never_copied)
+    return exit_code

@@ -19,27 +19,31 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import chain
 
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import runtime, source_candidates
-from common.errors import AccessRefused, NothingCompared, TopicMissing
+from common.errors import AccessRefused, LagsBehind, NothingCompared, TopicMissing
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
-from common.kafka.clients import create_admin_client
+from common.kafka.clients import create_admin_clients
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare import not_compared, parallel
-from reo.compare.comparable_routes import select_comparable
+from reo.compare.comparable_routes import find_comparable, look_up_copies
 from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.progress.wait_until_copied import wait_until_copied
+from reo.progress.lag import sum_lags
+from reo.progress.snapshot import SnapshotReader
+from reo.report import print_errors, print_json
 
 SAVE_INTERVAL_S = 5.0
+POLL_S = 0.5
 
 
 class Verification:
@@ -55,15 +59,9 @@ class Verification:
     ) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
-        timeout_s = settings.connect_timeout_s
-        self.source_admin, self.destination_admin = (
-            create_admin_client(settings.source_cluster, settings),
-            create_admin_client(settings.destination_cluster, settings),
-        )
-        sources, self.not_comparable = select_comparable(
-            settings, topics.describe_sources(settings, self.source_admin, timeout_s)
-        )
-        copies, partitions = _look_up_copies(settings, sources)
+        self.source_admin, self.destination_admin = create_admin_clients(settings)
+        sources, self.not_comparable = find_comparable(settings, self.source_admin)
+        copies, partitions = _look_up_copies(settings, self.destination_admin, sources)
         self.moved = _find_moved(settings, copies)
         self.not_compared = [
             *not_compared.list_for_topics(sources, partitions),
@@ -164,7 +162,7 @@ class Verification:
 
 
 def _look_up_copies(
-    settings: Settings, sources: Mapping[Route, Topic]
+    settings: Settings, destination_admin: AdminClient, sources: Mapping[Route, Topic]
 ) -> tuple[dict[Route, Topic], dict[str, int]]:
     """The destination topics (none when the copies are tables), and how many partitions each has;
     TopicMissing when one does not exist or lacks partitions.
@@ -174,24 +172,15 @@ def _look_up_copies(
         from reo.compare.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
-    destinations = topics.look_up(
-        settings.destination_cluster,
-        create_admin_client(settings.destination_cluster, settings),
-        names,
-        settings.connect_timeout_s,
-    )
+    destinations = look_up_copies(settings, destination_admin, names)
+    copies = {route: destinations[route.destination_topic] for route in sources}
     for route, source in sources.items():
-        if (
-            route.destination_topic not in destinations
-            or destinations[route.destination_topic].partitions < source.partitions
-        ):
+        if copies[route].partitions < source.partitions:
             raise TopicMissing(
-                f"the destination topic {route.destination_topic} does not exist or lacks"
-                " partitions: nothing was copied to it yet"
+                f"the destination topic {route.destination_topic} lacks partitions: nothing was"
+                " copied to them yet"
             )
-    return {route: destinations[route.destination_topic] for route in sources}, {
-        name: topic.partitions for name, topic in destinations.items()
-    }
+    return copies, {name: topic.partitions for name, topic in destinations.items()}
 
 
 def _find_moved(
@@ -216,7 +205,7 @@ def _find_moved(
 def run_command(
     settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0
 ) -> int:
-    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when
+    """The command: a progress bar on a terminal, a line per partition, exit code 0 only when
     something was compared and all of it is equal.
 
     With `wait_s` the copy has so many seconds to catch up with what the source has now, and this is
@@ -242,29 +231,65 @@ def run_command(
         print(f"reo verify: interrupted{notes}", file=sys.stderr)
         return 130
     verdict = verification.reach_verdict(results)
-    reasons = [
-        *verification.not_comparable,
-        *(
-            [not_compared.build_nothing_compared_error(bool(results))]
-            if verdict.exit_code == NothingCompared.exit_code
-            else []
-        ),
-    ]
-    for reason in reasons:
-        print(f"reo verify: {reason}", file=sys.stderr)
-    print(verdict.format_json() if as_json else verdict)
+    print_errors("verify", verification.not_comparable)
+    if verdict.exit_code == NothingCompared.exit_code:
+        print_errors("verify", [not_compared.build_nothing_compared_error(bool(results))])
+    if as_json:
+        print_json(verdict.to_dict())
+    else:
+        print(verdict)
     return verdict.exit_code
+
+
+def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartition, int]:
+    """Wait until everything is copied that the source has now; returns the offsets at which it ends
+    now. LagsBehind after so long. A line on standard error says what is waited for, and whether the
+    service runs.
+    """
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, "lag")
+    snapshot_reader, deadline, is_told = (
+        SnapshotReader(settings),
+        runtime.monotonic() + timeout_s,
+        False,
+    )
+    ends: dict[TopicPartition, int] = {}
+    while True:
+        try:
+            partitions = snapshot_reader.take_snapshot().partitions
+            ends = ends or {row.source: row.last_stable_offset for row in partitions}
+            is_copied = all(
+                row.copy_lag.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
+                for row in partitions
+            )
+            state = f"{sum_lags(partitions)[2].records} records are not copied yet"
+        except TopicMissing as missing:  # nothing is copied yet
+            is_copied, state = False, str(missing)
+        if is_copied:
+            return ends
+        is_over = runtime.monotonic() > deadline
+        if is_over or not is_told:
+            state += "" if _is_running(snapshot_reader) else "; stage two does not run"
+        if is_over:
+            raise LagsBehind(
+                f"not copied within {timeout_s:g} s: {state}. Nothing was compared",
+                "Start the service, or wait longer; `reo status` shows which stage waits",
+            )
+        if not is_told:
+            print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
+            is_told = True
+        runtime.sleep(POLL_S)
+
+
+def _is_running(snapshot_reader: SnapshotReader) -> bool:
+    """Whether stage two's group has members; one that was killed counts until its session ends."""
+    return bool(snapshot_reader.group.describe_members().partitions)
 
 
 def _compare_with_bar(verification: Verification) -> list[Comparison]:
     """Compare everything; on a terminal a bar shows the progress."""
     console = Console(stderr=True)
-    columns = (
-        TextColumn("comparing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:

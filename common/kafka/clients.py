@@ -116,6 +116,14 @@ def create_admin_client(cluster: Cluster, settings: Settings, **more: Any) -> Ad
     return _factories.admin_client(_build_base_options(cluster, settings, "admin") | ours | more)
 
 
+def create_admin_clients(settings: Settings) -> tuple[AdminClient, AdminClient]:
+    """One for the source, and one for the destination."""
+    return (
+        create_admin_client(settings.source_cluster, settings),
+        create_admin_client(settings.destination_cluster, settings),
+    )
+
+
 def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     """A consumer outside the group: assigned manually, read_committed, and it stops at an offset
     that does not exist.
@@ -137,6 +145,14 @@ def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer
             "fetch.wait.max.ms": 20,
             **more,
         }
+    )
+
+
+def create_readers(settings: Settings, **more: Any) -> tuple[Consumer, Consumer]:
+    """One for the source, and one for the destination."""
+    return (
+        create_reader(settings.source_cluster, settings, **more),
+        create_reader(settings.destination_cluster, settings, **more),
     )
 
 

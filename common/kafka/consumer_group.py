@@ -1,5 +1,5 @@
-"""Requests about stage two's consumer group with the admin client: its commits and members, and a
-commit for it.
+"""Requests about consumer groups with the admin client: their commits and members, and commits for
+them. `ConsumerGroup` is any group, `Group` is stage two's.
 
 The stages read frontiers with a consumer (`partition_offsets.read_commits`). It waits silently for
 offsets of an open transaction and ends with a plain timeout. The admin client answers at once that
@@ -11,10 +11,9 @@ without a member is not refused.)
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -29,7 +28,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from common import frontier as frontiers
-from common.errors import HangingTransaction, ReoError, ServiceRuns
+from common.errors import ClusterUnreachable, HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.clients import create_reader
@@ -44,10 +43,12 @@ Result = TypeVar("Result")
 
 
 class Commit(NamedTuple):
-    """A committed offset and its metadata string, written by reo or by another application."""
+    """What a group has committed for a partition, whoever wrote it: the next offset to read, and
+    the metadata. Stage two has its frontier there, Kafka Streams its stream time (KAFKA-7994).
+    """
 
-    intermediate_offset: int
-    metadata: str | None
+    offset: int
+    metadata: str = ""
 
 
 class Members(NamedTuple):
@@ -59,49 +60,99 @@ class Members(NamedTuple):
     partitions: dict[str, int]
 
 
-class Group:
-    """The consumer group of one service, on its intermediate topics."""
+class ConsumerGroup:
+    """Any group at a cluster, by admin client: nothing joins it. `errors_to_retry` are those after
+    which a request is sent again, for a bounded time.
+    """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.coordinator = CoordinatorClient(settings.destination_cluster, settings)
-        self.name = settings.application
+    errors_to_retry: ClassVar[tuple[type[ReoError], ...]] = (ClusterUnreachable,)
+
+    def __init__(self, coordinator: CoordinatorClient, name: str) -> None:
+        self.coordinator = coordinator
+        self.cluster = coordinator.cluster
+        self.name = name
+
+    def ask(self, doing: str, request: Callable[[AdminClient], Result]) -> Result:
+        """Send a request to the group's coordinator."""
+        return self.coordinator.ask(
+            f"{doing} of group {self.name} at the {self.cluster.name} cluster",
+            request,
+            self.errors_to_retry,
+        )
 
     def list_commits(
-        self, topic_partitions: Iterable[TopicPartition], require_stable: bool = True
+        self,
+        topic_partitions: Iterable[TopicPartition] | None = None,
+        require_stable: bool = True,
     ) -> dict[TopicPartition, Commit]:
-        """The committed offsets; a partition without one is left out. HangingTransaction, with the
-        commands to run, while offsets are unstable.
+        """What is committed, for these partitions or for all; a partition without a commit is left
+        out. HangingTransaction while offsets are undecided (KIP-447).
 
         Without `require_stable`: the offsets before any open transaction, whether it commits or
         aborts.
         """
         asked = ConsumerGroupTopicPartitions(
-            self.name, [ClientTopicPartition(*tp) for tp in topic_partitions]
+            self.name,
+            topic_partitions
+            if topic_partitions is None
+            else [ClientTopicPartition(*tp) for tp in topic_partitions],
         )
-        answers = (
-            self._ask(
-                "reading the offsets",
-                lambda client: list_group_offsets(client, asked, require_stable),
-            )
-            if asked.topic_partitions
-            else []
+        if asked.topic_partitions == []:
+            return {}
+
+        def request(client: AdminClient) -> dict[TopicPartition, Commit]:
+            commits = {}
+            for answer in list_group_offsets(client, asked, require_stable):
+                if answer.error is not None:
+                    raise self.build_undecided_error(answer)
+                if answer.offset >= 0:
+                    tp = TopicPartition(answer.topic, answer.partition)
+                    commits[tp] = Commit(answer.offset, answer.metadata or "")
+            return commits
+
+        return self.ask("reading the offsets", request)
+
+    def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
+        """Commit for a group without members, all partitions in one request; the error of
+        `build_busy_error` when it has members by now.
+        """
+        self.ask("committing the offsets", lambda client: self.commit_once(client, commits))
+
+    def commit_once(self, client: AdminClient, commits: Mapping[TopicPartition, Commit]) -> None:
+        """As `commit`, in a request of the caller's."""
+        topic_partitions = [ClientTopicPartition(*tp, *commit) for tp, commit in commits.items()]
+        answers = client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.name, topic_partitions)],
+            request_timeout=REQUEST_TIMEOUT_S,
+        )[self.name]
+        for answer in answers.result().topic_partitions:
+            if answer.error is None:
+                continue
+            if answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                raise self.build_busy_error()
+            raise KafkaException(answer.error)
+
+    def describe(self) -> Any:
+        """See `describe_group`."""
+        return self.ask("describing", lambda client: describe_group(client, self.name))
+
+    def build_undecided_error(self, answer: ClientTopicPartition) -> Exception:
+        """The error for an offset that an open transaction may replace."""
+        return KafkaException(answer.error)
+
+    def build_busy_error(self) -> ReoError:
+        """The error for a group that has members, and takes no offsets from outside."""
+        raise NotImplementedError
+
+
+class Group(ConsumerGroup):
+    """The consumer group of one service, on its intermediate topics."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            CoordinatorClient(settings.destination_cluster, settings), settings.application
         )
-        for answer in answers:
-            if answer.error is not None:
-                hanging = TopicPartition(OFFSETS_TOPIC, self._offsets_partition)
-                raise HangingTransaction(
-                    f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are"
-                    f" undecided ({answer.error.name()}): a transaction that sent them is neither"
-                    " committed nor aborted."
-                    f" {self.describe_abort(hanging)}. Other groups share that partition: abort"
-                    " only what describe-producers shows to be older than its timeout"
-                )
-        return {
-            TopicPartition(answer.topic, answer.partition): Commit(answer.offset, answer.metadata)
-            for answer in answers
-            if answer.offset >= 0
-        }
+        self.settings = settings
 
     def read_commits(
         self, topic_partitions: Iterable[TopicPartition], require_stable: bool = False
@@ -118,24 +169,17 @@ class Group:
         """Every frontier of the group, of all topics, as of before any open transaction. Commits
         without a frontier are left out.
         """
-        everything = ConsumerGroupTopicPartitions(self.name)
-        answers = self._ask(
-            "reading the offsets",
-            lambda client: list_group_offsets(client, everything, require_stable=False),
-        )
         decoded = {}
-        for answer in answers:
-            with contextlib.suppress(ValueError):
-                decoded[TopicPartition(answer.topic, answer.partition)] = frontiers.decode(
-                    answer.metadata
-                )
+        for tp, commit in self.list_commits(require_stable=False).items():
+            with suppress(ValueError):
+                decoded[tp] = frontiers.decode(commit.metadata)
         return decoded
 
     def list_assigned(self, member_id: str | None = None) -> set[TopicPartition] | None:
         """The partitions that its members have, or this one of them; None while the group is
         rebalancing.
         """
-        description = self._describe()
+        description = self.describe()
         if description.state != ConsumerGroupState.STABLE:
             return None
         return {
@@ -147,7 +191,7 @@ class Group:
 
     def describe_members(self) -> Members:
         """Who is in the group now."""
-        description = self._describe()
+        description = self.describe()
         return Members(
             description.state.name.lower(),
             {
@@ -162,35 +206,7 @@ class Group:
         """ServiceRuns while the group has members."""
         assignments = self.describe_members()
         if assignments.partitions:
-            raise self._build_error(", ".join(sorted(assignments.partitions)))
-
-    def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Commit for a group without members, all partitions in one request; ServiceRuns when it
-        has members by now.
-        """
-        topic_partitions = [
-            ClientTopicPartition(*tp, commit.intermediate_offset, commit.metadata or "")
-            for tp, commit in commits.items()
-        ]
-        answers = self._ask(
-            "committing",
-            lambda client: (
-                client.alter_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(self.name, topic_partitions)],
-                    request_timeout=REQUEST_TIMEOUT_S,
-                )[self.name]
-                .result()
-                .topic_partitions
-            ),
-        )
-        for answer in answers:
-            if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                raise self._build_error("joined just now")
-            if answer.error is not None:
-                self._ask(
-                    f"committing {answer.topic}-{answer.partition}",
-                    lambda _, error=answer.error: _raise_error(error),  # type: ignore[misc]
-                )
+            raise self.build_busy_error(", ".join(sorted(assignments.partitions)))
 
     def describe_abort(self, held_up: TopicPartition) -> str:
         """The commands to end a transaction that blocks this partition; it begins at the
@@ -226,30 +242,30 @@ class Group:
         """The partition of the offsets topic that has this group; -1 when the principal may not
         describe that topic.
         """
-        metadata = self._ask(
-            "describing the offsets topic",
-            lambda client: read_metadata(client, REQUEST_TIMEOUT_S),
+        metadata = self.ask(
+            "finding the coordinator", lambda client: read_metadata(client, REQUEST_TIMEOUT_S)
         )
         partitions = len(metadata.topics[OFFSETS_TOPIC].partitions)
         return find_offsets_partition(self.name, partitions) if partitions else -1
 
-    def _describe(self) -> Any:
-        return self._ask(
-            "describing",
-            lambda client: client.describe_consumer_groups(
-                [self.name], request_timeout=REQUEST_TIMEOUT_S
-            )[self.name].result(),
+    def build_undecided_error(self, answer: ClientTopicPartition) -> Exception:
+        """With the commands to run."""
+        assert answer.error is not None
+        hanging = TopicPartition(OFFSETS_TOPIC, self._offsets_partition)
+        return HangingTransaction(
+            f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are undecided"
+            f" ({answer.error.name()}): a transaction that sent them is neither committed nor"
+            f" aborted. {self.describe_abort(hanging)}. Other groups share that partition: abort"
+            " only what describe-producers shows to be older than its timeout"
         )
 
-    def _build_error(self, who: str) -> ServiceRuns:
+    def build_busy_error(self, who: str = "joined just now") -> ServiceRuns:
+        """Stage two is to be stopped."""
         session_s = self.settings.deduplicator.session_timeout_ms / 1000
         return ServiceRuns(
             f"group {self.name} has members ({who}): stop the service first. A worker that was"
             f" killed counts for up to {session_s:.0f} s more (deduplicator.session_timeout_ms)"
         )
-
-    def _ask(self, doing: str, ask: Callable[[AdminClient], Result]) -> Result:
-        return self.coordinator.ask(f"{doing} of group {self.name}", ask)
 
 
 def create_commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
@@ -258,6 +274,23 @@ def create_commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> C
     (KIP-447), would wait for it.
     """
     return create_reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
+
+
+def describe_group(client: AdminClient, name: str) -> Any:
+    """A group's state and members, as the client has them."""
+    return client.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name].result()
+
+
+def try_to_describe(client: AdminClient, name: str) -> Any:
+    """As `describe_group`; None when members subscribe to topics that this principal may not
+    describe (KIP-848).
+    """
+    try:
+        return describe_group(client, name)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return None
 
 
 def list_group_offsets(
@@ -270,22 +303,11 @@ def list_group_offsets(
     its topic of offsets. So the group is described first, which raises the same error as an
     exception.
     """
-    try:
-        client.describe_consumer_groups([asked.group_id], request_timeout=REQUEST_TIMEOUT_S)[
-            asked.group_id
-        ].result()
-    except KafkaException as refused:
-        # its members subscribe to topics that this principal may not describe (KIP-848)
-        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise
+    try_to_describe(client, asked.group_id)
     committed = client.list_consumer_group_offsets(
         [asked], require_stable=require_stable, request_timeout=REQUEST_TIMEOUT_S
     )[asked.group_id].result()
     return list(committed.topic_partitions)
-
-
-def _raise_error(error: KafkaError) -> None:
-    raise KafkaException(error)
 
 
 def find_offsets_partition(group: str, partitions: int) -> int:

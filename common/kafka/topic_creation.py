@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from common.errors import StageFailed
 from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import TOPIC_MISSING, translate
-from common.kafka.clients import create_admin_client
+from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_for_change
 from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
@@ -38,10 +38,7 @@ def prepare_topics(
     the routes with their source topics. `beat` is called for each topic: many take long.
     """
     timeout_s = settings.connect_timeout_s
-    source_admin, destination_admin = (
-        create_admin_client(settings.source_cluster, settings),
-        create_admin_client(settings.destination_cluster, settings),
-    )
+    source_admin, destination_admin = create_admin_clients(settings)
     copied = topics.describe_sources(settings, source_admin, timeout_s)
     parked = topics.list_parked_topics(settings, copied)
     existing = topics.look_up(

@@ -104,10 +104,7 @@ def _compare_in_step(
     difference as text.
     """
     compared, last_source, last_destination = 0, -1, -1
-    with (
-        closing(sides.source()) as all_source,
-        closing(sides.destination()) as all_destination,
-    ):
+    with closing(sides.source()) as all_source, closing(sides.destination()) as all_destination:
         source = islice(all_source, skip_source, None)
         for copied in islice(all_destination, skip_destination, None):
             original = next(source, None)

@@ -9,10 +9,13 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+from confluent_kafka.admin import AdminClient
 
 from common import filters
-from common.errors import NotComparable
+from common.errors import NotComparable, TopicMissing
+from common.kafka import topics
 from common.kafka.topics import Topic
 from common.routes import SAME, Route
 from common.settings import Settings
@@ -24,28 +27,53 @@ def select_comparable(
     """The routes that are one to one and copied whole, and for each other route why it is left
     out.
     """
-    filter_settings = filters.list_filter_settings(settings)
-    if filter_settings:
-        why = (
-            f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set,"
-            " so the copy differs from the source as intended"
-        )
-        return {}, [
-            NotComparable(f"{route} cannot be compared with its source: {why}") for route in sources
-        ]
-    return (
-        {route: source for route, source in sources.items() if route.is_one_to_one},
-        [_build_not_comparable(route) for route in sources if not route.is_one_to_one],
+    reasons = {route: _explain(settings, route) for route in sources}
+    return {route: source for route, source in sources.items() if not reasons[route]}, [
+        NotComparable(f"{route} cannot be compared with its source: {why}")
+        for route, why in reasons.items()
+        if why
+    ]
+
+
+def find_comparable(
+    settings: Settings, source_admin: AdminClient
+) -> tuple[dict[Route, Topic], list[NotComparable]]:
+    """As `select_comparable`, of the sources as they are now; TopicMissing when a topic that the
+    settings name does not exist.
+    """
+    return select_comparable(
+        settings, topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
     )
 
 
-def _build_not_comparable(route: Route) -> NotComparable:
+def look_up_copies(
+    settings: Settings, destination_admin: AdminClient, names: Collection[str]
+) -> dict[str, Topic]:
+    """The destination topics; TopicMissing when one does not exist."""
+    copies = topics.look_up(
+        settings.destination_cluster, destination_admin, names, settings.connect_timeout_s
+    )
+    for name in names:
+        if name not in copies:
+            raise TopicMissing(
+                f"the destination topic {name} does not exist: nothing was copied to it yet. Start"
+                " the service"
+            )
+    return copies
+
+
+def _explain(settings: Settings, route: Route) -> str:
+    """Why a route cannot be compared; empty when it can."""
+    if filter_settings := filters.list_filter_settings(settings):
+        return (
+            f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set,"
+            " so the copy differs from the source as intended"
+        )
+    if route.is_one_to_one:
+        return ""
     why = (
         f"with the mapping {route.mapping}"
         if route.mapping != SAME
         else "with several source topics"
     )
-    return NotComparable(
-        f"{route} cannot be compared with its source: {why}, a destination partition is not the"
-        " copy of one source partition"
-    )
+    return f"{why}, a destination partition is not the copy of one source partition"

@@ -22,7 +22,7 @@ from common import runtime
 from common import settings as reo_settings
 from common.errors import ReoError, StageFailed
 from common.kafka import partition_offsets, visible_records
-from common.kafka.clients import create_admin_client, create_reader
+from common.kafka.clients import create_admin_clients, create_readers
 from common.kafka.visible_records import FROM_BEGINNING
 from common.parent_death_signal import set_parent_death_signal
 from common.records import Consumed
@@ -71,14 +71,8 @@ class PairComparer:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.readers = [
-            create_reader(cluster, settings, **BULK_READER_OPTIONS)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        ]
-        self.source_admin, self.destination_admin = (
-            create_admin_client(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.readers = create_readers(settings, **BULK_READER_OPTIONS)
+        self.source_admin, self.destination_admin = create_admin_clients(settings)
         self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
         if destination_kind.is_postgresql(settings):
@@ -93,18 +87,12 @@ class PairComparer:
         self._set_start(self._ask_beginnings_again(pair))
         source_begin, destination_begin = result.source_next, result.destination_next
         source_ends = list_stable_end(self.source_admin, pair.source)
-        has_more = False
 
         def read_source() -> comparison.Batches:
-            nonlocal has_more
-            for batch in visible_records.read_batches(
+            batches = visible_records.read_batches(
                 source, {pair.source: source_begin}, ends=source_ends
-            ):
-                if pair.source_end is not None and batch[-1].offset() >= pair.source_end:
-                    has_more = True
-                    yield [message for message in batch if message.offset() < pair.source_end]
-                    return
-                yield batch
+            )
+            return comparison.end_batches(batches, pair.source_end)
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
@@ -119,9 +107,7 @@ class PairComparer:
             return comparison.end_batches(batches, pair.destination_end)
 
         def is_source_longer() -> bool:
-            return has_more or (
-                pair.source_end is not None and self._is_after(pair.source, pair.source_end)
-            )
+            return pair.source_end is not None and self._is_after(pair.source, pair.source_end)
 
         with closing(read_source()) as left, closing(read_destination()) as right:
             comparison.compare_in_step(

@@ -5,9 +5,7 @@ as an exit code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import orjson
+from typing import Any, NamedTuple
 
 from common.errors import CopyDiffers, NotComparable, NothingCompared
 from reo.compare.comparison import Comparison
@@ -70,8 +68,8 @@ class Verdict(NamedTuple):
         )
         return "\n".join([*map(str, self.results), *listed, summary])
 
-    def format_json(self) -> str:
-        """As JSON text, one object."""
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
         verdict = (
             "differs"
             if self.exit_code == CopyDiffers.exit_code
@@ -79,15 +77,13 @@ class Verdict(NamedTuple):
             if self.records
             else "nothing compared"
         )
-        return orjson.dumps(
-            {
-                "exit_code": self.exit_code,
-                "verdict": verdict,
-                "records": self.records,
-                "compared_before": self.compared_before,
-                "seconds": round(self.took_s, 3),
-                "partitions": [result.to_dict() for result in self.results],
-                "not_compared": [part._asdict() for part in self.not_compared],
-                "not_comparable": list(map(str, self.not_comparable)),
-            }
-        ).decode()
+        return {
+            "exit_code": self.exit_code,
+            "verdict": verdict,
+            "records": self.records,
+            "compared_before": self.compared_before,
+            "seconds": round(self.took_s, 3),
+            "partitions": [result.to_dict() for result in self.results],
+            "not_compared": [part._asdict() for part in self.not_compared],
+            "not_comparable": list(map(str, self.not_comparable)),
+        }

@@ -4,7 +4,8 @@ so. For `reo acls` and the DENY of `reo cutover`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -35,28 +36,14 @@ def build_topic_acl(
     name: str, principal: str, host: str, operation: AclOperation, permission: AclPermissionType
 ) -> AclBinding:
     """An ACL on exactly this topic."""
-    return AclBinding(
-        ResourceType.TOPIC,
-        name,
-        ResourcePatternType.LITERAL,
-        principal,
-        host,
-        operation,
-        permission,
-    )
+    literal = ResourceType.TOPIC, name, ResourcePatternType.LITERAL
+    return AclBinding(*literal, principal, host, operation, permission)
 
 
 def copy_acl_to_topic(acl: AclBinding, name: str) -> AclBinding:
     """The same ACL on exactly this topic."""
-    return AclBinding(
-        ResourceType.TOPIC,
-        name,
-        ResourcePatternType.LITERAL,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
-    )
+    literal = ResourceType.TOPIC, name, ResourcePatternType.LITERAL
+    return AclBinding(*literal, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
 class AclClient:
@@ -119,12 +106,7 @@ class AclClient:
 
     def create(self, acls: Sequence[AclBinding]) -> None:
         """Create these; one that exists stays. Returns when the cluster has them."""
-        for future in (
-            self.client.create_acls(list(acls), request_timeout=REQUEST_TIMEOUT_S).values()
-            if acls
-            else ()
-        ):
-            self._ask("Alter", future.result)
+        self._change(acls, self.client.create_acls)
         self._wait(acls, lambda there, acl: acl in there)
 
     def delete(self, acls: Sequence[AclBinding]) -> None:
@@ -141,13 +123,15 @@ class AclClient:
             )
             for acl in acls
         ]
-        for future in (
-            self.client.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values()
-            if filters
-            else ()
-        ):
-            self._ask("Alter", future.result)
+        self._change(filters, self.client.delete_acls)
         self._wait(acls, lambda there, acl: acl not in there)
+
+    def _change(
+        self, acls: Sequence[Any], request: Callable[..., Mapping[Any, Future[Any]]]
+    ) -> None:
+        answers = request(list(acls), request_timeout=REQUEST_TIMEOUT_S) if acls else {}
+        for future in answers.values():
+            self._ask("Alter", future.result)
 
     def _wait(
         self,

@@ -24,25 +24,19 @@ and the cluster are ignored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import orjson
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-)
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType
 
 from common import source_candidates
 from common.errors import MoveRefused
 from common.kafka import topics
-from common.kafka.clients import create_admin_client
+from common.kafka.clients import create_admin_clients
 from common.routes import Route
 from common.settings import Settings, destination_kind
 from reo.migration.acl_client import AclClient, copy_acl_to_topic
 from reo.migration.write_denial import build_deny_acl
-from reo.output import align_columns
+from reo.report import format_table, print_json
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 SERVICE_OPERATIONS = (
@@ -53,6 +47,11 @@ SERVICE_OPERATIONS = (
     AclOperation.DESCRIBE_CONFIGS,
 )
 OPEN_WITHOUT_ACLS = "allow.everyone.if.no.acl.found"
+OPEN = (
+    f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL"
+    " denies it to all other principals, also the service: create the service's own ACLs first"
+)
+TITLES = "cluster|topic|principal|host|permission|operation|at the destination"
 WITH_WRITE = "only with --with-write: another writer breaks a running copy"
 
 
@@ -66,6 +65,10 @@ class AclRow:
     reason: str
     blocks_allows: bool = False
     """A DENY that cannot be created: without it no ALLOW of the topic may be created either."""
+
+    def refuse(self, reason: str) -> AclRow:
+        """The same, with nothing to create."""
+        return replace(self, new=None, reason=reason) if self.new else self
 
     def to_dict(self) -> dict[str, object]:
         """As a JSON object, in Kafka's words."""
@@ -106,14 +109,9 @@ class AclComparison:
     def __init__(self, settings: Settings, with_write: bool) -> None:
         self.settings = settings
         self.with_write = with_write
-        source_admin, self.destination_admin = (
-            create_admin_client(settings.source_cluster, settings),
-            create_admin_client(settings.destination_cluster, settings),
-        )
-        self.source, self.destination = (
-            AclClient(settings.source_cluster, source_admin),
-            AclClient(settings.destination_cluster, self.destination_admin),
-        )
+        source_admin, destination_admin = create_admin_clients(settings)
+        self.source = AclClient(settings.source_cluster, source_admin)
+        self.destination = AclClient(settings.destination_cluster, destination_admin)
         for client in (self.source, self.destination):
             client.check_authorizer()
         self.rows = [
@@ -150,22 +148,12 @@ class AclComparison:
             any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
         )
         if is_open:
-            reason = (
-                f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's"
-                " first ACL denies it to all other principals, also the service: create the"
-                " service's own ACLs first"
-            )
-            rows = [
-                AclRow(row.side, row.acl, None, reason if row.new else row.reason) for row in rows
-            ]
+            rows = [row.refuse(OPEN) for row in rows]
         elif any(row.blocks_allows for row in rows):
-            reason = "left out: a DENY of this topic cannot be created"
             rows = [
-                (
-                    AclRow(row.side, row.acl, None, reason)
-                    if row.new and row.acl.permission_type == AclPermissionType.ALLOW
-                    else row
-                )
+                row.refuse("left out: a DENY of this topic cannot be created")
+                if row.acl.permission_type == AclPermissionType.ALLOW
+                else row
                 for row in rows
             ]
         copied = {copy_acl_to_topic(acl, route.destination_topic) for acl in source_acls}
@@ -219,7 +207,7 @@ def _format_word(value: object) -> str:
 
 
 def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs
+    """The command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs
     that can be created exist.
     """
     destination_kind.refuse_command(settings, "reo acls", "there is no destination topic")
@@ -235,30 +223,15 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
             )
     new = len(comparison.new_acls)
     if as_json:
-        print(
-            orjson.dumps(
-                {"applied": apply and new > 0, "acls": [row.to_dict() for row in comparison.rows]}
-            ).decode()
-        )
+        rows = [row.to_dict() for row in comparison.rows]
+        print_json({"applied": apply and new > 0, "acls": rows})
         return 0
     if comparison.rows:
-        head = (
-            "cluster",
-            "topic",
-            "principal",
-            "host",
-            "permission",
-            "operation",
-            "at the destination",
-        )
-        print("\n".join(align_columns([head, *(row.format_cells() for row in comparison.rows)])))
-    print(
-        f"ACLs created: {new}"
-        if apply and new
-        else (
-            f"ACLs to be created: {new}; `reo acls --apply` creates them"
-            if new
-            else "there is nothing to create"
-        )
-    )
+        print(format_table(TITLES, [row.format_cells() for row in comparison.rows]))
+    if not new:
+        print("there is nothing to create")
+    elif apply:
+        print(f"ACLs created: {new}")
+    else:
+        print(f"ACLs to be created: {new}; `reo acls --apply` creates them")
     return 0

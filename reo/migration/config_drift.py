@@ -19,29 +19,86 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-import orjson
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from common import partition_mapping, source_candidates
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import permissions, topic_creation, topics
-from common.kafka.clients import create_admin_client
+from common.kafka import copied_configs, permissions, topic_creation, topics
+from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.kafka.copied_configs import Entries
+from common.kafka.copied_configs import LIMIT, Entries
 from common.settings import Settings, destination_kind, sync_checks
-from reo.migration.config_comparison import (
-    Difference,
-    compare_destination,
-    compare_intermediate,
-    is_lowered_limit,
-    keep_limit,
-)
+from reo.report import print_json
 
 log = logging.getLogger(__name__)
 KEPT_ALIKE = f"kept alike ({sync_checks.SYNC_CONFIGS})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: its present value, its new value (None: it stays), and why."""
+
+    topic: str
+    what: str
+    now: str
+    then: str | None
+    why: str
+
+    def __str__(self) -> str:
+        """As text for a person."""
+        change = f"stays {self.now}" if self.then is None else f"{self.now} → {self.then}"
+        return f"{self.topic}: {self.what}: {change} ({self.why})"
+
+
+def is_lowered_limit(config: str, now: str, value: str) -> bool:
+    """Whether this is max.message.bytes, and the new value is lower: it is never lowered."""
+    return config == LIMIT and int(now) > int(value)
+
+
+def keep_limit(name: str, now: str, value: str) -> Difference:
+    """The row of max.message.bytes where it stays higher than at the source."""
+    why = f"the source has {value} now; larger records may be there from before"
+    return Difference(name, LIMIT, now, None, why)
+
+
+def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
+    """Compare a destination topic with its source topic."""
+    expected = copied_configs.build_destination_config(source, copy)
+    set_at_source = copied_configs.list_own_configs(source)
+    differences = []
+    for config, value in expected.items():
+        now = str(copy[config].value)
+        if is_lowered_limit(config, now, value):
+            differences.append(keep_limit(name, now, value))
+        elif now != value:
+            why = copied_configs.NOT_TAKEN_OVER.get(config, "as the source topic")
+            differences.append(Difference(name, config, now, value, why))
+    for config, reason in copied_configs.list_not_copied(source, copy).items():
+        if config not in expected:
+            now = str(copy[config].value) if config in copy else "unknown"
+            why = f"the source topic has {set_at_source[config]}: {reason}"
+            differences.append(Difference(name, config, now, None, why))
+    for config, value in copied_configs.list_own_configs(copy).items():
+        if config not in expected and config not in set_at_source:
+            differences.append(Difference(name, config, value, None, "set here only"))
+    return differences
+
+
+def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
+    """Compare an intermediate topic with what reo creates."""
+    differences = []
+    for config, value in copied_configs.build_intermediate_config(source).items():
+        now = str(intermediate[config].value)
+        if (
+            config != "message.timestamp.type"
+            and now != value
+            and not is_lowered_limit(config, now, value)
+        ):
+            differences.append(Difference(name, config, now, value, "as reo creates it"))
+    return differences
 
 
 class ConfigDrift:
@@ -50,10 +107,7 @@ class ConfigDrift:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.connect_timeout_s
-        source_admin, self.destination_admin = (
-            create_admin_client(settings.source_cluster, settings),
-            create_admin_client(settings.destination_cluster, settings),
-        )
+        source_admin, self.destination_admin = create_admin_clients(settings)
         sources = topics.describe_sources(settings, source_admin, timeout_s)
         names = topics.list_written_topics(settings, sources)
         self.existing = topics.look_up(
@@ -82,10 +136,7 @@ class ConfigDrift:
                     route.destination_topic, partitions, source_entries, self._compare_destination
                 )
             self.differences += self._compare_topic(
-                route.intermediate_topic,
-                source.partitions,
-                source_entries,
-                compare_intermediate,
+                route.intermediate_topic, source.partitions, source_entries, compare_intermediate
             )
 
     def apply(self) -> None:
@@ -121,28 +172,13 @@ class ConfigDrift:
     ) -> list[Difference]:
         topic = self.existing.get(name)
         if topic is None:
-            return [
-                Difference(
-                    name,
-                    "topic",
-                    "none",
-                    f"{partitions} partitions",
-                    "with the source's configurations",
-                )
-            ]
-        differences = (
-            []
-            if topic.partitions >= partitions
-            else [
-                Difference(
-                    name,
-                    "partitions",
-                    str(topic.partitions),
-                    str(partitions),
-                    "the source has them",
-                )
-            ]
-        )
+            then, why = f"{partitions} partitions", "with the source's configurations"
+            return [Difference(name, "topic", "none", then, why)]
+        differences, now = [], topic.partitions
+        if now < partitions:
+            differences.append(
+                Difference(name, "partitions", str(now), str(partitions), "the source has them")
+            )
         return differences + compare(
             name,
             source,
@@ -179,16 +215,11 @@ class ConfigDrift:
             )[name].result()
             replicas = min(len(partition.replicas) for partition in topic.partitions)
             if int(value) > replicas:
-                return [
-                    Difference(
-                        name,
-                        config,
-                        now,
-                        None,
-                        f"the source has {value}; with {replicas} replicas nothing could be written"
-                        " here",
-                    )
-                ]
+                why = (
+                    f"the source has {value}; with {replicas} replicas nothing could be written"
+                    " here"
+                )
+                return [Difference(name, config, now, None, why)]
         return [Difference(name, config, now, value, KEPT_ALIKE)]
 
     def _alter_topic(self, name: str, changes: dict[str, str]) -> None:
@@ -229,7 +260,7 @@ def sync_configs(settings: Settings) -> None:
 
 
 def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 also when there are differences; with `--apply` only when none
+    """The command: exit code 0 also when there are differences; with `--apply` only when none
     is left.
     """
     destination_kind.refuse_command(settings, "reo topics", "there is no destination topic")
@@ -244,14 +275,8 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
                 f"these differences remain after the change: {'; '.join(map(str, remaining))}"
             )
     if as_json:
-        print(
-            orjson.dumps(
-                {
-                    "applied": apply and bool(changes),
-                    "rows": [asdict(row) for row in drift.differences],
-                }
-            ).decode()
-        )
+        rows = [asdict(row) for row in drift.differences]
+        print_json({"applied": apply and bool(changes), "rows": rows})
         return 0
     for row in drift.differences:
         print(row)

@@ -12,7 +12,7 @@ The steps, and when each is done:
     4  consumers stop at the source        no member of a group has a partition of the topics
     5  the service stops, or is restarted  no member of its group has their intermediate partitions
        without these topics
-    6  the groups' offsets are translated  all of them, or none (`reo.migration.offsets_translate`)
+    6  the groups' offsets are translated  all of them, or none (`reo.migration.group_translator`)
        and committed
     7  the move is recorded                the frontiers have it (`reo.migration.move_record`)
 
@@ -26,23 +26,34 @@ everything goes on at the source.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from common import runtime
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
+from common.kafka import needed_acls
 from common.routes import TopicPartition
 from common.settings import Settings
+from reo import interrupt
 from reo.compare.resume_file import ResumeFile
+from reo.migration import cutover_plan
 from reo.migration.cutover_plan import prepare_steps
-from reo.migration.group_translation import translate_groups
+from reo.migration.group_translator import GroupTranslator
 from reo.migration.move_record import MoveRecord
-from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics
-from reo.migration.translation_report import TranslatedPartition
+from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics, prepare_settings
+from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
+from reo.report import format_table, print_json
 from reo.verify import Verification
 
 POLL_S = 0.5
+PERMISSIONS: tuple[needed_acls.Command, ...] = (
+    "lag",
+    "verify",
+    "offsets translate --apply",
+    "recover --apply",
+)
 
 
 class Cutover:
@@ -276,3 +287,83 @@ class Cutover:
 
 def _join_topics(ends: Ends) -> str:
     return ", ".join(sorted({tp.topic for tp in ends}))
+
+
+def translate_groups(
+    settings: Settings, groups: Sequence[MovingGroup], report: Callable[[str], None]
+) -> dict[str, list[TranslatedPartition]]:
+    """Every group is translated, then all are committed; the rows by group. A typed error, and
+    nothing is committed, when one cannot be translated or is active at the destination.
+    """
+    translator = GroupTranslator(settings)
+    rows = {group.name: translator.translate(group.name) for group in groups}
+    for group in groups:
+        for row in rows[group.name]:
+            if row.refusal:
+                raise type(row.refusal)(
+                    f"group {group.name}: {row.refusal}. To move without this group, give the"
+                    " others with --groups"
+                )
+        if group.is_active_at_destination and any(row.moves for row in rows[group.name]):
+            raise GroupBusy(
+                f"group {group.name} has members at the destination, and has not read there"
+                " what it has read at the source: stop its consumers there, run the command"
+                " again, then start them"
+            )
+    for name, translated in rows.items():
+        if any(row.moves for row in translated):
+            translator.commit(name, translated)
+        if all(row.source_offset is None for row in translated):
+            report(
+                f"6 group {name} has no offset at the source: nothing says where it continues,"
+                " and at the destination it begins where its auto.offset.reset says"
+            )
+        for row in translated:
+            if row.offsets_ahead:
+                report(
+                    f"6 group {name} on {row.destination}: stays at {row.committed_offset},"
+                    f" {row.offsets_ahead} offsets further than at the source"
+                )
+    report(f"6 the offsets are translated and committed at the destination; groups: {len(rows)}")
+    return rows
+
+
+def run_command(
+    settings: Settings,
+    groups: str,
+    quiet_s: float,
+    resume: str | None,
+    deny_writes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """`reo cutover run`: progress on standard error, the result on standard output."""
+    if dry_run:
+        return cutover_plan.run_command(settings, groups, quiet_s, resume, as_json, deny_writes)
+    settings = prepare_settings(settings, PERMISSIONS, deny_writes)
+    cutover = Cutover(
+        settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    if cutover.moving.report_moved(as_json):
+        return 0
+    denial = cutover.moving.write_denial
+    interrupt.set_last_words(lambda: denial.describe() if deny_writes or denial.denied else "")
+    rows = cutover.run(deny_writes)
+    if as_json:
+        moved = [
+            {"group": name, "partitions": [row.to_dict() for row in translated]}
+            for name, translated in rows.items()
+        ]
+        print_json({"records_compared": cutover.compared, "groups": moved})
+        return 0
+    cells = [
+        (name, row.source, row.source_offset, row.destination, row.continues_at)
+        for name, translated in rows.items()
+        for row in translated
+    ]
+    print(
+        f"{format_table('group|source|offset|destination|offset', cells)}\n"
+        "the topics have moved: start producers and consumers at the destination, and leave the"
+        " service stopped for them"
+    )
+    return 0

@@ -22,25 +22,24 @@ from common import source_candidates
 from common.errors import MoveRefused, ReoError
 from common.frontier import KEPT, Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topic_creation, topics, visible_records
-from common.kafka.clients import create_admin_client, create_reader
+from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_kind
+from common.settings import Settings
 from common.settings.security import Security
 from reo.migration.move_record import MoveRecord
+from reo.migration.moving_topics import refuse_tables
 from reo.migration.write_denial import WriteDenial
-from reo.output import align_columns
 from reo.progress.snapshot import SnapshotReader
+from reo.report import format_table
 
 
-def run_back(settings: Settings) -> int:
-    """The sub-command. Exit code 0, or that of the first thing that was not possible; a DENY is
+def run_command(settings: Settings) -> int:
+    """The command. Exit code 0, or that of the first thing that was not possible; a DENY is
     removed whenever the topics have not moved, or nobody can tell.
     """
-    destination_kind.refuse_command(
-        settings, "reo cutover", "consumers of a table are not consumer groups"
-    )
+    refuse_tables(settings)
     refusals: list[ReoError] = []
     try:
         print(cancel_move(source_candidates.select_answering(settings), len(settings.sources)))
@@ -114,10 +113,7 @@ class ReverseCopy:
         self.settings = settings
         self.sources = sources
         self.reverse = build_reverse_settings(settings, sources)
-        self.source_admin, self.destination_admin = (
-            create_admin_client(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.source_admin, self.destination_admin = create_admin_clients(settings)
         self.group = Group(self.reverse)
         by_intermediate = {route.intermediate_topic: route for route in sources}
         self.ended = {
@@ -183,23 +179,18 @@ class ReverseCopy:
     def describe(self) -> str:
         """Where the copy begins, and how it is started."""
         rows = [
-            (str(tp), str(frontier.move.destination_end), str(frontier.source_offset + 1))
+            (tp, frontier.move.destination_end, frontier.source_offset + 1)
             for tp, frontier in self.ended.items()
             if frontier.move
         ]
-        return "\n".join(
-            [
-                *align_columns([("partition", "copied back from", "to"), *rows], numbers_from=1),
-                (
-                    "records were written at the destination since the topics moved: the copy in"
-                    " the other direction begins with the first of them. Start a service with the"
-                    " settings of source and destination exchanged (from"
-                    f" {self.reverse.source_cluster.bootstrap_servers} to"
-                    f" {self.reverse.destination_cluster.bootstrap_servers}, application"
-                    f" {self.reverse.application}); `reo cutover run` with these settings moves the"
-                    " topics back"
-                ),
-            ]
+        return (
+            f"{format_table('partition|copied back from|to', rows, numbers_from=1)}\n"
+            "records were written at the destination since the topics moved: the copy in the other"
+            " direction begins with the first of them. Start a service with the settings of source"
+            f" and destination exchanged (from {self.reverse.source_cluster.bootstrap_servers} to"
+            f" {self.reverse.destination_cluster.bootstrap_servers}, application"
+            f" {self.reverse.application}); `reo cutover run` with these settings moves the topics"
+            " back"
         )
 
     def _build_frontiers(self) -> dict[TopicPartition, Frontier]:

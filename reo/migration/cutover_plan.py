@@ -13,26 +13,26 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import orjson
-
 from common import runtime
+from common.kafka import topics
 from common.kafka.consumer_group import Members
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
-from reo.migration.moving_topics import MovingGroup, MovingTopics
-from reo.migration.offsets_translate import Translator
-from reo.output import align_columns
+from reo.migration.group_translator import GroupTranslator
+from reo.migration.moving_topics import MovingGroup, MovingTopics, prepare_settings
 from reo.progress.lag import sum_lags
-from reo.progress.snapshot import Snapshot
+from reo.progress.snapshot import Snapshot, measure_rates
+from reo.report import format_table, print_json
 from reo.verify import Verification
 
 VERIFIED_OFFSETS_S = 100_000
 """How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors
 (docs/performance.md), and a network is slower.
 """
+PLAN_INTERVAL_S = 3.0
 STEPS = (
     "producers stop",
     "the copy reaches the source's end",
@@ -66,12 +66,7 @@ class CutoverPlan:
     @cached_property
     def growth(self) -> dict[TopicPartition, float]:
         """By source partition: offsets per second that were added."""
-        interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
-        old = {row.source: row.source_end for row in self.before.partitions}
-        return {
-            row.source: (row.source_end - old.get(row.source, row.source_end)) / interval_s
-            for row in self.now.partitions
-        }
+        return measure_rates(self.before, self.now, lambda row: row.source_end)
 
     @cached_property
     def records_left(self) -> int:
@@ -81,15 +76,8 @@ class CutoverPlan:
     @cached_property
     def copied_per_s(self) -> float:
         """Source offsets per second, of all partitions together."""
-        old = {row.source: row.stage_two_offset for row in self.before.partitions}
-        interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
-        return (
-            sum(
-                row.stage_two_offset - old.get(row.source, row.stage_two_offset)
-                for row in self.now.partitions
-            )
-            / interval_s
-        )
+        rates = measure_rates(self.before, self.now, lambda row: row.stage_two_offset)
+        return sum(rates.values())
 
     @property
     def estimate_s(self) -> float | None:
@@ -141,27 +129,41 @@ class CutoverPlan:
 
     def format_text(self) -> str:
         """Tables of partitions, groups and steps, and the estimate."""
-        lines = [
-            *align_columns(self._tabulate_partitions(), numbers_from=1),
-            "",
-            *(
-                align_columns(self._tabulate_groups())
-                if self.groups
-                else ["no consumer group reads these topics"]
-            ),
-            "",
-            *align_columns(self._tabulate_steps()),
-            "",
+        partitions = [
+            (
+                row.source,
+                row.source_end,
+                f"{self.growth[row.source]:.1f}",
+                row.stage_two_offset,
+                row.copy_lag.records,
+            )
+            for row in self.now.partitions
         ]
-        if self.estimate_s is None:
-            lines.append(
-                "the duration cannot be estimated: records are left, and the copy does not progress"
+        groups = [
+            (
+                group.name,
+                group.describe_readers(),
+                group.partitions,
+                group.unread,
+                "active" if group.is_active_at_destination else "-",
             )
-        else:
-            lines.append(
-                f"about {self.estimate_s:.0f} s, and the time until producers, consumers and"
-                " service have stopped"
-            )
+            for group in self.groups
+        ]
+        steps = enumerate(zip(STEPS, self.describe_steps(), strict=True), 1)
+        lines = [
+            format_table("partition|source end|written/s|copied up to|left", partitions, 1),
+            "",
+            format_table("group|members at the source|partitions|unread|at the destination", groups)
+            if groups
+            else "no consumer group reads these topics",
+            "",
+            format_table("step||now", [(number, *step) for number, step in steps]),
+            "",
+            "the duration cannot be estimated: records are left, and the copy does not progress"
+            if self.estimate_s is None
+            else f"about {self.estimate_s:.0f} s, and the time until producers, consumers and"
+            " service have stopped",
+        ]
         if any(self.growth.values()):
             topic, partition = max(self.growth, key=lambda tp: self.growth[tp])
             lines.append(
@@ -171,53 +173,11 @@ class CutoverPlan:
             )
         return "\n".join([*lines, "nothing was changed; `reo cutover run` does these steps"])
 
-    def _tabulate_partitions(self) -> list[tuple[str, ...]]:
-        return [
-            ("partition", "source end", "written/s", "copied up to", "left"),
-            *(
-                (
-                    str(row.source),
-                    str(row.source_end),
-                    f"{self.growth[row.source]:.1f}",
-                    str(row.stage_two_offset),
-                    str(row.copy_lag.records),
-                )
-                for row in self.now.partitions
-            ),
-        ]
-
-    def _tabulate_groups(self) -> list[tuple[str, ...]]:
-        return [
-            ("group", "members at the source", "partitions", "unread", "at the destination"),
-            *(
-                (
-                    group.name,
-                    group.describe_readers(),
-                    str(group.partitions),
-                    str(group.unread),
-                    "active" if group.is_active_at_destination else "-",
-                )
-                for group in self.groups
-            ),
-        ]
-
-    def _tabulate_steps(self) -> list[tuple[str, ...]]:
-        return [
-            ("step", "", "now"),
-            *(
-                (str(number), step, now)
-                for number, (step, now) in enumerate(
-                    zip(STEPS, self.describe_steps(), strict=True), 1
-                )
-            ),
-        ]
-
-    def format_json(self) -> str:
-        """As JSON text, one object."""
-        rows: list[dict[str, Any]] = [
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        partitions = [
             {
-                "topic": row.source.topic,
-                "partition": row.source.partition,
+                **row.source._asdict(),
                 "source_end": row.source_end,
                 "written_per_s": round(self.growth[row.source], 3),
                 "copied_up_to": row.stage_two_offset,
@@ -226,38 +186,33 @@ class CutoverPlan:
             }
             for row in self.now.partitions
         ]
-        steps = [
-            {"step": step, "now": now}
-            for step, now in zip(STEPS, self.describe_steps(), strict=True)
-        ]
-        return orjson.dumps(
-            {
-                "partitions": rows,
-                "groups": [asdict(group) for group in self.groups],
-                "groups_left_out": [asdict(group) for group in self.left_out],
-                "service_copies": self.is_copying,
-                "writes_denied": self.denied,
-                "to_compare": self.to_compare,
-                "steps": steps,
-                "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1),
-            }
-        ).decode()
+        steps = zip(STEPS, self.describe_steps(), strict=True)
+        return {
+            "partitions": partitions,
+            "groups": [asdict(group) for group in self.groups],
+            "groups_left_out": [asdict(group) for group in self.left_out],
+            "service_copies": self.is_copying,
+            "writes_denied": self.denied,
+            "to_compare": self.to_compare,
+            "steps": [{"step": step, "now": now} for step, now in steps],
+            "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1),
+        }
 
 
 def make_plan(
-    moving: MovingTopics,
-    interval_s: float,
-    quiet_s: float,
-    to_compare: int,
-    denied: list[str],
-    deny_writes: bool,
+    moving: MovingTopics, quiet_s: float, resume: str | None, deny_writes: bool
 ) -> CutoverPlan:
-    """Take two snapshots, `interval_s` apart."""
+    """Take two snapshots, PLAN_INTERVAL_S apart; an error that the run would end with."""
+    sources = topics.describe_sources(moving.settings, moving.source_admin)
+    to_compare = prepare_steps(moving.settings, sources, ResumeFile(resume)).total_offsets
+    if deny_writes:
+        moving.write_denial.check_is_possible()
+    denied = moving.write_denial.look_up(sorted({route.source_topic for route in sources}))
     before = moving.take_snapshot()
     ends = {row.source: row.source_end for row in before.partitions}
     groups = moving.find_groups(ends)
     left_out = moving.find_left_out(ends, groups)
-    runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
+    runtime.sleep(max(0.0, before.taken_at_s + PLAN_INTERVAL_S - runtime.monotonic()))
     now = moving.take_snapshot()
     return CutoverPlan(
         before,
@@ -283,5 +238,26 @@ def prepare_steps(
     for reason in select_comparable(settings, sources)[1]:
         raise reason
     resume_file.read()
-    Translator(settings)
+    GroupTranslator(settings)
     return Verification(settings, resume_file)
+
+
+def run_command(
+    settings: Settings,
+    groups: str,
+    quiet_s: float,
+    resume: str | None,
+    as_json: bool,
+    deny_writes: bool = False,
+) -> int:
+    """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
+    settings = prepare_settings(settings, ("lag", "verify", "offsets translate"), deny_writes)
+    moving = MovingTopics(settings, groups)
+    if moving.report_moved(as_json):
+        return 0
+    plan = make_plan(moving, quiet_s, resume, deny_writes)
+    if as_json:
+        print_json(plan.to_dict())
+    else:
+        print(plan.format_text())
+    return 0

@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from common import source_candidates
 from common.errors import MoveRefused
-from common.kafka import partition_offsets, topics
+from common.kafka import needed_acls, partition_offsets, permissions, topics
 from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
-from common.settings import Settings
-from reo.migration.arguments import ALL_GROUPS
+from common.settings import Settings, destination_kind
+from reo.commands import ALL_GROUPS
 from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
 from reo.progress.partition_progress import PartitionProgress
 from reo.progress.snapshot import Snapshot, SnapshotReader
+from reo.report import print_json
 
 Ends = Mapping[TopicPartition, int]
 """The end of each source partition."""
@@ -49,6 +51,31 @@ class MovingGroup:
             if self.readers_at_source is None
             else ", ".join(self.readers_at_source) or "none"
         )
+
+
+def prepare_settings(
+    settings: Settings, commands: Sequence[needed_acls.Command], deny_writes: bool
+) -> Settings:
+    """With the source that answers; an error when the topics cannot be moved with these settings,
+    or when an ACL is missing that these commands need.
+    """
+    refuse_tables(settings)
+    if deny_writes and len(settings.sources) > 1:
+        raise MoveRefused(
+            "--deny-writes denies writes at one cluster, and source.bootstrap_servers names"
+            f" {len(settings.sources)}: producers could go on at another one. Give the cluster to"
+            " which they write alone, with source.mode=single"
+        )
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, *commands)
+    return settings
+
+
+def refuse_tables(settings: Settings) -> None:
+    """SettingsInvalid without a destination topic."""
+    destination_kind.refuse_command(
+        settings, "reo cutover", "consumers of a table are not consumer groups"
+    )
 
 
 class MovingTopics:
@@ -166,3 +193,28 @@ class MovingTopics:
             return False
         assigned = self.snapshot_reader.group.list_assigned()
         return assigned is None or any(row.intermediate in assigned for row in snapshot.partitions)
+
+    def report_moved(self, as_json: bool) -> bool:
+        """Print when and where the topics have moved, and what the source has got since; False when
+        they have not.
+        """
+        moved = self.find_moved(self.take_snapshot())
+        frontiers = [(row, row.frontier) for row in moved if row.frontier]
+        if as_json and frontiers:
+            rows = [
+                row.source._asdict()
+                | {"source_offset": frontier.source_offset + 1, "source_end": row.source_end}
+                | (frontier.move._asdict() if frontier.move else {})
+                for row, frontier in frontiers
+            ]
+            print_json({"moved": rows})
+        elif frontiers:
+            for row, frontier in frontiers:
+                more = row.source_end - frontier.source_offset - 1
+                since = f"; the source has {more} offsets more since, which are not copied"
+                print(f"{row.source} {frontier.describe_move()}{since if more else ''}")
+            print(
+                "there is nothing left to move. A group that was left out: `reo offsets translate"
+                " --apply`. To go back: `reo cutover back`"
+            )
+        return bool(frontiers)

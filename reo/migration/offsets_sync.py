@@ -2,7 +2,7 @@
 once or at an interval.
 
 A round asks the source for its groups, and translates each that matches the pattern
-(`reo.migration.offsets_translate`). A group that is active at the destination is skipped: it has
+(`reo.migration.group_translator`). A group that is active at the destination is skipped: it has
 moved already. No offset at the destination is ever moved back. A partition that cannot be
 translated yet, because the group has read records that are not copied, keeps the offset that it
 has, and is translated in a later round. Nobody waits for what is refused, whatever the reason: the
@@ -20,12 +20,16 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from common import runtime, source_candidates, stage_process
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
+    CopyDiffers,
+    FrontierLost,
     GroupBusy,
     OffsetUntranslatable,
     ReoError,
@@ -35,16 +39,60 @@ from common.kafka import client_watch, permissions
 from common.metrics import HEARTBEAT
 from common.settings import Settings, destination_kind
 from common.stage_process import Stopping
-from reo.migration import sync_report
-from reo.migration.offsets_translate import ProvedOffsets, Translator
-from reo.migration.sync_report import SyncedGroup
+from reo.migration.group_translator import GroupTranslator, ProvedOffsets
+from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import list_groups
+from reo.report import convert_error_to_dict, format_table, print_json
 
 log = logging.getLogger(__name__)
+TITLES = "group|source|offset|destination|offset|translated|committed"
 STAGE = "offsets"
 """What the supervisor and the metrics call the process."""
 POLL_S = 0.2
 HEARTBEAT_INTERVAL_S = 1.0
+
+
+@dataclass(slots=True)
+class SyncedGroup:
+    """One group in one round; `skipped` is why nothing was committed for it."""
+
+    name: str
+    rows: list[TranslatedPartition] = field(default_factory=list)
+    """The partitions with an offset of the group."""
+    skipped: ReoError | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was skipped because it has members at the destination."""
+        return isinstance(self.skipped, GroupBusy)
+
+    @property
+    def errors(self) -> list[ReoError]:
+        """Why the group, or one of its partitions, is not translated. A group that has moved to the
+        destination is no error.
+        """
+        return [
+            *([self.skipped] if self.skipped and not self.is_active else []),
+            *(row.refusal for row in self.rows if row.refusal),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "group": self.name,
+            "active_at_destination": self.is_active,
+            "skipped": convert_error_to_dict(self.skipped),
+            "partitions": [row.to_dict() for row in self.rows],
+        }
+
+    def list_rows(self) -> Iterator[tuple[object, ...]]:
+        """As rows of a table."""
+        if not self.skipped:
+            yield from ((self.name, *row.list_cells()) for row in self.rows)
+        elif self.is_active:
+            yield self.name, *("",) * 5, "nothing: active at the destination"
+        else:
+            yield self.name, *("",) * 5, f"refused ({type(self.skipped).__name__})"
 
 
 class OffsetsSync:
@@ -56,7 +104,7 @@ class OffsetsSync:
         self.settings = settings
         self.pattern = re.compile(pattern)
         self.on_progress = on_progress
-        self.translator = Translator(settings, on_progress)
+        self.translator = GroupTranslator(settings, on_progress)
         self._proved: dict[str, ProvedOffsets] = {}
         self._identities: list[str] = []
 
@@ -123,7 +171,7 @@ class OffsetsSync:
 def run_command(
     settings: Settings, groups: str | None, interval_s: float | None, as_json: bool
 ) -> int:
-    """The sub-command. Exit code of one round: 0 when all is translated, else that of the first
+    """The command. Exit code of one round: 0 when all is translated, else that of the first
     error. With an interval it runs until Ctrl-C, whatever a round meets; errors are printed when
     they change.
     """
@@ -144,8 +192,10 @@ def run_command(
         try:
             sync = sync or OffsetsSync(source_candidates.select_answering(settings), pattern)
             result = sync.sync()
-            text = (sync_report.format_json if as_json else sync_report.format_text)(result)
-            if text != printed or as_json:
+            text = format_text(result)
+            if as_json:
+                print_json({"groups": [group.to_dict() for group in result]})
+            elif text != printed:
                 print(text, flush=True)
             printed = text
             errors: list[ReoError] = [error for group in result for error in group.errors]
@@ -164,6 +214,38 @@ def run_command(
         if interval_s is None:
             return errors[0].exit_code if errors else 0
         runtime.sleep(interval_s)
+
+
+def format_text(groups: Sequence[SyncedGroup]) -> str:
+    """A table, and a summary."""
+    rows = [row for group in groups for row in group.list_rows()]
+    return "\n".join([*([format_table(TITLES, rows)] if rows else []), summarize(groups)])
+
+
+def summarize(groups: Sequence[SyncedGroup]) -> str:
+    """As text, one line."""
+    moved = sum(row.moves for group in groups for row in group.rows if not group.skipped)
+    waiting = sum(
+        isinstance(row.refusal, OffsetUntranslatable) for group in groups for row in group.rows
+    )
+    failed = sum(
+        isinstance(row.refusal, CopyDiffers | FrontierLost)
+        for group in groups
+        for row in group.rows
+    )
+    active = sum(group.is_active for group in groups)
+    refused = sum(bool(group.skipped) for group in groups) - active
+    counts = {"groups": len(groups), "partitions committed": moved}
+    rest = {
+        "partitions that cannot be translated yet": waiting,
+        "partitions refused": failed,
+        "groups active at the destination": active,
+        "groups refused": refused,
+    }
+    return ", ".join(
+        f"{what}: {count}"
+        for what, count in (counts | {what: count for what, count in rest.items() if count}).items()
+    )
 
 
 def run(settings: Settings, stopping: Stopping) -> int:
@@ -193,7 +275,7 @@ def run(settings: Settings, stopping: Stopping) -> int:
                 for error in group.errors
                 if not isinstance(error, OffsetUntranslatable)
             )
-            text = "; ".join([sync_report.summarize(groups), *errors])
+            text = "; ".join([summarize(groups), *errors])
         except ReoError as error:
             sync, text = None, f"{type(error).__name__}: {error}"
         if text != logged:

@@ -12,7 +12,6 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-import orjson
 from confluent_kafka import Consumer
 
 from common import source_candidates
@@ -25,28 +24,10 @@ from common.kafka.intermediate_records import build_foreign_record_error, parse_
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings
-from reo.output import align_columns
+from reo.report import format_table, print_json
 
-ENVELOPE_HEAD = (
-    "intermediate",
-    "offset",
-    "epoch",
-    "after",
-    "through",
-    "records",
-    "size",
-    "",
-)
-RECORD_HEAD = (
-    "intermediate",
-    "offset",
-    "source offset",
-    "timestamp",
-    "kind",
-    "key",
-    "value",
-    "headers",
-)
+ENVELOPE_TITLES = "intermediate|offset|epoch|after|through|records|size|"
+RECORD_TITLES = "intermediate|offset|source offset|timestamp|kind|key|value|headers"
 TIMESTAMP_KINDS = {-1: "none", 0: "create", 1: "append"}
 KEY_MAX = 24
 """A longer key is cut after so many characters."""
@@ -143,36 +124,33 @@ def _describe_record(record: EnvelopeRecord) -> dict[str, Any]:
 def format_text(rows: list[dict[str, Any]], with_records: bool) -> str:
     """A table of envelopes, or of the records in them."""
     if not with_records:
-        return "\n".join(align_columns([ENVELOPE_HEAD, *map(_format_envelope, rows)]))
-    return "\n".join(
-        align_columns([RECORD_HEAD, *(cells for row in rows for cells in _format_records(row))])
-    )
+        return format_table(ENVELOPE_TITLES, map(_format_envelope, rows))
+    return format_table(RECORD_TITLES, [cells for row in rows for cells in _format_records(row)])
 
 
-def _format_place(row: dict[str, Any]) -> tuple[str, str]:
-    return f"{row['topic']}-{row['partition']}", str(row["offset"])
+def _format_place(row: dict[str, Any]) -> tuple[str, int]:
+    return f"{row['topic']}-{row['partition']}", row["offset"]
 
 
-def _format_envelope(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_envelope(row: dict[str, Any]) -> tuple[object, ...]:
     size = _format_size(row["bytes"])
     if note := _describe_other(row):
         return *_format_place(row), *("",) * 4, size, note
     envelope = row["envelope"]
-    numbers = (str(envelope[name]) for name in ("epoch", "after", "through", "records"))
+    numbers = (envelope[name] for name in ("epoch", "after", "through", "records"))
     return *_format_place(row), *numbers, size, _describe_emptiness(envelope)
 
 
-def _format_records(row: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    if note := _describe_other(row):
-        yield *_format_place(row), note, *("",) * 5
+def _format_records(row: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    note = _describe_other(row)
+    if note or not row["records"]:
+        yield *_format_place(row), note or _describe_emptiness(row["envelope"]), *("",) * 5
         return
-    if not row["records"]:
-        yield *_format_place(row), _describe_emptiness(row["envelope"]), *("",) * 5
     for record in row["records"]:
         yield (
             *_format_place(row),
-            str(record["source_offset"]),
-            str(record["timestamp_ms"]),
+            record["source_offset"],
+            record["timestamp_ms"],
             record["timestamp_kind"],
             _shorten(record["key"]),
             _format_size(record["value_bytes"]),
@@ -212,13 +190,12 @@ def run_command(
     count: int,
     with_records: bool,
 ) -> int:
-    """The sub-command: exit code 0."""
+    """The command: exit code 0."""
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "inspect")
     rows = list(read_rows(settings, partition, begin, count, with_records))
-    print(
-        "\n".join(orjson.dumps(row).decode() for row in rows)
-        if as_json
-        else format_text(rows, with_records)
-    )
+    if not as_json:
+        print(format_text(rows, with_records))
+    for row in rows if as_json else ():
+        print_json(row)
     return 0

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from common import source_candidates
 from common.errors import FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
-from reo.output import align_columns
 from reo.progress.partition_progress import Lag, PartitionProgress, sum_lag
 from reo.progress.snapshot import SnapshotReader
+from reo.report import format_table, print_json
 
-HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
+TITLES = "topic|partition|stage one|seconds|stage two|seconds|both|seconds"
 
 
 def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
@@ -34,34 +32,15 @@ def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
 
 def format_text(partitions: list[PartitionProgress]) -> str:
     """A table; the last line is the total."""
-    rows = [
-        (
-            row.source.topic,
-            str(row.source.partition),
-            *format_cells(row.lags),
-        )
-        for row in partitions
-    ]
-    return "\n".join(
-        align_columns(
-            [HEAD, *rows, ("total", "", *format_cells(sum_lags(partitions)))], numbers_from=1
-        )
-    )
+    rows = [[*row.source, *format_cells(row.lags)] for row in partitions]
+    total = ["total", "", *format_cells(sum_lags(partitions))]
+    return format_table(TITLES, [*rows, total], numbers_from=1)
 
 
-def format_json(partitions: list[PartitionProgress]) -> str:
-    """As JSON text, one object."""
-    rows = [
-        {
-            "topic": row.source.topic,
-            "partition": row.source.partition,
-            **convert_lags_to_dict(row.lags),
-        }
-        for row in partitions
-    ]
-    return orjson.dumps(
-        {"partitions": rows, "total": convert_lags_to_dict(sum_lags(partitions))}
-    ).decode()
+def convert_to_dict(partitions: list[PartitionProgress]) -> dict[str, Any]:
+    """As a JSON object."""
+    rows = [row.source._asdict() | convert_lags_to_dict(row.lags) for row in partitions]
+    return {"partitions": rows, "total": convert_lags_to_dict(sum_lags(partitions))}
 
 
 def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
@@ -112,14 +91,17 @@ def check_limits(
 
 
 def run_command(
-    settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None
+    settings: Settings, as_json: bool, max_records: int | None, max_seconds: float | None
 ) -> int:
-    """The sub-command: exit code 0; with a limit, 36 when the lag exceeds it, and another one when
-    the lag is not known.
+    """The command: exit code 0; with a limit, 36 when the lag exceeds it, and another one when the
+    lag is not known.
     """
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     partitions = SnapshotReader(settings).take_snapshot().partitions
-    print((format_json if json_output else format_text)(partitions))
+    if as_json:
+        print_json(convert_to_dict(partitions))
+    else:
+        print(format_text(partitions))
     check_limits(partitions, max_records, max_seconds)
     return 0

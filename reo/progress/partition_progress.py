@@ -10,13 +10,10 @@ on the intermediate topic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from common.envelope import Head
 from common.frontier import Frontier, Move
-from common.kafka.partition_offsets import GroupCommit
 from common.records import Consumed
 from common.routes import TopicPartition
 
@@ -80,86 +77,10 @@ class PartitionProgress:
         return self.stage_one_lag, self.stage_two_lag, self.copy_lag
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
-    """What was read of all partitions at one moment."""
-
-    taken_at_ms: float
-    """Since 1970."""
-    # by source partition
-    ends: Mapping[TopicPartition, int]
-    stable_ends: Mapping[TopicPartition, int]
-    """Where the first open transaction begins."""
-    written: Mapping[TopicPartition, int]
-    """The source offset that stage one writes next."""
-    copied: Mapping[TopicPartition, int]
-    """The source offset that stage two copies next."""
-    first_not_written: Mapping[TopicPartition, Consumed | None]
-    """Only of partitions of which stage one has written what is not copied."""
-    first_not_copied: Mapping[TopicPartition, Consumed | None]
-    # by intermediate partition
-    commits: Mapping[TopicPartition, GroupCommit]
-    intermediate_begins: Mapping[TopicPartition, int]
-    intermediate_ends: Mapping[TopicPartition, int]
-    newest: Mapping[TopicPartition, Consumed | None]
-    heads: Mapping[TopicPartition, Head]
-    """Of the newest records; one of the old format has none."""
-    first_not_consumed: Mapping[TopicPartition, Consumed | None]
-
-    def find_progress(self, source: TopicPartition, tp: TopicPartition) -> PartitionProgress:
-        """The progress of a source partition with this intermediate partition."""
-        commit = self.commits.get(tp)
-        frontier = commit.frontier if commit else None
-        end, last = self.ends[source], self.newest.get(tp)
-        written, copied = self.written[source], self.copied[source]
-        held_back = end - self.stable_ends[source]
-        head = self.heads.get(tp)
-        first_for_stage_one = (
-            self.first_not_written if written > copied else self.first_not_copied
-        ).get(source)
-        return PartitionProgress(
-            source,
-            tp,
-            end,
-            self.stable_ends[source],
-            written,
-            copied,
-            frontier,
-            stage_one_lag=_measure_lag(
-                end - written, first_for_stage_one, self.taken_at_ms, held_back
-            ),
-            stage_two_lag=_measure_lag(
-                written - copied, self.first_not_consumed.get(tp), self.taken_at_ms
-            ),
-            copy_lag=_measure_lag(
-                end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
-            ),
-            last_written_ms=last.timestamp()[1] if last else None,
-            epoch=max(head.epoch if head else 0, frontier.epoch if frontier else 0),
-            unread=self._count_unread(tp, commit) if commit else 0,
-            is_run_waiting=bool(
-                head and frontier and head.after == head.through and head.epoch > frontier.epoch
-            ),
-        )
-
-    def find_open_at_source(self) -> dict[TopicPartition, int]:
-        """By source partition with open transactions: the offset at which the first one begins."""
-        return {
-            source: offset
-            for source, offset in self.stable_ends.items()
-            if offset < self.ends[source]
-        }
-
-    def _count_unread(self, tp: TopicPartition, commit: GroupCommit) -> int:
-        begin, end = self.intermediate_begins[tp], self.intermediate_ends[tp]
-        # a position that is gone is the beginning of what is there now
-        position = commit.intermediate_offset
-        return end - (position if begin <= position <= end else begin)
-
-
-def _measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:
-    """No lag when no visible record waits, whatever the offsets are, except for offsets that an
-    open transaction holds back, for an unknown time.
+def measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:
+    """The lag of so many offsets, with `first` as the first visible record that waits. Without such
+    a record there is no lag, whatever the offsets are, except for offsets that an open transaction
+    holds back, for an unknown time.
     """
     if offsets <= 0:
         return Lag()

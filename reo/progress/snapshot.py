@@ -18,24 +18,24 @@ What is asked, and where it is read:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer
 
 from common import runtime
-from common.envelope import Head
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.intermediate_records import parse_intermediate
+from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
-from reo.progress.partition_progress import PartitionProgress, Readings
+from reo.progress.partition_progress import PartitionProgress, measure_lag
 from replicator.clients import Clients
 
 
@@ -54,6 +54,20 @@ class Snapshot:
     """
     open_at_destination: dict[TopicPartition, int]
     """By destination partition with open transactions: the offset at which the first one begins."""
+
+
+def measure_rates(
+    before: Snapshot, now: Snapshot, get_offset: Callable[[PartitionProgress], int]
+) -> dict[TopicPartition, float]:
+    """By source partition, how many offsets per second were added between two snapshots; never
+    negative, also when a new run begins again at the frontier.
+    """
+    interval_s = max(now.taken_at_s - before.taken_at_s, 1e-6)
+    old = {row.source: row for row in before.partitions}
+    return {
+        row.source: max(0, get_offset(row) - get_offset(old.get(row.source, row))) / interval_s
+        for row in now.partitions
+    }
 
 
 class SnapshotReader:
@@ -78,148 +92,172 @@ class SnapshotReader:
             topics.list_written_topics(settings, sources),
             timeout_s,
         )
-        pairs = [
-            (route.get_source(partition), route.get_intermediate(partition))
+        pairs = {
+            route.get_source(partition): route.get_intermediate(partition)
             for route, source in sources.items()
             for partition in range(source.partitions)
-        ]
+        }
         intermediates = [
             tp
-            for _, tp in pairs
+            for tp in pairs.values()
             if tp.topic in existing and tp.partition < existing[tp.topic].partitions
         ]
         commits = self.group.read_commits(intermediates)
-        readings = self._read_partitions(pairs, intermediates, commits)
+        readings = Readings(settings, self.clients, pairs, intermediates, commits)
         outputs = [
             TopicPartition(name, partition)
             for name in dict.fromkeys(route.destination_topic for route in sources)
             if name in existing
             for partition in range(existing[name].partitions)
         ]
-        frontiers_by_tp = {tp: commit.frontier for tp, commit in commits.items()}
         return Snapshot(
             runtime.monotonic(),
             sources,
-            [readings.find_progress(source, tp) for source, tp in pairs],
-            frontiers_by_tp,
-            readings.find_open_at_source(),
+            list(map(readings.find_progress, pairs)),
+            {tp: commit.frontier for tp, commit in commits.items()},
+            {tp: end for tp, end in readings.stable_ends.items() if end < readings.ends[tp]},
             partition_offsets.find_open_transactions(
                 self.clients.destination_admin,
                 partition_offsets.list_end_offsets(self.clients.destination_admin, outputs),
             ),
         )
 
-    def _read_partitions(
+
+class Readings:
+    """What is read of all partitions at one moment; `pairs` has the intermediate partition of each
+    source partition, `intermediates` has those that exist.
+    """
+
+    def __init__(
         self,
-        pairs: list[tuple[TopicPartition, TopicPartition]],
+        settings: Settings,
+        clients: Clients,
+        pairs: Mapping[TopicPartition, TopicPartition],
         intermediates: list[TopicPartition],
-        commits: Mapping[TopicPartition, partition_offsets.GroupCommit],
-    ) -> Readings:
-        source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
-        ends = partition_offsets.list_end_offsets(source_admin, [source for source, _ in pairs])
-        stable = partition_offsets.list_end_offsets(source_admin, ends, committed_only=True)
-        begins = partition_offsets.list_beginning_offsets(source_admin, ends)
-        intermediate_begins, intermediate_ends = partition_offsets.list_bounds(
-            destination_admin, intermediates
+        commits: Mapping[TopicPartition, GroupCommit],
+    ) -> None:
+        self.settings = settings
+        self.clients = clients
+        self.pairs = pairs
+        self.commits = commits
+        self.ends = partition_offsets.list_end_offsets(clients.source_admin, pairs)
+        self.begins, self.stable_ends = partition_offsets.list_bounds(
+            clients.source_admin, pairs, committed_only=True
         )
-        newest = self._read_firsts(
-            self.clients.frontier_reader,
-            {tp: end - 1 for tp, end in intermediate_ends.items() if end > intermediate_begins[tp]},
+        self.intermediate_begins, self.intermediate_ends = partition_offsets.list_bounds(
+            clients.destination_admin, intermediates
         )
-        unread = {
-            tp: commit.intermediate_offset
-            for tp, commit in commits.items()
-            if commit.intermediate_offset < intermediate_ends[tp]
-        }
-        first_not_consumed = self._read_firsts(
-            self.clients.frontier_reader,
-            {tp: max(offset, intermediate_begins[tp]) for tp, offset in unread.items()},
+        self.newest = self._read_envelopes(
+            {tp: end - 1 for tp, end in self.intermediate_ends.items()}
         )
-        heads = {
+        self.heads = {
             tp: head
-            for tp, message in newest.items()
+            for tp, message in self.newest.items()
             if message is not None and (head := parse_intermediate(message)) is not None
         }
-        written, copied = self._find_next_offsets(pairs, commits, heads)
-        first_not_copied = self._read_waiting(copied, begins, stable)
-        first_not_written = self._read_waiting(
-            {source: offset for source, offset in written.items() if offset > copied[source]},
-            begins,
-            stable,
+        """Of the newest envelopes; a record of the old format has none."""
+        self.first_not_consumed = self._read_envelopes(
+            {
+                tp: max(commit.intermediate_offset, self.intermediate_begins[tp])
+                for tp, commit in commits.items()
+            }
         )
-        return Readings(
-            runtime.time() * 1000,
-            ends,
-            stable,
+        self.copied = {source: self._find_copied(source) for source in pairs}
+        """The source offset that stage two copies next."""
+        self.written = {source: self._find_written(source) for source in pairs}
+        """The source offset that stage one writes next."""
+        self.first_not_copied = self._read_waiting(self.copied)
+        self.first_not_written = self._read_waiting(
+            {tp: offset for tp, offset in self.written.items() if offset > self.copied[tp]}
+        )
+        self.taken_at_ms = runtime.time() * 1000
+
+    def find_progress(self, source: TopicPartition) -> PartitionProgress:
+        """The progress of a source partition."""
+        tp = self.pairs[source]
+        commit, head, last = self.commits.get(tp), self.heads.get(tp), self.newest.get(tp)
+        frontier = commit.frontier if commit else None
+        end, written, copied = self.ends[source], self.written[source], self.copied[source]
+        held_back = end - self.stable_ends[source]
+        first_for_stage_one = (
+            self.first_not_written if written > copied else self.first_not_copied
+        ).get(source)
+        return PartitionProgress(
+            source,
+            tp,
+            end,
+            self.stable_ends[source],
             written,
             copied,
-            first_not_written,
-            first_not_copied,
-            commits,
-            intermediate_begins,
-            intermediate_ends,
-            newest,
-            heads,
-            first_not_consumed,
+            frontier,
+            stage_one_lag=measure_lag(
+                end - written, first_for_stage_one, self.taken_at_ms, held_back
+            ),
+            stage_two_lag=measure_lag(
+                written - copied, self.first_not_consumed.get(tp), self.taken_at_ms
+            ),
+            copy_lag=measure_lag(
+                end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
+            ),
+            last_written_ms=last.timestamp()[1] if last else None,
+            epoch=max(head.epoch if head else 0, frontier.epoch if frontier else 0),
+            unread=self._count_unread(tp, commit) if commit else 0,
+            is_run_waiting=bool(
+                head and frontier and head.after == head.through and head.epoch > frontier.epoch
+            ),
         )
 
-    def _find_next_offsets(
-        self,
-        pairs: list[tuple[TopicPartition, TopicPartition]],
-        commits: Mapping[TopicPartition, partition_offsets.GroupCommit],
-        heads: Mapping[TopicPartition, Head],
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The next offset of stage one, and of stage two, by source partition."""
-        written, copied = {}, {}
-        for source, tp in pairs:
-            copied[source] = (
-                commits[tp].frontier.source_offset + 1
-                if tp in commits
-                else find_first_source_offset(
-                    self.settings, self.clients.source_admin, source, added=False
-                )
-            )
-            head = heads.get(tp)
-            is_current = head is not None and (
-                tp not in commits or head.epoch >= commits[tp].frontier.epoch
-            )
-            written[source] = max(copied[source], head.through + 1 if head and is_current else 0)
-        return written, copied
+    def _find_copied(self, source: TopicPartition) -> int:
+        commit = self.commits.get(self.pairs[source])
+        if commit:
+            return commit.frontier.source_offset + 1
+        return find_first_source_offset(
+            self.settings, self.clients.source_admin, source, added=False
+        )
+
+    def _find_written(self, source: TopicPartition) -> int:
+        tp = self.pairs[source]
+        head, commit = self.heads.get(tp), self.commits.get(tp)
+        if head and (commit is None or head.epoch >= commit.frontier.epoch):
+            return max(self.copied[source], head.through + 1)
+        return self.copied[source]
+
+    def _count_unread(self, tp: TopicPartition, commit: GroupCommit) -> int:
+        begin, end = self.intermediate_begins[tp], self.intermediate_ends[tp]
+        # a position that is gone is the beginning of what is there now
+        position = commit.intermediate_offset
+        return end - (position if begin <= position <= end else begin)
+
+    def _read_envelopes(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Consumed | None]:
+        """The first one from each of these offsets on. Those that were deleted meanwhile are none:
+        stage two deletes what is copied.
+        """
+        begins, ends = self.intermediate_begins, self.intermediate_ends
+        present = {tp: offset for tp, offset in offsets.items() if begins[tp] <= offset < ends[tp]}
+        return _read_firsts(self.clients.frontier_reader, present)
 
     def _read_waiting(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        begins: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Consumed | None]:
-        """The first visible record at the source from each offset on; `ends` are last stable
-        offsets.
-        """
-        return self._read_firsts(
-            self.clients.source_reader,
-            {
-                tp: max(offset, begins[tp])
-                for tp, offset in offsets.items()
-                if max(offset, begins[tp]) < ends[tp]
-            },
-            ends,
-        )
+        """The first visible record at the source from each offset on."""
+        begins = {tp: max(offset, self.begins[tp]) for tp, offset in offsets.items()}
+        present = {tp: begin for tp, begin in begins.items() if begin < self.stable_ends[tp]}
+        return _read_firsts(self.clients.source_reader, present, self.stable_ends)
 
-    @staticmethod
-    def _read_firsts(
-        reader: Consumer,
-        begins: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, Consumed | None]:
-        """Without `ends`, records that were deleted meanwhile are none: stage two deletes those of
-        the intermediate topics that are copied.
-        """
-        records = visible_records.read_first_records(reader, begins, ends)
-        silent = sorted(begins.keys() - records.keys())
-        if silent:
-            raise ClusterUnreachable(
-                f"{', '.join(map(str, silent))}: no record and no end of the partition came for"
-                f" {visible_records.POLL_S:.0f} s. Check that the leaders of these partitions run,"
-                " then run the command again"
-            )
-        return records
+
+def _read_firsts(
+    reader: Consumer,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int] | None = None,
+) -> dict[TopicPartition, Consumed | None]:
+    records = visible_records.read_first_records(reader, begins, ends)
+    silent = sorted(begins.keys() - records.keys())
+    if silent:
+        raise ClusterUnreachable(
+            f"{', '.join(map(str, silent))}: no record and no end of the partition came for"
+            f" {visible_records.POLL_S:.0f} s. Check that the leaders of these partitions run,"
+            " then run the command again"
+        )
+    return records

@@ -11,8 +11,8 @@ The clusters do not know the error that ended a process; they tell whether a sta
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any, NamedTuple
 
-import orjson
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -21,18 +21,116 @@ from common import runtime, source_candidates
 from common.errors import ReoError
 from common.frontier import check_not_moved
 from common.kafka import permissions
+from common.kafka.consumer_group import Members
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo import interrupt
-from reo.progress.snapshot import Snapshot, SnapshotReader
-from reo.progress.status_report import (
-    Status,
-    convert_status_to_dict,
-    describe_service,
-    format_table,
-)
+from reo.progress import lag
+from reo.progress.partition_progress import Lag
+from reo.progress.snapshot import Snapshot, SnapshotReader, measure_rates
+from reo.report import convert_error_to_dict, format_table, print_json
 from replicator import source_checks
 
 SNAPSHOT_INTERVAL_S = 1.0
+UNKNOWN = "unknown from outside"
+PARTITIONS_SHOWN = 8
+TITLES = (
+    "partition|source end|stage one at|lag|seconds|rate/s|copied up to|lag|seconds|rate/s|in all"
+    "|seconds"
+)
+
+
+class Status(NamedTuple):
+    """Two snapshots and the group's members; `stop_error` is the error with which a start would
+    stop, as far as the clusters tell.
+    """
+
+    before: Snapshot
+    now: Snapshot
+    members: Members
+    stop_error: ReoError | None
+
+    @property
+    def rates(self) -> dict[TopicPartition, tuple[float, float]]:
+        """By source partition, source offsets per second of stage one and of stage two."""
+        stage_one = measure_rates(self.before, self.now, lambda row: row.stage_one_offset)
+        stage_two = measure_rates(self.before, self.now, lambda row: row.stage_two_offset)
+        return {tp: (rate, stage_two[tp]) for tp, rate in stage_one.items()}
+
+    def describe_stage_one(self, now_ms: float) -> str:
+        """As text for a person."""
+        written_ms = [
+            row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None
+        ]
+        last = (
+            f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago"
+            if written_ms
+            else "no record is on the intermediate topics now"
+        )
+        if waiting := [row for row in self.now.partitions if row.is_run_waiting]:
+            names = ", ".join(str(row.intermediate) for row in waiting[:PARTITIONS_SHOWN])
+            more = f" and {len(waiting) - PARTITIONS_SHOWN} more"
+            return (
+                f"{last}; its newest run waits until stage two has read"
+                f" {names}{more if len(waiting) > PARTITIONS_SHOWN else ''}"
+                f" ({sum(row.unread for row in waiting)} envelopes)"
+            )
+        if any(stage_one for stage_one, _ in self.rates.values()):
+            return "runs: it moved between two snapshots"
+        return f"{last}; whether it runs is {UNKNOWN}"
+
+    def describe_stage_two(self) -> str:
+        """As text for a person."""
+        if self.members.state == "dead":  # what Kafka calls a group that it does not know
+            return (
+                "does not run: its consumer group does not exist. Stage two never ran, or the group"
+                " was deleted or has expired"
+            )
+        if not self.members.partitions:
+            return f"does not run: group has no members ({self.members.state})"
+        members = ", ".join(
+            f"{name} with {partitions} partitions"
+            for name, partitions in sorted(self.members.partitions.items())
+        )
+        if self.members.state == "stable":
+            return f"runs: {members}"
+        return f"the group is rebalancing ({self.members.state}): {members}"
+
+    def describe_progress(self) -> str:
+        """As text for a person."""
+        if not self.now.partitions:
+            return "there is nothing to copy"
+        copy_lag = lag.sum_lags(self.now.partitions)[2]
+        rate = sum(stage_two for _, stage_two in self.rates.values())
+        if rate:
+            return f"{rate:,.0f} records/s are copied"
+        not_begun = [str(row.source) for row in self.now.partitions if row.frontier is None]
+        if not_begun and not copy_lag.records:
+            return f"the copy has not begun with {', '.join(not_begun)}"
+        if not copy_lag.records:
+            return "all is copied"
+        interval_s = self.now.taken_at_s - self.before.taken_at_s
+        return (
+            f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and"
+            f" {copy_lag.records} records wait"
+        )
+
+    def open_transactions(self) -> list[str]:
+        """Transactions that are open in both snapshots; this is normal for a short time."""
+        at_source = [
+            f"{tp} at the source: a transaction is open from offset {offset} on, in both"
+            " snapshots; records after it cannot be copied yet"
+            for tp, offset in self.now.open_at_source.items()
+            if self.before.open_at_source.get(tp) == offset
+        ]
+        return [
+            *at_source,
+            *(
+                f"{tp}: a transaction is open from offset {offset} on, in both snapshots"
+                for tp, offset in self.now.open_at_destination.items()
+                if self.before.open_at_destination.get(tp) == offset
+            ),
+        ]
 
 
 class Watcher:
@@ -67,6 +165,97 @@ class Watcher:
         return None
 
 
+def describe_service(settings: Settings, status: Status) -> list[str]:
+    """The lines about the service."""
+    return [
+        (
+            f"{settings.application}:"
+            f" {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}"
+        ),
+        f"stage one   {status.describe_stage_one(runtime.time() * 1000)}",
+        f"stage two   {status.describe_stage_two()}",
+        f"progress    {status.describe_progress()}",
+        f"last error  {UNKNOWN}: the log of the service has it"
+        + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
+        *(f"open        {text}" for text in status.open_transactions()),
+        *(
+            f"moved       {row.source} {row.frontier.describe_move()}"
+            for row in status.now.partitions
+            if row.frontier and row.move
+        ),
+    ]
+
+
+def format_partitions(status: Status) -> str:
+    """The table of the partitions; the last line is the total."""
+    rates, partitions = status.rates, status.now.partitions
+    rows = [
+        _format_row(
+            row.source,
+            (
+                row.source_end,
+                row.stage_one_offset,
+                row.stage_two_offset if row.frontier else "not begun",
+            ),
+            row.lags,
+            rates[row.source],
+        )
+        for row in partitions
+    ]
+    total_rates = tuple(map(sum, zip(*rates.values(), strict=True))) or (0, 0)
+    rows.append(_format_row("total", ("", "", ""), lag.sum_lags(partitions), total_rates))
+    return format_table(TITLES, rows, numbers_from=1)
+
+
+def _format_row(
+    name: object,
+    offsets: tuple[object, object, object],
+    lags: tuple[Lag, Lag, Lag],
+    rates: tuple[float, ...],
+) -> tuple[object, ...]:
+    source_end, stage_one_offset, stage_two_offset = offsets
+    stage_one_rate, stage_two_rate = (f"{rate:.0f}" for rate in rates)
+    cells = lag.format_cells(lags)
+    return (
+        *(name, source_end, stage_one_offset, *cells[:2], stage_one_rate),
+        *(stage_two_offset, *cells[2:4], stage_two_rate),
+        *cells[4:],
+    )
+
+
+def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
+    """As a JSON object. `last_error` is always null: the clusters do not know it."""
+    rates = status.rates
+    return {
+        "application": settings.application,
+        "stage_one": status.describe_stage_one(runtime.time() * 1000),
+        "stage_two": status.describe_stage_two(),
+        "progress": status.describe_progress(),
+        "group": {"state": status.members.state, "members": status.members.partitions},
+        "last_error": None,
+        "would_stop": convert_error_to_dict(status.stop_error),
+        "source_undecided": {str(tp): offset for tp, offset in status.now.open_at_source.items()},
+        "undecided": {str(tp): offset for tp, offset in status.now.open_at_destination.items()},
+        "partitions": [
+            {
+                **row.source._asdict(),
+                "source_end": row.source_end,
+                "last_stable_offset": row.last_stable_offset,
+                "stage_one_offset": row.stage_one_offset,
+                "frontier": row.frontier.source_offset if row.frontier else None,
+                "moved": row.move and row.move._asdict(),
+                "epoch": row.epoch or None,
+                "unread": row.unread,
+                "stage_one_wrote_ms": row.last_written_ms,
+                "lag": lag.convert_lags_to_dict(row.lags),
+                "rate": dict(zip(("stage_one", "stage_two"), rates[row.source], strict=True)),
+            }
+            for row in status.now.partitions
+        ],
+        "lag": lag.convert_lags_to_dict(lag.sum_lags(status.now.partitions)),
+    }
+
+
 def run_command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> int:
     """The sub-command: exit code 0 when the clusters could be read, whatever the state is.
     `--watch` continues until it is interrupted.
@@ -92,14 +281,10 @@ def run_command(settings: Settings, as_json: bool, watch: bool, every_s: float) 
 def _show(settings: Settings, status: Status, as_json: bool, screen: Live | None) -> None:
     """Print a line of JSON, a table that is redrawn in place, or lines."""
     if as_json:
-        print(orjson.dumps(convert_status_to_dict(settings, status)).decode(), flush=True)
+        print_json(convert_status_to_dict(settings, status))
     elif screen is not None:
-        service, table = (
-            "\n".join(describe_service(settings, status)),
-            "\n".join(format_table(status)),
-        )
-        screen.update(
-            Group(Text(service), Text(table, no_wrap=True, overflow="crop")), refresh=True
-        )
+        table = Text(format_partitions(status), no_wrap=True, overflow="crop")
+        service = Text("\n".join(describe_service(settings, status)))
+        screen.update(Group(service, table), refresh=True)
     else:
-        print("\n".join([*describe_service(settings, status), *format_table(status)]))
+        print("\n".join([*describe_service(settings, status), format_partitions(status)]))

@@ -33,7 +33,7 @@ def build_status(
     last_error: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """As a JSON object. `last_error` is that of the last process that ended by an error, with the
-    keys of `reo.output.convert_error_to_dict`.
+    keys of `reo.report.convert_error_to_dict`.
     """
     gauges = _read_gauges(registry)
     partitions = [

@@ -11,8 +11,7 @@ from common.errors import TopicsUnfit
 from common.kafka import topic_creation
 from common.kafka.clients import create_admin_client
 from common.settings import load
-from reo.migration.config_comparison import Difference
-from reo.migration.config_drift import ConfigDrift
+from reo.migration.config_drift import ConfigDrift, Difference
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.service import STOP_S, build_environment

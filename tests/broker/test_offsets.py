@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from common import settings as reo_settings
-from reo.migration.offsets_translate import ProvedOffsets, Translator
+from reo.migration.group_translator import GroupTranslator, ProvedOffsets
 from tests.conftest import Start, make_topic_name
 from tests.harness.group_offsets import commit, committed, read_metadata, translate
 from tests.harness.judge import Record, to_record
@@ -52,7 +52,7 @@ def test_every_offset_has_its_place(clusters: Clusters, copied: Copy) -> None:
     """
     ends = clusters.source.end_offsets(copied.topic)
     translator, proved = (
-        Translator(reo_settings.load(build_environment(clusters, copied.topic, {}))),
+        GroupTranslator(reo_settings.load(build_environment(clusters, copied.topic, {}))),
         ProvedOffsets(),
     )
     differing = 0

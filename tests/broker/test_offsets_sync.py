@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 
 from common import settings as reo_settings
 from common.errors import GroupBusy
+from reo.migration.group_translator import GroupTranslator
 from reo.migration.offsets_sync import OffsetsSync
-from reo.migration.offsets_translate import Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
 from tests.harness.group_offsets import commit, committed
@@ -151,7 +151,7 @@ def test_a_commit_in_between_is_not_undone(
     copied, _ = synced
     group, end = f"{copied.topic}-between", copied.destination[0][-1][0] + 1
     commit(clusters.source, copied.topic, group, {0: 3, 1: 3})
-    translator = Translator(reo_settings.load(build_environment(clusters, copied.topic, {})))
+    translator = GroupTranslator(reo_settings.load(build_environment(clusters, copied.topic, {})))
     rows = translator.translate(group)
     commit(clusters.destination, copied.topic, group, {0: end})
     translator.commit(group, rows)

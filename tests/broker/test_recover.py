@@ -72,7 +72,7 @@ def test_plain_offsets_of_an_operator(
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
     wait_for_empty_group(clusters.destination, topic)
-    alter_offsets(clusters.destination, topic, {1: Commit(to, None)})
+    alter_offsets(clusters.destination, topic, {1: Commit(to)})
     stopped(
         start(topic, "deduplicator", **CONSUMER_PROTOCOL), 23, "FrontierUnreadable", "reo recover"
     )
@@ -169,9 +169,7 @@ def test_a_destination_that_lost_its_newest_records(
         sent=ahead.sent + 5,
         last_record=last,
     )
-    alter_offsets(
-        clusters.destination, topic, {0: Commit(commit.intermediate_offset, ahead.encode())}
-    )
+    alter_offsets(clusters.destination, topic, {0: Commit(commit.offset, ahead.encode())})
     clusters.source.write(topic, records[FIRST_RECORDS:])
     stopped(
         start(topic, "deduplicator", **CONSUMER_PROTOCOL),

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewPartitions
 
 from common import settings as reo_settings
 from common.errors import OffsetUntranslatable
-from reo.migration.offsets_translate import Translator
+from reo.migration.group_translator import GroupTranslator
 from tests.conftest import Start
 from tests.harness.group_offsets import commit, committed, translate
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
@@ -139,7 +139,7 @@ def test_topics_that_changed_since_the_service_ran(
     copy(clusters, topic, service)
     service.stop()
     commit(clusters.source, topic, "whole", {0: 3, 1: 3})
-    translator = Translator(reo_settings.load(build_environment(clusters, topic, {})))
+    translator = GroupTranslator(reo_settings.load(build_environment(clusters, topic, {})))
     rows = translator.translate("whole")
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has grown")

@@ -58,7 +58,7 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(
         frontier = decode(commit.metadata)
         known = clusters.destination.end_offsets(topic)[partition]
         assert (
-            commit.intermediate_offset,
+            commit.offset,
             frontier.source_offset,
             frontier.gap,
             frontier.sent,

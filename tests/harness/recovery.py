@@ -49,7 +49,7 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
         group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
     )
     return {
-        answer.partition: Commit(answer.offset, answer.metadata)
+        answer.partition: Commit(answer.offset, answer.metadata or "")
         for answer in list_group_offsets(cluster.admin, request, require_stable=True)
         if answer.offset >= 0
     }
@@ -77,9 +77,7 @@ def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> N
     """Alter the offsets of a group without members, as an operator can."""
     group = f"reo-{topic}"
     offsets = [
-        TopicPartition(
-            f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or ""
-        )
+        TopicPartition(f"{topic}-proxy", partition, commit.offset, commit.metadata)
         for partition, commit in commits.items()
     ]
     for answer in (

@@ -65,7 +65,7 @@ def test_who_may_read_a_source_may_read_no_more(
     """
     route = Route("orders", "all", "all-proxy", mapping, shared=shared)
     monkeypatch.setattr(acls, "AclClient", FakeAcls)
-    monkeypatch.setattr(acls, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(acls, "create_admin_clients", lambda *_: (None, None))
     monkeypatch.setattr(topics, "describe_sources", lambda *_: {route: SimpleNamespace()})
     settings = load(
         {

@@ -5,6 +5,7 @@ not understand; what commands do has tests of its own.
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import re
 import shlex
@@ -16,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import list_stop_codes
-from reo import arguments, cli
+from reo import cli, commands
+from reo.commands import Command
 from tests.harness.commands import ESCAPE
 from tests.harness.kafka import ROOT
 from tests.harness.moving_pages import PAGES, commands_of
@@ -33,7 +35,7 @@ def parsers(
                 yield from parsers(inner, (*words, word))
 
 
-ALL = [(words, parser) for words, parser in parsers(arguments.build_parser())]
+ALL = [(words, parser) for words, parser in parsers(commands.build_parser())]
 NAMES = [" ".join(("reo", *words)) for words, _ in ALL]
 RESULTS = {
     "check",
@@ -68,7 +70,7 @@ def test_help_has_examples_that_work(
         command = re.split(r" {3,}|\||&&| > ", example.strip().partition("reo ")[2])[0]
         given = shlex.split(command)
         if given != ["COMMAND", "--help"]:
-            arguments.build_parser().parse_args(given)
+            commands.build_parser().parse_args(given)
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -81,7 +83,7 @@ def test_the_commands_are_taken(page: Path) -> None:
     assert commands_of(page)
     for words in [*commands_of(page), *in_text]:
         if words != ["offsets", "sync"]:
-            arguments.build_parser().parse_args(words)
+            commands.build_parser().parse_args(words)
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)
@@ -92,10 +94,18 @@ def test_each_command_that_prints_a_result_has_json(
     assert ("--json" in parser.format_usage()) == (" ".join(words) in RESULTS)
 
 
-def test_each_command_is_run() -> None:
-    """Every word that the parser takes leads to a function, with settings or without."""
-    words = {words[0] for words, _ in ALL if words}
-    assert words == set(cli.COMMANDS) | {words.split()[0] for words in cli.WITHOUT_SETTINGS}
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: command.words)
+def test_each_command_is_run(command: Command) -> None:
+    """Its function has a parameter for each of its own options, and for the settings if it has any:
+    the other options go into these.
+    """
+    (parser,) = (parser for words, parser in ALL if " ".join(words) == command.words)
+    given = {action.dest for action in parser._actions} - {"help"}
+    if command.has_settings:
+        given -= {"mode", "topic", "stop_at_end"}
+    signature = inspect.signature(cli.load_function(command))
+    signature.bind(**dict.fromkeys(given))
+    assert signature.return_annotation == "int"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +140,7 @@ def test_what_is_not_understood_is_exit_code_2(
 def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[str]) -> None:
     """However this version of Python writes down what it expected."""
     with pytest.raises(SystemExit):
-        arguments.build_parser().error(
+        commands.build_parser().error(
             f"argument COMMAND: invalid choice: 'verfy' (choose from {choices})"
         )
     assert "Did you mean 'verify'?" in capsys.readouterr().err
@@ -144,10 +154,10 @@ def test_a_mistyped_option_is_named_and_not_the_word_after_it(
     """
     for words in (["run", "--topik", "x"], ["run", "replicator", "--topik=x"]):
         with pytest.raises(SystemExit):
-            arguments.build_parser().parse_args(words)
+            commands.build_parser().parse_args(words)
         said = capsys.readouterr().err
         assert "unrecognized arguments: --topik. Did you mean '--topic'?" in said, words
-    assert arguments.build_parser().parse_args(["run", "--topic=--x", "--setting", "f"]).topic == [
+    assert commands.build_parser().parse_args(["run", "--topic=--x", "--setting", "f"]).topic == [
         "--x"
     ]
 

@@ -24,17 +24,10 @@ from common.kafka import topics
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.settings.clusters import Cluster
-from reo.migration import (
-    cutover,
-    cutover_back,
-    cutover_plan,
-    cutover_subcommands,
-    moving_topics,
-)
-from reo.migration.cutover import Cutover
-from reo.migration.group_translation import translate_groups
+from reo.migration import cutover, cutover_back, cutover_plan, moving_topics
+from reo.migration.cutover import Cutover, translate_groups
 from reo.migration.moving_topics import MovingGroup, MovingTopics
-from reo.migration.translation_report import TranslatedPartition
+from reo.migration.partition_translator import TranslatedPartition
 from tests.unit.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
 
 
@@ -64,14 +57,13 @@ def test_where_a_group_stays_that_is_further_at_the_destination(
     assert clusters.at_destination.committed == {COPY: 3}
     assert said[0] == f"6 group {GROUP} on copy-0: stays at 3, 2 offsets further than at the source"
     moving = SimpleNamespace(
-        take_snapshot=lambda: None,
-        find_moved=lambda _: [],
+        report_moved=lambda _: False,
         write_denial=SimpleNamespace(describe=str, denied=[]),
     )
     done = SimpleNamespace(run=lambda _: rows, moving=moving)
-    monkeypatch.setattr(cutover_subcommands, "_prepare", lambda settings, *_: settings)
-    monkeypatch.setattr(cutover_subcommands, "Cutover", lambda *_: done)
-    assert cutover_subcommands.run_command(clusters.settings, ".*", 0.0, None, False, False) == 0
+    monkeypatch.setattr(cutover, "prepare_settings", lambda settings, *_: settings)
+    monkeypatch.setattr(cutover, "Cutover", lambda *_: done)
+    assert cutover.run_command(clusters.settings, ".*", 0.0, None, False, False, False) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert table[1:3] == [
         [GROUP, str(SOURCE), "3", str(COPY), "3"],
@@ -167,7 +159,7 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
         run.run(deny_writes=True)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
-        cutover_subcommands._make_plan(cast(Any, moving), 0.0, str(resume), False)
+        cutover_plan.make_plan(cast(Any, moving), 0.0, str(resume), False)
 
 
 def test_a_record_that_is_written_while_the_copy_is_compared_is_no_difference(
@@ -232,7 +224,7 @@ def test_back_removes_the_deny_at_every_candidate(
         source_candidates, "select_answering", lambda given: given.select_source(given.sources[0])
     )
     monkeypatch.setattr(cutover_back, "cancel_move", lambda *_: "the topics have not moved")
-    assert cutover_back.run_back(settings) == ClusterUnreachable.exit_code
+    assert cutover_back.run_command(settings) == ClusterUnreachable.exit_code
     assert FakeDenial.denied == []
     out, errors = capsys.readouterr()
     assert out.splitlines()[1:] == [
@@ -241,4 +233,4 @@ def test_back_removes_the_deny_at_every_candidate(
     ]
     assert errors == "reo cutover: silent:1 does not answer\n"
     with pytest.raises(MoveRefused, match=r"source\.bootstrap_servers names 3"):
-        cutover_subcommands.run_command(settings, ".*", 0.0, None, True, False)
+        cutover.run_command(settings, ".*", 0.0, None, True, False, False)

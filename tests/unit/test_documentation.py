@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from common.settings.destination_kind import FRONTIER_TABLE
 from common.settings.setting_index import SETTINGS
-from reo import arguments
+from reo import commands
 from reo.version import VERSION
 from tests.harness.library import LIBRARY
 from tools.reference import formats, interfaces, pages, tables
@@ -276,7 +276,7 @@ def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     )
     used = set(re.findall(r"\bREO_[A-Z0-9_]*[A-Z0-9]\b", page.read_text()))
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()
-    words = {words.split()[0] for words, _, _ in interfaces.list_commands(arguments.build_parser())}
+    words = {words.split()[0] for words, _, _ in interfaces.list_commands(commands.build_parser())}
     assert set(re.findall(r"`reo ([a-z]+)", page.read_text())) <= words
 
 

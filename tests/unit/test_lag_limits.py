@@ -14,7 +14,7 @@ from common.routes import TopicPartition
 from reo.progress.lag import check_limits
 from reo.progress.partition_progress import Lag, PartitionProgress
 from reo.progress.snapshot import Snapshot
-from reo.progress.status_report import Status
+from reo.progress.status import Status
 
 FRONTIER = cast(Any, "a frontier")
 

@@ -12,8 +12,8 @@ import pytest
 from common.settings import load
 from common.settings.settings import Settings
 from reo import cli
-from reo.mirrormaker_properties import parse_properties
-from reo.mirrormaker_security import parse_jaas
+from reo.importers.mirrormaker_properties import parse_properties
+from reo.importers.mirrormaker_security import parse_jaas
 from tests.harness.mirrormaker_files import SAMPLE, STRIMZI, import_text, write_secured
 from tools.bench import mirrormaker
 

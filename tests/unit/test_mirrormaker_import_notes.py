@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reo import cli
-from reo.mirrormaker_import import import_settings
-from reo.mirrormaker_properties import choose_flow, parse_properties
+from reo.importers.mirrormaker import import_settings
+from reo.importers.mirrormaker_properties import choose_flow, parse_properties
 from tests.harness.mirrormaker_files import SAMPLE, SECURED, import_text
 
 CONNECTOR_PROPERTIES = """

@@ -12,7 +12,7 @@ from common.settings import load
 from common.settings.ignored_variables import IGNORED
 from common.settings.kafka_topic_mirror_variables import NAMES
 from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME
-from reo.kaf_relay_import import import_settings
+from reo.importers.kaf_relay import import_settings
 from tests.harness.kafka import ROOT
 from tests.unit.test_kafka_topic_mirror_variables import MIRROR
 

@@ -20,14 +20,13 @@ from common.errors import (
 )
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topics, visible_records
-from common.kafka.consumer_group import Group
+from common.kafka.consumer_group import Commit, Group
 from common.kafka.topics import Topic
 from common.records import compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import load
-from reo.migration import offset_translation, offsets_sync, offsets_translate
-from reo.migration.offsets_translate import Translator
-from reo.migration.user_group import UserCommit
+from reo.migration import group_translator, offsets_sync, partition_translator
+from reo.migration.group_translator import GroupTranslator
 from tests.unit.test_alignment import Message
 
 SOURCE, COPY = TopicPartition("orders", 0), TopicPartition("copy", 0)
@@ -46,10 +45,10 @@ class FakeGroup:
         """Of the asked partitions."""
         return {tp: self.committed[tp] for tp in asked if tp in self.committed}
 
-    def fetch_commits(self, asked: Iterable[TopicPartition]) -> dict[TopicPartition, UserCommit]:
+    def list_commits(self, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
         """Of the asked partitions."""
         return {
-            tp: UserCommit(offset, self.metadata.get(tp, ""))
+            tp: Commit(offset, self.metadata.get(tp, ""))
             for tp, offset in self.fetch_offsets(asked).items()
         }
 
@@ -57,7 +56,7 @@ class FakeGroup:
         """Nobody."""
         return False
 
-    def commit_forward(self, commits: Mapping[TopicPartition, UserCommit]) -> None:
+    def commit_forward(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """Without a check."""
         self.committed |= {tp: commit.offset for tp, commit in commits.items()}
         self.metadata |= {tp: commit.metadata for tp, commit in commits.items()}
@@ -106,12 +105,12 @@ class FakeClusters:
             ),
             (partition_offsets, "list_end_offsets", self._list_ends),
             (Group, "read_commits", self._read_commits),
-            (Translator, "open_source_group", lambda *_: self.at_source),
-            (Translator, "open_destination_group", lambda *_: self.at_destination),
-            (offsets_translate, "create_admin_client", lambda *_: None),
-            (offset_translation, "create_reader", lambda *_: None),
+            (GroupTranslator, "open_source_group", lambda *_: self.at_source),
+            (GroupTranslator, "open_destination_group", lambda *_: self.at_destination),
+            (group_translator, "create_admin_clients", lambda *_: (None, None)),
+            (partition_translator, "create_readers", lambda *_: (None, None)),
             (offsets_sync, "list_groups", lambda *_: [GROUP]),
-            (offsets_translate, "list_groups", lambda *_: [GROUP]),
+            (group_translator, "list_groups", lambda *_: [GROUP]),
         ):
             monkeypatch.setattr(holder, name, answer)
         self.intermediate = route.get_intermediate(0)
@@ -142,7 +141,7 @@ class FakeClusters:
 
     def translate(self) -> tuple[int | None, str]:
         """The destination offset of partition 0, and why it is refused."""
-        row = Translator(self.settings).translate(GROUP)[0]
+        row = GroupTranslator(self.settings).translate(GROUP)[0]
         return row.destination_offset, str(row.refusal or "")
 
 
@@ -152,7 +151,7 @@ def test_a_partition_that_the_destination_lacks_is_refused(
     """The source grew, and the group has read there; where it has not, there is nothing to say."""
     clusters = FakeClusters(monkeypatch)
     clusters.source = Topic(SOURCE.topic, "source-id", 2, "source-cluster")
-    translator = Translator(clusters.settings)
+    translator = GroupTranslator(clusters.settings)
     assert [(row.destination, row.refusal) for row in translator.translate(GROUP)] == [
         (COPY, None),
         (ADDED_COPY, None),
@@ -274,4 +273,4 @@ def test_a_mistyped_group_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permissions, "check_permissions", lambda *_, **__: None)
     monkeypatch.setattr(source_candidates, "select_answering", lambda settings: settings)
     with pytest.raises(MoveRefused, match=r"matches 'biling' .* \(did you mean billing\?\)"):
-        offsets_translate.run_command(clusters.settings, "biling", apply=True, as_json=False)
+        group_translator.run_command(clusters.settings, "biling", apply=True, as_json=False)

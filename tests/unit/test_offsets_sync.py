@@ -18,8 +18,8 @@ from common.errors import (
 from common.kafka import topics
 from common.kafka.topics import Topic
 from reo.migration import offsets_sync
+from reo.migration.group_translator import GroupTranslator
 from reo.migration.offsets_sync import OffsetsSync
-from reo.migration.offsets_translate import Translator
 from tests.unit.test_offset_translation import COPY, GROUP, FakeClusters, FakeGroup
 
 
@@ -62,7 +62,9 @@ def test_a_group_that_is_refused_holds_up_no_other(
         raise error("no")
 
     monkeypatch.setattr(at_destination["b"], "commit_forward", refuse)
-    monkeypatch.setattr(Translator, "open_destination_group", lambda _, name: at_destination[name])
+    monkeypatch.setattr(
+        GroupTranslator, "open_destination_group", lambda _, name: at_destination[name]
+    )
     groups = OffsetsSync(clusters.settings, ".*").sync()
     assert [type(group.skipped) for group in groups] == [type(None), error, type(None)]
     assert [at_destination[name].committed for name in names] == [{COPY: 1}, {}, {COPY: 1}]

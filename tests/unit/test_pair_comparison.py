@@ -58,8 +58,8 @@ def test_a_record_that_is_written_and_copied_between_both_ends(
     ) -> dict[TopicPartition, int]:
         return {tp: len(records[tp]) for tp in tps}
 
-    monkeypatch.setattr(parallel, "create_reader", lambda *_, **__: None)
-    monkeypatch.setattr(parallel, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(parallel, "create_readers", lambda *_, **__: (None, None))
+    monkeypatch.setattr(parallel, "create_admin_clients", lambda *_: (None, None))
     monkeypatch.setattr(visible_records, "read_batches", read_batches)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
     monkeypatch.setattr(
@@ -77,8 +77,8 @@ def test_a_head_that_is_deleted_meanwhile_is_no_difference(
     monkeypatch: pytest.MonkeyPatch, tp: TopicPartition
 ) -> None:
     """The partition began at 0 when the command did; it is compared much later."""
-    monkeypatch.setattr(parallel, "create_reader", lambda *_, **__: None)
-    monkeypatch.setattr(parallel, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(parallel, "create_readers", lambda *_, **__: (None, None))
+    monkeypatch.setattr(parallel, "create_admin_clients", lambda *_: (None, None))
     begins = {SOURCE: 0, COPY: 0} | {tp: 1}
     monkeypatch.setattr(
         partition_offsets,

@@ -12,7 +12,7 @@ import pytest
 
 from common.settings import load
 from reo import cli
-from reo.kaf_relay_toml import merge_tables, parse_duration_ms
+from reo.importers.kaf_relay import merge_tables, parse_duration_ms
 
 FULL = """
 [app]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reo.kaf_relay_import import import_settings
+from reo.importers.kaf_relay import import_settings
 from tests.unit.test_relay_import import tree
 
 KeyPath = tuple[str | int, ...]

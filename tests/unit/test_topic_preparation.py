@@ -35,7 +35,7 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "describe_sources", lambda *_: copied)
     monkeypatch.setattr(topics, "look_up", lambda *_: {})
     monkeypatch.setattr(topics, "count_brokers", lambda *_: 1)
-    monkeypatch.setattr(topic_creation, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(topic_creation, "create_admin_clients", lambda *_: (None, None))
     monkeypatch.setattr(
         topic_creation, "_create_route_topics", lambda *given: told.append(given[4].name)
     )

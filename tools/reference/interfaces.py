@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from common import metrics
 from common.liveness import REASONS
-from reo import arguments
+from reo import commands
 from reo.service import health
 
 METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
@@ -32,7 +32,7 @@ def commands_table() -> str:
     """Every command with its own options; common options are on the page once."""
     rows = [
         f"| `reo {words}` | {parser_help} | {_options(parser)} |"
-        for words, parser_help, parser in list_commands(arguments.build_parser())
+        for words, parser_help, parser in list_commands(commands.build_parser())
     ]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 

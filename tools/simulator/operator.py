@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from common.errors import (
     CopyDiffers,
     FrontierLost,
     HangingTransaction,
+    ReoError,
     ServiceRuns,
 )
 from reo import recover as reo_recover
@@ -74,7 +76,11 @@ def run_recover(system: System) -> None:
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()) as output,
         ):
-            exit_code = reo_recover.run_command(system.settings, apply=True, as_json=True)
+            try:
+                exit_code = reo_recover.run_command(system.settings, apply=True, as_json=True)
+            except ReoError as error:
+                exit_code = error.exit_code
+                print(error, file=sys.stderr)
         system.log_event(f"reo recover ends with {exit_code}: {output.getvalue()}")
         if exit_code not in RETRIED_EXIT_CODES:
             break

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
+from common.settings import client_options
 from common.settings.setting_index import BY_NAME
 
 Tree = dict[str, Any]
@@ -29,6 +32,36 @@ class ImportedSettings:
     def note(self, key: str, why: str) -> None:
         """Note why a key is dropped or changed."""
         self.notes.append((" ".join(key.split()), " ".join(why.split())))
+
+    def set_topics(self, application: str) -> None:
+        """One topic becomes the settings of the one-topic form, from which all names follow;
+        several become rules, which need an application name.
+        """
+        (source, destination), *more = [*self.topics.items(), ("", "")]
+        if len(more) == 1 and ":" not in destination and not source.startswith("^"):
+            self.values |= {"source.topic": source, "destination.topic": destination}
+        elif self.topics:
+            self.values |= {"application": application} | {
+                f"topics.{source}": target for source, target in self.topics.items()
+            }
+            self.note(
+                "application",
+                "has no default with several topics: the frontiers of all are stored under this"
+                " name. Choose one before the first start",
+            )
+        else:
+            self.note("topics", "there is nothing to copy: no topic is named")
+
+    def format_toml(self) -> str:
+        """The settings file, with the notes as comments above."""
+        tables: dict[str, list[str]] = {}
+        for name, value in self.values.items():
+            table, key = _split_name(name)
+            tables.setdefault(table, []).append(f"{_format_key(key)} = {_format_value(value)}")
+        lines = [f"# {key}: {why}" for key, why in self.notes]
+        for table in sorted(tables):
+            lines += ["", *([f"[{table}]"] if table else []), *sorted(tables[table])]
+        return "\n".join(lines).lstrip("\n")
 
 
 class Table:
@@ -84,3 +117,22 @@ class Table:
         """Note the remaining keys."""
         for key in self.left:
             self.note(key, f"unknown key of {program}; it is not imported")
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """The table of a dotted name, and the key in it: names of options and topics may have dots
+    too.
+    """
+    for table in (*client_options.OPTION_TABLES, "topics"):
+        if name.startswith(f"{table}."):
+            return table, name.removeprefix(f"{table}.")
+    return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]
+
+
+def _format_key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _format_value(key)
+
+
+def _format_value(value: Any) -> str:
+    """As JSON: its strings, numbers and booleans are valid TOML."""
+    return orjson.dumps(value).decode().replace("\x7f", "\\u007f")

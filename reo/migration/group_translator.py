@@ -3,13 +3,12 @@
 That is exactly after the last record that it has committed at the source; the metadata of that
 commit goes with it.
 
-Each partition is translated, and proved, by itself (`reo.migration.offset_translation`). When
+Each partition is translated, and proved, by itself (`reo.migration.partition_translator`). When
 one is refused, nothing is committed for any partition.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Sequence
 
 from common import source_candidates
@@ -19,39 +18,35 @@ from common.errors import (
     MoveRefused,
     OffsetUntranslatable,
     ReoError,
-    TopicMissing,
 )
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
-from common.kafka.clients import create_admin_client
-from common.kafka.consumer_group import Group
+from common.kafka.clients import create_admin_clients
+from common.kafka.consumer_group import Commit, Group
 from common.kafka.coordinator_client import CoordinatorClient
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from common.suggestions import suggest
-from reo.compare.comparable_routes import select_comparable
-from reo.migration import translation_report
-from reo.migration.offset_translation import PartitionTranslator
-from reo.migration.translation_report import TranslatedPartition
-from reo.migration.user_group import UserCommit, UserGroup, list_groups
+from reo.compare.comparable_routes import find_comparable, look_up_copies
+from reo.migration.partition_translator import PartitionTranslator, TranslatedPartition
+from reo.migration.user_group import UserGroup, list_groups
+from reo.report import format_table, print_errors, print_json
 
+TITLES = "source|offset|destination|offset|translated|"
 ProvedOffsets = dict[TopicPartition, tuple[int, int]]
 """By source partition: a source offset of one group, and the destination offset that was proved to
 be the same place.
 """
 
 
-class Translator:
+class GroupTranslator:
     """Translates the offsets of any group on all routes. `on_progress` is called again and again
     while it reads.
     """
 
     def __init__(self, settings: Settings, on_progress: Callable[[], None] = lambda: None) -> None:
         self.settings = settings
-        self.source_admin, self.destination_admin = (
-            create_admin_client(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.source_admin, self.destination_admin = create_admin_clients(settings)
         self.group = Group(settings)
         self.source_coordinator = CoordinatorClient(settings.source_cluster, settings)
         self.partition_translator = PartitionTranslator(
@@ -61,20 +56,9 @@ class Translator:
 
     def look_up_topics(self) -> None:
         """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
-        timeout_s = self.settings.connect_timeout_s
-        self.sources, self.not_comparable = select_comparable(
-            self.settings, topics.describe_sources(self.settings, self.source_admin, timeout_s)
-        )
+        self.sources, self.not_comparable = find_comparable(self.settings, self.source_admin)
         names = [route.destination_topic for route in self.sources]
-        self.destinations = topics.look_up(
-            self.settings.destination_cluster, self.destination_admin, names, timeout_s
-        )
-        for name in names:
-            if name not in self.destinations:
-                raise TopicMissing(
-                    f"the destination topic {name} does not exist: nothing was copied to it yet."
-                    " Start the service"
-                )
+        self.destinations = look_up_copies(self.settings, self.destination_admin, names)
 
     def open_source_group(self, name: str) -> UserGroup:
         """The group at the source."""
@@ -105,49 +89,35 @@ class Translator:
             for route, source in self.sources.items()
             for partition in range(source.partitions)
         ]
-        source_commits = self.open_source_group(group).fetch_commits(
-            [source for source, _ in pairs]
-        )
-        if not source_commits:
-            return [
-                TranslatedPartition(source, destination, None, None)
-                for source, destination in pairs
-            ]
-        destination_offsets = self.open_destination_group(group).fetch_offsets(
-            [destination for _, destination in pairs if self._is_present(destination)]
+        commits = self.open_source_group(group).list_commits([source for source, _ in pairs])
+        if not commits:
+            return [TranslatedPartition(source, copy) for source, copy in pairs]
+        committed = self.open_destination_group(group).fetch_offsets(
+            [copy for _, copy in pairs if self._is_present(copy)]
         )
         frontiers = self._load_frontiers()
         begins, stable_ends = partition_offsets.list_bounds(
-            self.source_admin, source_commits, committed_only=True
+            self.source_admin, commits, committed_only=True
         )
-        ends = partition_offsets.list_end_offsets(self.source_admin, source_commits)
-        rows = [
-            TranslatedPartition(
-                source,
-                destination,
-                source_commits[source].offset if source in source_commits else None,
-                destination_offsets.get(destination),
-                metadata=source_commits[source].metadata if source in source_commits else "",
-            )
-            for source, destination in pairs
-        ]
+        ends = partition_offsets.list_end_offsets(self.source_admin, commits)
         proved = {} if proved is None else proved
-        for row in rows:
-            if row.source_offset is not None:
-                bounds = begins[row.source], stable_ends[row.source], ends[row.source]
-                try:
-                    self._check_present(row)
-                    row.destination_offset = self.partition_translator.translate(
-                        row,
-                        row.source_offset,
-                        bounds,
-                        frontiers.get(row.source),
-                        proved.get(row.source),
-                    )
-                    proved[row.source] = row.source_offset, row.destination_offset
-                except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
-                    row.refusal = refusal
-                    proved.pop(row.source, None)
+        rows = []
+        for source, copy in pairs:
+            row = TranslatedPartition(source, copy, committed_offset=committed.get(copy))
+            rows.append(row)
+            if source not in commits:
+                continue
+            row.source_offset, row.metadata = commits[source]
+            bounds = begins[source], stable_ends[source], ends[source]
+            try:
+                self._check_present(row)
+                row.destination_offset = self.partition_translator.translate(
+                    row, row.source_offset, bounds, frontiers.get(source), proved.get(source)
+                )
+                proved[source] = row.source_offset, row.destination_offset
+            except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
+                row.refusal = refusal
+                proved.pop(source, None)
         return rows
 
     def commit(self, group: str, rows: Sequence[TranslatedPartition]) -> None:
@@ -156,7 +126,7 @@ class Translator:
         OffsetUntranslatable when a topic is no longer the one whose offsets these are.
         """
         commits = {
-            row.destination: UserCommit(row.destination_offset, row.metadata)
+            row.destination: Commit(row.destination_offset, row.metadata)
             for row in rows
             if row.moves and row.destination_offset is not None
         }
@@ -217,7 +187,7 @@ class Translator:
 
 
 def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 when nothing was refused."""
+    """The command: exit code 0 when nothing was refused."""
     destination_kind.refuse_command(
         settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
     )
@@ -225,7 +195,7 @@ def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> i
     permissions.check_permissions(
         settings, "offsets translate --apply" if apply else "offsets translate", group=group
     )
-    translator = Translator(settings)
+    translator = GroupTranslator(settings)
     rows = translator.translate(group)
     if not translator.not_comparable and all(row.source_offset is None for row in rows):
         raise MoveRefused(translator.explain_no_groups(group))
@@ -233,12 +203,24 @@ def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> i
     is_applied = apply and not refusals
     if is_applied:
         translator.commit(group, rows)
-    print(
-        (translation_report.format_json if as_json else translation_report.format_text)(
-            group, rows, is_applied
-        )
-    )
-    refusals += translator.not_comparable
-    for refusal in refusals:
-        print(f"reo offsets: {refusal}", file=sys.stderr)
-    return refusals[0].exit_code if refusals else 0
+    if as_json:
+        partitions = [row.to_dict() for row in rows]
+        print_json({"group": group, "applied": is_applied, "partitions": partitions})
+    else:
+        print(format_text(group, rows, is_applied))
+    return print_errors("offsets", [*refusals, *translator.not_comparable])
+
+
+def format_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
+    """A table, and what to do next."""
+    titles = TITLES + ("committed" if applied else "to be committed")
+    if any(row.refusal for row in rows):
+        conclusion = "nothing was committed: a partition was refused"
+    elif not any(row.moves for row in rows):
+        conclusion = "there is nothing to commit"
+    elif applied:
+        conclusion = "committed; start the consumers at the destination"
+    else:
+        conclusion = "nothing was changed; run it again with --apply to commit this"
+    table = format_table(titles, [row.list_cells() for row in rows])
+    return f"group {group}\n{table}\n{conclusion}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from common.settings.security import LOGIN_MODULES
-from reo.imported_settings import Table
+from reo.importers.imported_settings import Table
 
 OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
 CREDENTIALS = {
@@ -90,11 +90,7 @@ def _convert_tls(table: Table, cluster: str, side: str) -> None:
     values = table.into.values
     for store, settings, command in (
         ("truststore", ("ssl_ca_file",), "keytool -list -rfc -keystore {file} >ca.pem"),
-        (
-            "keystore",
-            ("ssl_certificate_file", "ssl_key_file"),
-            P12_TO_PEM,
-        ),
+        ("keystore", ("ssl_certificate_file", "ssl_key_file"), P12_TO_PEM),
     ):
         names = " and ".join(f"{side}.{setting}" for setting in settings)
         key = f"{cluster}ssl.{store}.location"

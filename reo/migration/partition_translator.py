@@ -1,4 +1,5 @@
-"""The destination offset that corresponds to a source offset of one partition, and its proof.
+"""Translates a source offset of one partition into the destination offset that corresponds to it,
+and proves it.
 
 No map of offsets is stored. The frontier gives one offset of each side that correspond: source
 offset `f`, and the destination's record `sent` records after `destination_known`. By invariant 1
@@ -18,9 +19,11 @@ there (any more, or yet), the partition is refused, never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice, zip_longest
+from typing import Any
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -34,15 +37,94 @@ from common.errors import (
 )
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, visible_records
-from common.kafka.clients import create_reader
+from common.kafka.clients import create_readers
 from common.records import Consumed, compute_message_checksum, get_compared_content
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare.comparison import describe_difference
-from reo.migration.translation_report import TranslatedPartition
+from reo.report import convert_error_to_dict
 
 SEGMENT_MIN = 1000
 """The destination is read backwards in segments of at least so many offsets."""
+
+
+@dataclass(slots=True)
+class TranslatedPartition:
+    """One partition: the group's offset at the source, at the destination, and the translated
+    one.
+    """
+
+    source: TopicPartition
+    destination: TopicPartition
+    source_offset: int | None = None
+    """What the group reads next at the source; None when it has committed nothing."""
+    committed_offset: int | None = None
+    """The same at the destination, before anything is changed."""
+    destination_offset: int | None = None
+    metadata: str = ""
+    """Of the group's commit at the source."""
+    refusal: CopyDiffers | FrontierLost | OffsetUntranslatable | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether to commit the translated offset: a group is never moved back."""
+        return self.destination_offset is not None and (
+            self.committed_offset is None or self.destination_offset > self.committed_offset
+        )
+
+    @property
+    def offsets_ahead(self) -> int:
+        """How many offsets the group is further at the destination than at the source."""
+        if self.destination_offset is None or self.committed_offset is None:
+            return 0
+        return max(0, self.committed_offset - self.destination_offset)
+
+    @property
+    def continues_at(self) -> int | None:
+        """Where the group continues at the destination, when the translated offset is committed if
+        it moves the group; None when nothing tells.
+        """
+        if self.destination_offset is None:
+            return None
+        return self.destination_offset + self.offsets_ahead
+
+    def describe_commit(self) -> str:
+        """As text for a person."""
+        if self.refusal:
+            return f"refused ({type(self.refusal).__name__})"
+        if self.destination_offset is None:
+            return "nothing: no offset at the source"
+        if not self.moves:
+            return (
+                "nothing: already at this offset"
+                if self.committed_offset == self.destination_offset
+                else "nothing: already further"
+            )
+        return f"offset {self.destination_offset}"
+
+    def list_cells(self) -> tuple[object, ...]:
+        """As the row of a table."""
+        return (
+            self.source,
+            self.source_offset,
+            self.destination,
+            self.committed_offset,
+            self.destination_offset,
+            self.describe_commit(),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "source_topic": self.source.topic,
+            "destination_topic": self.destination.topic,
+            "partition": self.source.partition,
+            "source_offset": self.source_offset,
+            "destination_offset": self.destination_offset,
+            "destination_offset_before": self.committed_offset,
+            "moves": self.moves,
+            "refused": convert_error_to_dict(self.refusal),
+        }
 
 
 class PartitionTranslator:
@@ -61,10 +143,7 @@ class PartitionTranslator:
         self.destination_admin = destination_admin
         self.load_frontiers = load_frontiers
         self.on_progress = on_progress
-        self.source_reader, self.destination_reader = (
-            create_reader(cluster, settings)
-            for cluster in (settings.source_cluster, settings.destination_cluster)
-        )
+        self.source_reader, self.destination_reader = create_readers(settings)
         self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings) or 0
 
     def translate(
@@ -92,10 +171,10 @@ class PartitionTranslator:
                 " source lost records, or is a candidate (source.mode=failover) that is behind."
                 " Translate again when the source has what is copied"
             )
-        if (
-            visible_records.find_first_visible(self.source_reader, row.source, copied, offset)
-            is not None
-        ):
+        unread_at = visible_records.find_first_visible(
+            self.source_reader, row.source, copied, offset
+        )
+        if unread_at is not None:
             raise OffsetUntranslatable(
                 f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group"
                 " has read records that are not copied yet. Let the service catch up, then"
@@ -166,26 +245,13 @@ class PartitionTranslator:
         source_begin, destination_offset = proved
         if source_begin == offset:
             return destination_offset
-        first = partition_offsets.list_beginning_offsets(self.destination_admin, [row.destination])[
-            row.destination
-        ]
-        with (
-            closing(
-                self._read_records(
-                    self.source_reader, row.source, source_begin, min(offset, copied)
-                )
-            ) as source_records,
-            closing(
-                self._read_records(
-                    self.destination_reader, row.destination, max(first, destination_offset)
-                )
-            ) as destination_records,
-        ):
+        first = self._find_first(row.destination)
+        with self._read_both(
+            row, (source_begin, min(offset, copied)), (max(first, destination_offset), None)
+        ) as (source_records, destination_records):
             for left in source_records:
                 right = next(destination_records, None)
-                if right is None or get_compared_content(
-                    left, self.zero_timestamp_ms
-                ) != get_compared_content(right, self.zero_timestamp_ms):
+                if right is None or not self._is_equal(left, right):
                     raise OffsetUntranslatable(
                         f"{row.destination}: the records after offset {destination_offset} are not"
                         " (any more) those that the group has read at the source since. Translate"
@@ -207,7 +273,7 @@ class PartitionTranslator:
                 f"{tp}: the frontier does not count the records at the destination, because this"
                 " route was not one to one before. Start the service, then translate again"
             )
-        first = partition_offsets.list_beginning_offsets(self.destination_admin, [tp])[tp]
+        first = self._find_first(tp)
         begin = max(first, frontier.destination_known + 1)
         stable_end, end = (
             partition_offsets.list_end_offsets(self.destination_admin, [tp], committed_only)[tp]
@@ -258,21 +324,14 @@ class PartitionTranslator:
     ) -> int:
         """The destination offset of the first record; CopyDiffers unless all records are equal."""
         first = -1
-        with (
-            closing(self._read_records(self.source_reader, row.source, *source)) as source_records,
-            closing(
-                self._read_records(self.destination_reader, row.destination, *destination)
-            ) as destination_records,
-        ):
+        with self._read_both(row, source, destination) as (source_records, destination_records):
             for left, right in zip_longest(source_records, islice(destination_records, skip, None)):
                 if left is None or right is None:
                     raise CopyDiffers(
                         f"{row.destination}: records were added or deleted while they were"
                         " compared. Translate again"
                     )
-                if get_compared_content(left, self.zero_timestamp_ms) != get_compared_content(
-                    right, self.zero_timestamp_ms
-                ):
+                if not self._is_equal(left, right):
                     raise CopyDiffers(
                         f"{row.destination} is not a copy of what the group has to read:"
                         f" {describe_difference(left, right)}. A topic with cleanup.policy=compact"
@@ -281,6 +340,33 @@ class PartitionTranslator:
                     )
                 first = right.offset() if first < 0 else first
         return first
+
+    def _is_equal(self, left: Consumed, right: Consumed) -> bool:
+        """Whether a destination record is the copy of a source record."""
+        return get_compared_content(left, self.zero_timestamp_ms) == get_compared_content(
+            right, self.zero_timestamp_ms
+        )
+
+    def _find_first(self, destination: TopicPartition) -> int:
+        """The first offset that the destination still has."""
+        begins = partition_offsets.list_beginning_offsets(self.destination_admin, [destination])
+        return begins[destination]
+
+    @contextmanager
+    def _read_both(
+        self,
+        row: TranslatedPartition,
+        source: tuple[int, int],
+        destination: tuple[int, int | None],
+    ) -> Iterator[tuple[Iterator[Consumed], Iterator[Consumed]]]:
+        """The visible records of both sides, from one offset to before the other."""
+        with (
+            closing(self._read_records(self.source_reader, row.source, *source)) as left,
+            closing(
+                self._read_records(self.destination_reader, row.destination, *destination)
+            ) as right,
+        ):
+            yield left, right
 
     def _read_records(
         self, client: Consumer, tp: TopicPartition, begin: int, end: int | None = None

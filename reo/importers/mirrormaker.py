@@ -1,8 +1,8 @@
-"""`reo config import`: converts a flow of MirrorMaker 2 to settings of reo.
+"""Converts a flow of MirrorMaker 2 to settings of reo.
 
-The properties have the names of a connector's configuration (`reo.mirrormaker_properties`). A
-property becomes a setting, or a note says why not: those without an equivalent are in
-`NO_EQUIVALENT`. What MirrorMaker 2 does by default is converted as if the file had it.
+The properties have the names of a connector's configuration (`mirrormaker_properties`). A property
+becomes a setting, or a note says why not: those without an equivalent are in `NO_EQUIVALENT`. What
+MirrorMaker 2 does by default is converted as if the file had it.
 
 Sources: MirrorSourceConfig, MirrorCheckpointConfig, MirrorConnectorConfig and the replication
 policies of Kafka 4.3; the worker's and the clients' options in Kafka's documentation.
@@ -17,9 +17,9 @@ from common.kafka.copied_configs import SYNCABLE
 from common.settings.client_options import get_guards
 from common.settings.setting_index import BY_NAME
 from common.topic_rules import TOPIC_NAME, Rule
-from reo.imported_settings import ImportedSettings, Table
-from reo.mirrormaker_properties import NOT_USED, Flow
-from reo.mirrormaker_security import convert_security
+from reo.importers.imported_settings import ImportedSettings, Table
+from reo.importers.mirrormaker_properties import NOT_USED, Flow
+from reo.importers.mirrormaker_security import convert_security
 
 TOPICS_EXCLUDED = r"mm2.*\.internal,.*\.replica,__.*"
 GROUPS_EXCLUDED = "console-consumer-.*,connect-.*,__.*"
@@ -123,11 +123,7 @@ def _convert_topics(table: Table, others: tuple[str, ...]) -> None:
     prefix, target = _convert_policy(table), table.left.pop("target.cluster.alias", "target")
     topics = Lists(
         _take_list(table, "topics", ".*"),
-        _take_list(
-            table,
-            "topics.exclude",
-            table.left.pop("topics.blacklist", TOPICS_EXCLUDED),
-        ),
+        _take_list(table, "topics.exclude", table.left.pop("topics.blacklist", TOPICS_EXCLUDED)),
     )
     if all(map(TOPIC_NAME.fullmatch, topics.included)):
         excluded = _build_regex(table, "topics.exclude", "|".join(topics.excluded))

@@ -1,16 +1,15 @@
-"""What the parsers of all commands share: help with examples before the options, suggestions for
-mistyped words, the options of every command that has settings, and the types of arguments.
+"""A parser of arguments whose help has examples before the options, and which suggests a word for a
+mistyped one.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import math
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 
 class ExamplesParser(argparse.ArgumentParser):
@@ -66,72 +65,5 @@ class ExamplesParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Usage, examples, and then all options."""
         usage, blank_line, options = super().format_help().partition("\n\n")
-        return "".join((usage, blank_line, f"{self.examples}\n" if self.examples else "", options))
-
-
-Commands: TypeAlias = "argparse._SubParsersAction[ExamplesParser]"
-"""Where commands are added."""
-
-
-def add_result_options(command: ExamplesParser) -> None:
-    """The options of a command that prints a result: its form, and which settings it has."""
-    command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    add_settings_options(command)
-
-
-def add_settings_options(command: ExamplesParser) -> None:
-    """The options of a command that has settings."""
-    command.add_argument(
-        "--settings",
-        action="append",
-        metavar="FILE",
-        help=(
-            "settings file (TOML, YAML, JSON or INI); may be repeated: later files win, name by"
-            " name"
-        ),
-    )
-    command.add_argument(
-        "--mode",
-        choices=("single", "failover"),
-        help="source.mode: one source cluster, or any of several identical ones",
-    )
-    command.add_argument(
-        "--topic",
-        action="append",
-        metavar="TOPIC[=COPY[:MAPPING]]",
-        help=(
-            "what to copy: a topic, or a pattern that begins with ^; may be repeated, and"
-            " replaces the topics of the settings"
-        ),
-    )
-
-
-def parse_pattern(text: str) -> str:
-    """A regular expression."""
-    try:
-        re.compile(text)
-    except re.error as reason:
-        raise argparse.ArgumentTypeError(
-            f"a regular expression is expected, not {text!r}: {reason}"
-        ) from None
-    return text
-
-
-def parse_count(text: str) -> int:
-    """A whole number, 0 or more."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is expected, not {text!r}")
-    return int(text)
-
-
-def parse_seconds(text: str) -> float:
-    """A number of seconds, 0 or more."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"a number of seconds, 0 or more, is expected, not {text!r}"
-        )
-    return seconds
+        examples = f"examples:\n{self.examples}\n" if self.examples else ""
+        return f"{usage}{blank_line}{examples}{options}"

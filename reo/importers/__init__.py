@@ -1,0 +1,1 @@
+"""`reo config import`: other programs' configurations as settings of reo."""
