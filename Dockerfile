@@ -9,7 +9,7 @@
 #   docker run -e … reo verify
 #   docker exec CONTAINER reo status
 #   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.2.0 \
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.3.0 \
 #       --build-arg REVISION=$(git rev-parse HEAD) .
 #
 # Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be

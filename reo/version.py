@@ -1,3 +1,3 @@
 """The version of this reo; the wheel, the image and the chart have it from here."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
