@@ -5,13 +5,16 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 # $(call option,NAME,name): --name with the value of NAME=, if it has one
 option = $(if $($1),--$2 '$($1)')
 
-.PHONY: help setup rival older postgresql helm chart release demo test test-long lint format \
-	reference bench simulate faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup python rival older postgresql helm chart release demo test test-long lint \
+	format reference bench simulate faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: ## what everything else needs; done once
 	@build/setup
+
+python: ## the virtual environment alone: enough for style, types and tests/unit
+	@build/setup python
 
 rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else needs it
 	@build/setup rival
@@ -58,18 +61,21 @@ demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, 
 # the schedules are those of `make simulate`.
 PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: older postgresql ## what is promised, on real brokers (ARGS= for pytest: tests/unit)
+# What of ARGS needs brokers, Java and PostgreSQL; without a path, everything is tested.
+SERVED = $(filter-out tests/unit% tests/simulation%,$(or $(filter tests%,$(ARGS)),tests))
+
+test: $(if $(SERVED),older postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
 test-long: older postgresql ## with other values and versions; the chart after `make helm`
 	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
-lint: setup ## style and types
+lint: python ## style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m mypy
 
-format: setup ## ruff format, and what ruff can repair
+format: python ## ruff format, and what ruff can repair
 	@$(PY) -m ruff check --fix --quiet .
 	@$(PY) -m ruff format --quiet .
 
