@@ -102,10 +102,9 @@ soak: setup ## is memory flat in a long run with rare faults? (MINUTES=, SEED=, 
 	@$(PY) -m tools.faults.soak $(call option,MINUTES,minutes) $(call option,SEED,seed) \
 		$(call option,OUT,out)
 
-report: setup ## sections of docs/faults.md (RESULTS=, RIVALS=, SOAK=, SIMULATED=, PLANTED=)
-	@$(PICTURES)
-	@$(PY) -m tools.faults.report $(RESULTS) $(call option,RIVALS,rivals) $(call option,SOAK,soak) \
-		$(call option,SIMULATED,simulated) $(call option,PLANTED,planted) $(call option,HOW,how)
+report: setup ## docs/faults.md and its results (RESULTS=, SIMULATED=, PLANTED=, SOAK=, NOTE=)
+	@$(PY) -m tools.faults.report $(call option,RESULTS,run) $(call option,SIMULATED,simulated) \
+		$(call option,PLANTED,planted) $(call option,SOAK,soak) $(call option,NOTE,note)
 
 # prometheus and chromium are Debian's packages
 dashboard: setup ## docs/dashboard.png, while a copy is harmed (GRAFANA= where it is installed)

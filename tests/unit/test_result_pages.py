@@ -1,10 +1,9 @@
-"""The pages of measured results: docs/faults.md and its picture, docs/performance.md."""
+"""The pages of measured results: docs/faults.md and docs/performance.md."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -18,45 +17,36 @@ from tools.bench.picture import PANELS
 from tools.bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
 from tools.bench.results import Results
 from tools.bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
-from tools.faults import campaign_tables, report
-from tools.faults.campaign_tables import format_stories, format_summary, wrap_paragraph
-from tools.faults.timeline_picture import (
-    STORY,
-    break_at_gaps,
-    choose_run,
-    compute_rates,
-    group_faults,
-)
+from tools.faults import report
 from tools.reference import figures
 from tools.simulator.planted_defects import DEFECTS, ROOT, Defect
 
-PAGE = report.DOCS / "faults.md"
+STORY = "everything mixed"
 
 
 def make_run(verdict: str = "exact", **more: Any) -> dict[str, Any]:
-    """One run of a campaign, as in its file."""
+    """One run of a campaign, as `make faults` writes it."""
     names = ("records", "aborted", "duplicates", "gaps", "stale", "torn", "seconds", "heal_s")
     run = dict.fromkeys(names, 0) | {"story": STORY, "seed": 1, "commit": "abc"}
-    return run | {"verdict": verdict, "hits": {}, "timeline": [[0, 0, 0]], "marks": []} | more
+    return run | {"verdict": verdict, "hits": {}} | more
 
 
-def test_a_line_is_broken_at_a_gap() -> None:
-    """No line joins two samples that are more than 1 s apart, and no rate is computed over them."""
-    samples = break_at_gaps([(0.0, 0, 0), (1.0, 10, 5), (5.0, 20, 20), (6.0, 25, 25)])
-    assert [seconds for seconds, _, _ in samples] == [0, 1, 3, 5, 6]
-    assert math.isnan(samples[2][1])
-    rates = compute_rates(samples, 1)
-    assert (rates[0], rates[-1]) == (10, 5)
-    assert all(map(math.isnan, rates[1:3]))
+def make_defect_row(seed: int, **more: Any) -> dict[str, Any]:
+    """What a search for a planted defect writes."""
+    row = {"name": DEFECTS[0].name, "reached": 31, "seed": seed, "runs": 2000}
+    return row | {"violation": "a loss\nthere" if seed else "", "commit": "abc"} | more
 
 
-def test_a_fault_is_as_wide_as_it_was_long() -> None:
-    """A duration in the name of a fault is used; faults whose numbers would overlap share one."""
-    faults = group_faults(
-        [(10.0, "half-open for 7 s, source"), (50.0, "SIGKILL"), (50.5, "SIGKILL")], run_s=100
-    )
-    assert [(fault.start_s, fault.end_s) for fault in faults] == [(10, 17), (50, 51.5)]
-    assert faults[1].label == "at 50 s: 2 × SIGKILL"
+SIMULATED = {
+    "seed": 1, "runs": 2, "compared": 3, "steps": 4, "virtual_s": 5.5, "seconds": 6.5,
+    "faults": {"a fault": 3}, "ends": {"copied": 2}, "violations": [], "commit": "abc", "reached": {},
+    "trees": "here",
+}  # fmt: skip
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    """Else `make report` was forgotten."""
+    assert report.PAGE.read_text() == report.format_page(report.read_rows(report.RESULTS))
 
 
 def test_the_picture_of_the_comparison_shows_the_median_too() -> None:
@@ -64,77 +54,44 @@ def test_the_picture_of_the_comparison_shows_the_median_too() -> None:
     assert {"p50_ms", "p99_ms"} <= {name for kind, name, _ in PANELS if kind == "latency"}
 
 
-def test_the_picture_is_of_the_exact_run_that_caught_up_first() -> None:
-    """A failed run has no time, and another story has other faults."""
-    chosen = make_run(heal_s=4.0)
-    others = [
-        make_run(heal_s=9.0),
-        make_run("FAILED: x"),
-        make_run(story="another"),
-        make_run(timeline=[]),
-    ]
-    assert choose_run([*others, chosen]) is chosen
-    assert choose_run(others[1:]) is None
-
-
-def test_a_section_without_new_results_is_kept(
+def test_new_results_replace_those_of_their_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With new simulated results, every other row of the page stays. Planted defects are a new
-    section; a later report keeps it.
-    """
-    page = tmp_path / PAGE.name
-    page.write_text(PAGE.read_text())
-    planted = tmp_path / "planted.jsonl"
-    name = DEFECTS[0].name
-    planted.write_text(
-        "\n".join(
-            json.dumps({"name": name, "commit": "abc"} | row)
-            for row in (
-                {"seed": 0, "reached": 2, "runs": 7, "violation": ""},
-                {"seed": 8, "reached": 2, "runs": 9, "violation": "a loss"},
-            )
-        )
-    )
-    simulated = tmp_path / "simulated.jsonl"
-    simulated.write_text(
-        '{"seed": 1, "runs": 9, "faults": {"a fault": 3}, "ends": {"copied": 9}, "compared": 1,'
-        ' "steps": 1, "virtual_s": 1, "seconds": 1, "violations": [], "commit": "abc"}'
-    )
-    monkeypatch.setattr(report, "DOCS", tmp_path)
-    for arguments in (["--planted", str(planted)], ["--simulated", str(simulated)]):
-        monkeypatch.setattr(sys, "argv", ["report", *arguments])
-        report.main()
-    new, old = page.read_text(), PAGE.read_text()
-    assert new.startswith(campaign_tables.HEAD)
-    assert new.count("\n## Planted defects\n") == new.count(f"| {name} | 8 |") == 1
-    titles = [line for line in old.splitlines() if line.startswith("## ")]
-    assert all(new.count(f"\n{title}\n") == 1 for title in titles)
-    runs = old.partition("\n**")[2].partition("\n## Simulated\n")[0]
-    others = old.partition(f"\n## {report.RIVAL}\n")[2]
-    assert runs in new
-    assert others in new
+    """Of planted defects, of the same name; everything else stays as it is."""
+    results, page, new = (tmp_path / name for name in ("results", "page", "new"))
+    results.write_text(report.RESULTS.read_text())
+    monkeypatch.setattr(report, "RESULTS", results)
+    monkeypatch.setattr(report, "PAGE", page)
+    before = report.read_rows(results)
+    new.write_text("\n".join(json.dumps(make_defect_row(seed)) for seed in (0, 8)))
+    monkeypatch.setattr(sys, "argv", ["report", "--planted", str(new), "--note", "at night"])
+    report.main()
+    after = report.read_rows(results)
+    (row,) = (row for row in after if row.get("name") == DEFECTS[0].name)
+    assert (row["seed"], row["violation"], row["note"]) == (8, "a loss", "at night")
+    others = [row for row in before if row.get("name") != DEFECTS[0].name]
+    assert sorted(map(str, after)) == sorted(map(str, [*others, row]))
+    new.write_text(json.dumps(SIMULATED, indent=1))
+    monkeypatch.setattr(sys, "argv", ["report", "--simulated", str(new)])
+    report.main()
+    assert [row["runs"] for row in report.read_rows(results) if row["kind"] == "simulated"] == [2]
+    assert "**2 schedules, 0 failed** (seeds 1 to 2)" in page.read_text()
+    assert "at night" in page.read_text()
 
 
 def test_a_defect_that_was_not_found_has_its_reason_and_the_test_that_fails_with_it() -> None:
-    """The page's older line of such a defect keeps its number, and gets the current reason."""
-    defect = Defect("a defect", "a.module", "", "", "It is rare.", "tests/unit/test_it.py")
-    row = {"seed": 0, "reached": 31, "runs": 2000, "violation": "", "commit": "abc"}
-    line = report.format_defect(defect, row, None)
-    reason = "It is rare. `tests/unit/test_it.py` fails with it. |"
-    assert line == f"| a defect | not in 2,000; in 31 it makes a difference | {reason}"
-    older = "| a defect | not in 7 | It was rare. |"
-    assert report.format_defect(defect, None, older) == f"| a defect | not in 7 | {reason}"
-    assert report.format_defect(defect, row | {"seed": 8, "violation": "a loss\nthere"}, older) == (
-        "| a defect | 8 | a loss |"
-    )
-    assert report.format_defect(defect, None, "| a defect | 8 | a loss |") == (
-        "| a defect | 8 | a loss |"
-    )
-    traceback = 'worker 0:   File "/a/machine/of/mine/deduplicator/loop.py", line 1, in run'
-    assert report.format_defect(defect, row | {"seed": 8, "violation": traceback}, None) == (
-        '| a defect | 8 | worker 0:   File "deduplicator/loop.py", line 1, in run |'
-    )
+    """From the list of defects, as it is when the results are added."""
+    defect = next(defect for defect in DEFECTS if defect.limit)
+    rows = report.merge_rows([], "planted", [make_defect_row(0, name=defect.name)], "")
+    page = "\n".join(report.format_planted(rows))
+    assert "**0 of 1 found**. Commit abc." in page
+    assert f"| {defect.name} | 2,000 | 31 | {defect.limit} | `{defect.test}` |" in page
+
+
+def test_a_violation_has_no_path_of_a_machine() -> None:
+    """Its first line, for a cell of a table."""
+    traceback = 'worker 0:   File "/a/machine/of/mine/deduplicator/loop.py", line 1 | run\nmore'
+    assert report.shorten(traceback) == 'worker 0:   File "deduplicator/loop.py", line 1 / run'
 
 
 @pytest.mark.parametrize("defect", [defect for defect in DEFECTS if defect.limit])
@@ -145,26 +102,19 @@ def test_a_defect_that_is_hard_to_find_names_tests_that_are_there(defect: Defect
 
 
 def test_a_run_ends_as_expected_when_it_is_exact_or_stops_as_it_should() -> None:
-    """The totals, and the faults of a story without the durations of single runs."""
-    rows = [
-        make_run(hits={"half-open for 21 s, source": 1}),
-        make_run("stopped as expected: SourceTruncated, exit code 20"),
-        make_run("FAILED: 1 missing", hits={"half-open for 9 s, source": 1}),
+    """The totals, the line of its kind of story, and the failed run."""
+    runs = [
+        make_run(hits={"half-open": 2, "records behind gaps": 90}, heal_s=4.0, records=2000),
+        make_run("stopped as expected: SourceTruncated, exit code 20", hits={"half-open": 1}),
+        make_run("FAILED: 1 missing\nlog", hits={"half-open": 1}, story="one that is gone"),
     ]
-    assert format_summary(rows, "make faults")[0] == wrap_paragraph(
-        "**3 runs, 2 ended as expected**: 1 exact, 1 stopped with the error that the fault"
-        " requires, 1 failed."
-    )
-    assert "| 3 | 2 | 2 × half-open, source |" in "\n".join(format_stories(rows))
-
-
-def test_a_campaign_says_which_path_copied() -> None:
-    """Where a run knows it: older rows, and stops, do not."""
-    rows = [make_run(compiled=True), make_run(compiled=True), make_run(compiled=None), make_run()]
-    summary = format_summary([*rows, make_run(compiled=False)], "make faults")
-    assert "- copies recorded as made by the compiled path: 2" in summary
-    assert "- copies recorded as made by Python alone: 1" in summary
-    assert not any("copies recorded" in line for line in format_summary(rows[2:], "make faults"))
+    rows = report.merge_rows([], "run", runs, "")
+    page = "\n".join(report.format_runs(rows)).replace("\n", " ")
+    assert "**3 runs, 2 ended as expected**: 1 exact, 1 stopped as they have to, 1 failed." in page
+    assert "4 faults, 2,000 records compared. Commit abc." in page
+    assert "| everything | 1 | 2 | 2 | 3 | 2,000 | 4 / 4 |" in page
+    assert "| stories that are gone | 1 | 1 | 0 | 1 | 0 | – |" in page
+    assert "- one that is gone, seed 1, abc: FAILED: 1 missing " in page
 
 
 def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
@@ -290,12 +240,12 @@ def test_each_hop_has_its_latency() -> None:
 
 def test_what_another_service_did_does_not_count() -> None:
     """The schedules of a campaign in several parts are of one and the same code."""
-    row = {"seed": 1, "runs": 2, "compared": 3, "steps": 4, "virtual_s": 5, "seconds": 6}
-    row |= {"faults": {}, "ends": {}, "violations": [], "commit": "abc", "trees": "here"}
-    failed = {"seed": 3, "commit": "def", "violations": [[4, "nothing | is copied\nwhere", []]]}
-    whole = "\n".join(report.format_simulation([row, row | failed]))
-    assert "4 schedules, 1 failed" in whole
-    assert "- seed 4: nothing / is copied\n\n" in whole
-    assert "commit abc, def." in whole
+    failed = SIMULATED | {"seed": 3, "commit": "def"}
+    failed |= {"violations": [[4, "nothing | is copied\nwhere", []]]}
+    rows = report.merge_rows([], "simulated", [SIMULATED, failed], "")
+    whole = "\n".join(report.format_simulated(rows))
+    assert "**4 schedules, 1 failed** (seeds 1 to 4)" in whole
+    assert "- seed 4: nothing / is copied\n" in whole
+    assert "Commits abc, def." in whole
     with pytest.raises(ValueError, match="not of one service"):
-        report.format_simulation([row, row | {"seed": 3, "trees": "there"}])
+        report.format_simulated([*rows, SIMULATED | {"trees": "there"}])

@@ -10,6 +10,6 @@ one judge, which imports no code of the service, reads both topics.
     stories/     the faults, one module for each component that fails
     proxy.py     a TCP proxy that parses Kafka's request headers, for faults of connections
     testbed.py   the brokers of a story
-    report.py    docs/faults.md from the results of a campaign
+    report.py    docs/faults.md and the file of results beside it
     __main__.py  the campaign
 """

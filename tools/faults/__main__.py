@@ -14,14 +14,13 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.harness.kafka import ROOT, Clusters, speed_up_jvms
+from tests.harness.kafka import Clusters, speed_up_jvms
 from tools.faults.judged_run import Result, run_story
 from tools.faults.run import Story
 from tools.faults.stories import ALL
@@ -40,17 +39,6 @@ def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
             stories[number] if number < len(stories) else rng.choice(stories),
             rng.randrange(10**6),
         )
-
-
-def read_commit() -> str:
-    """The commit of the working tree, for the report; empty outside a Git repository."""
-    return subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
 
 
 class Testbeds:
@@ -117,9 +105,7 @@ def main() -> int:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stands = Testbeds(folder, stack)
         for number, (story, seed) in enumerate(runs, 1):
-            commit = read_commit()
             result = stands.run_story(story, seed)
-            result.commit = commit
             failures += not result.is_good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(

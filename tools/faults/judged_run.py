@@ -7,21 +7,21 @@ exact, judged record by record, or the service has stopped as the story expects.
 from __future__ import annotations
 
 import random
+import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.conftest import make_topic_name
 from tests.harness.judge import Partitions, compare_counters, compare_partitions, read_topic
-from tests.harness.kafka import PAUSE_S, Clusters
+from tests.harness.kafka import PAUSE_S, ROOT, Clusters
 from tests.harness.service import Service
 from tools.demo.broker import Broker
 from tools.demo.fair_share import Limit
 from tools.faults.load import Load
 from tools.faults.run import HEAL_S, TRANSACTION_RECORDS, Run, Story
 from tools.faults.testbed import ThreeBrokers
-from tools.faults.timeline import Timeline
 
 JUDGE_EVERY_S = 1.0
 COUNTED_S = 30
@@ -52,11 +52,6 @@ class Result:
     """The commit of the code."""
     compiled: bool | None = None
     """Whether stage two used the compiled path; None when it had ended, or was not asked."""
-    timeline: list[tuple[float, int, int]] = field(default_factory=list)
-    """Seconds, and how many records the source and the destination have, for stories that ask for
-    it.
-    """
-    marks: list[tuple[float, str]] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
@@ -66,6 +61,17 @@ class Result:
     def to_dict(self) -> dict[str, object]:
         """As a JSON object."""
         return asdict(self)
+
+
+def read_commit() -> str:
+    """The commit of the working tree; empty outside a Git repository."""
+    return subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
 
 
 def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **settings: str) -> Result:
@@ -79,10 +85,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **setti
     )
     rng = random.Random(f"{seed} {story.name}")  # noqa: S311
     run = Run(clusters, folder, rng, topic, load, settings)
-    result = Result(story.name, seed, {}, "")
-    timeline = Timeline(clusters, topic)
-    if story.timeline:
-        timeline.start()
+    result = Result(story.name, seed, {}, "", commit=read_commit())
     try:
         with load:
             story.inject(run)
@@ -95,7 +98,6 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **setti
     finally:
         for service in run.services + run.ended_services:
             service.kill_all()
-        result.timeline = timeline.stop() if story.timeline else []
     # the log of shared brokers is not of this run alone
     if (
         not result.is_good
@@ -103,7 +105,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **setti
         and _has_lost_markers(clusters.destination.broker)
     ):
         result.verdict = f"FAILED (perhaps KAFKA-20734, a broker skipped markers): {result.verdict}"
-    result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
+    result.hits, result.aborted = dict(run.hits), load.aborted
     result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
 

@@ -1,10 +1,8 @@
-"""`make report`: docs/faults.md and its picture, from the results of a campaign.
+"""`make report`: docs/faults-results.jsonl and docs/faults.md, from the results of campaigns.
 
-    python -m tools.faults.report RESULTS.jsonl [--rivals RIVALS.json] [--soak SOAK.json]
-        [--simulated SIMULATED.jsonl] [--planted PLANTED.jsonl]
-
-Every figure of the page is from these files. A section without a new file is kept; next to new
-fault runs it is marked as older.
+The results are JSON lines: one for each fault run, each part of a simulated campaign, each planted
+defect and the long run. New lines replace those of the same kind; a planted defect replaces its own
+line only. The page is made from the results alone.
 """
 
 from __future__ import annotations
@@ -12,283 +10,357 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import textwrap
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from tests.harness.kafka import ROOT
-from tools.faults.campaign_tables import (
-    HEAD,
-    Row,
-    format_failures,
-    format_runs,
-    format_stories,
-    format_summary,
-    group_by_story,
-    wrap_paragraph,
-)
-from tools.faults.timeline_picture import draw_picture
-from tools.simulator import planted_defects
+from tools.faults.stories import GROUPS
+from tools.simulator.planted_defects import DEFECTS
 
-DOCS = ROOT / "docs"
-RIVAL = "MirrorMaker 2, Kafka 4.3.1, exactly-once"
-"""As `faults.rivals` calls it."""
-SECTIONS = ("Simulated", "Planted defects", RIVAL, "Soak", "Every run")
-"""The titles after the results of the fault runs."""
-NOT_SIMULATED = (
-    "**What it cannot find**: defects of what it replaces (Spark with stage one's sink, librdkafka,"
-    " brokers, PostgreSQL), of the compiled path (compared with Python's reader by property tests,"
-    " on real brokers and by the fuzzer), of the supervisor's process (what it decides is the same"
-    " code), and of the HTTP server; brokers that disagree about a topic's id, or give the"
-    " partitions of a topic that was created again away by its id (group.protocol=consumer)."
-)
-OLDER = "*From an earlier campaign, and so are its runs of reo, which are not on this page.*"
-OLDER_LINE = re.compile(r"\A\*From an earlier campaign[^\n]*\n+")
-
-
-def format_rivals(results: Row, rows: list[Row]) -> list[str]:
-    """MirrorMaker 2 and reo in the same stories."""
-    how = (
-        "The same load, faults and judge (`python -m tools.faults.rivals`), each run on brokers of"
-        " its own. The results of reo are those of the same story in the same campaign. After a"
-        " recreated source, exact means: all records of the old topic that were copied, then all"
-        " of the new one."
-    )
-    lines = [
-        f"## {results['rival']}",
-        "",
-        wrap_paragraph(how),
-        "",
-        "| story | MirrorMaker 2 | its log | complete after | reo |",
-        "|---|---|---|---:|---|",
-    ]
-    rows_by_story = group_by_story(rows)
-    for outcome in results["outcomes"]:
-        own_rows = rows_by_story.get(
-            {"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(
-                outcome["story"], outcome["story"]
-            ),
-            [],
-        )
-        verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in own_rows)
-        own_results = "; ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
-        complete_after = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
-        lines.append(
-            f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {complete_after} |"
-            f" {own_results or 'not run'} |"
-        )
-    return [*lines, ""]
-
-
-def format_soak(result: Row) -> list[str]:
-    """The long run."""
-    what = (
-        f"`{result['how']}`: {result['minutes']:.0f} minutes at {result['records_per_s']:,}"
-        f" records/s with a fault every {result['fault_every_s']} s on average;"
-        f" {result['records']:,} records, {result['faults']} faults, verdict:"
-        f" **{result['verdict']}**. The slopes are those of least-squares lines through the second"
-        " half."
-    )
-    lines = [
-        "## Soak",
-        "",
-        wrap_paragraph(what),
-        "",
-        (
-            "| process | RSS at the end, MB | slope, MB/h | file descriptors | slope, 1/h | threads"
-            " | slope, 1/h |"
-        ),
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name, row in result["processes"].items():
-        lines.append(
-            f"| {name} | {row['rss_mb']:.0f} | {row['rss_mb_per_h']:+.1f} |"
-            f" {row['descriptors']:.0f} | {row['descriptors_per_h']:+.1f} | {row['threads']:.0f} |"
-            f" {row['threads_per_h']:+.1f} |"
-        )
-    return [*lines, ""]
-
-
-def join_ranges(rows: list[Row]) -> list[tuple[int, int]]:
-    """The first and last seeds of what was run, without gaps in between."""
-    ranges: list[tuple[int, int]] = []
-    for first, last in sorted((row["seed"], row["seed"] + row["runs"] - 1) for row in rows):
-        if ranges and ranges[-1][1] + 1 == first:
-            ranges[-1] = (ranges[-1][0], last)
-        else:
-            ranges.append((first, last))
-    return ranges
-
-
-TEXT_CHARS_MAX = 200
-FOUND_LINE = re.compile(r"\| [^|]+ \| [\d,]+ \|")
-FOLDER = re.compile(r'(File ")[^"]*?/(?=(?:common|deduplicator|replicator|reo|simulator)/)')
+Row = dict[str, Any]
+PAGE = ROOT / "docs" / "faults.md"
+RESULTS = PAGE.with_name("faults-results.jsonl")
+PAGE_COLUMNS, VERDICT_CHARS_MAX = 100, 160
+FOLDER = re.compile(r'(File ")[^"]*?/(?=(?:common|deduplicator|replicator|reo|tools)/)')
 """In a line of a traceback, the folder of the tree that was simulated."""
-COMMIT_HASH = re.compile(r"\b[0-9a-f]{7,}\+?(?=[,.])")
+HEAD = """\
+# Faults injected into reo, and the results
+
+*Generated by `make report` from [the results](faults-results.jsonl), which have every run with its
+seed and commit; do not edit.*
+
+A fault run has two real Kafka 4.3.1 clusters. It writes plain records and transactions to the
+source, half of the transactions aborted, starts the service, injects its faults and proves that
+they happened, ends the load and waits. Then a judge that shares no code with the service reads both
+topics `read_committed` and compares every record: missing, duplicated, reordered, changed, aborted
+at the source. It looks for open transactions, and compares the service's counters with the records.
+The copy has to be exact, or the service has to stop with the error that the fault requires.
+
+`make faults` runs a campaign, `make faults ONLY='<story>' SEED=<seed> REPLAY=1` one of these runs
+again. A failed run stays in the results, also when its defect was repaired later.
+"""
+SIMULATED = """\
+## Simulated
+
+The service's own processes, unchanged, run on a virtual clock against a simulated Kafka
+(`tools/simulator/`). After every step the records that are visible at the destination must be a
+prefix of those that are visible at the source. This cannot find defects of what it replaces (Spark
+with stage one's sink, librdkafka, brokers, PostgreSQL), of the compiled path, of the supervisor's
+process and of the HTTP server, nor those that need brokers that disagree about a topic's id.
+"""
+PLANTED = """\
+## Planted defects
+
+Known defects are put into the service's source text one at a time (`make simulate PLANTED=all`);
+of the seeds from 1 on, those in which it makes a difference run until one finds it.
+"""
+MIRRORMAKER = """\
+## MirrorMaker 2, Kafka 4.3.1, exactly-once
+
+The same load, faults and judge, on brokers of its own: one run of each story, published with
+f978c330; what ran them is `tools/faults/rivals.py` in d43aae83.
+
+- SIGKILL of the process, of the broker at the source, or of the one at the destination: exact after
+  4 to 9 s. reo: exact.
+- The source was truncated past the copy while it was stopped: 2,500 records are missing in each
+  partition, and one INFO line says so. reo stops (20).
+- The source was recreated with fewer records while it was stopped: what was copied of the old topic
+  is followed by all records of the new one. reo stops (21).
+- The source was recreated with more records while it was stopped: 5,000 records are missing in each
+  partition, and its log says nothing. reo stops (21).
+"""
 
 
-def format_simulation(rows: list[Row]) -> list[str]:
-    """`make simulate`: totals, and every kind of fault. ValueError for rows of different code: what
-    an older service did says nothing of this one.
-    """
-    if len({row.get("trees") for row in rows}) != 1:
-        raise ValueError("the rows are not of one service and simulator: `trees` differ")
-    fault_counts: Counter[str] = Counter()
-    ends: Counter[str] = Counter()
-    for row in rows:
-        fault_counts.update(row["faults"])
-        ends.update(row["ends"])
-    total = {
-        name: sum(row[name] for row in rows)
-        for name in ("runs", "compared", "steps", "virtual_s", "seconds")
-    }
-    violations = [violation for row in rows for violation in row["violations"]]
-    seeds = ", ".join(f"{first:,} to {last:,}" for first, last in join_ranges(rows))
+def wrap_paragraph(text: str) -> str:
+    """A paragraph, or an item of a list, in lines of the page's width."""
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(
+        text,
+        PAGE_COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def format_table(head: Sequence[str], rows: Iterable[Sequence[object]], aligned: str) -> str:
+    """A Markdown table. `aligned` has a letter for each column: l or r."""
+    marks = "|".join("---:" if letter == "r" else "---" for letter in aligned)
+    lines = [f"| {' | '.join(map(str, line))} |" for line in (head, *rows)]
+    return "\n".join([lines[0], f"|{marks}|", *lines[1:]])
+
+
+def shorten(text: str) -> str:
+    """The first line of a verdict or violation, for a table: without the machine's paths."""
+    return FOLDER.sub(r"\1", text.splitlines()[0])[:VERDICT_CHARS_MAX].replace("|", "/")
+
+
+def is_good(row: Row) -> bool:
+    """Whether the run ended as expected."""
+    return not row["verdict"].startswith("FAILED")
+
+
+def count_faults(rows: Iterable[Row]) -> int:
+    """The faults, without the records and requests that some of them count."""
+    return sum(
+        number
+        for row in rows
+        for what, number in row["faults"].items()
+        if "records" not in what and "requests" not in what
+    )
+
+
+def format_origin(rows: list[Row]) -> str:
+    """The commits of these results, and what was noted when they were added."""
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    how = (
-        "The service's own processes, unchanged, on a virtual clock against a simulated Kafka"
-        " (`tools/simulator/`). After every step the records that are visible at the destination"
-        " must be a prefix of those that are visible at the source."
+    notes = dict.fromkeys(row["note"] for row in rows if row.get("note"))
+    many = "s" if "," in commits else ""
+    return f"{'; '.join([f'Commit{many} {commits}', *notes])}."
+
+
+def format_runs(rows: list[Row]) -> list[str]:
+    """The totals of the fault runs, a table by kind of story, and the failed runs."""
+    failed = [row for row in rows if not is_good(row)]
+    exact = sum(row["verdict"] == "exact" for row in rows)
+    figures = {
+        "records compared": "records",
+        "records aborted at the source": "aborted",
+        "duplicates": "duplicates",
+        "records or envelopes after gaps": "gaps",
+        "stale ones dropped": "stale",
+        "records of torn transactions found at the destination": "torn",
+    }
+    sums = {name: sum(row.get(key, 0) for row in rows) for name, key in figures.items()}
+    totals = [f"{number:,} {name}" for name, number in sums.items() if number]
+    summary = (
+        f"**{len(rows)} runs, {len(rows) - len(failed)} ended as expected**: {exact} exact,"
+        f" {len(rows) - exact - len(failed)} stopped as they have to, {len(failed)} failed."
+        f" {count_faults(rows):,} faults, {', '.join(totals)}. {format_origin(rows)}"
     )
-    what = (
-        f"**{total['runs']:,} schedules, {len(violations)} failed**: {fault_counts.total():,}"
-        f" faults of {len(fault_counts)} kinds, {total['compared']:,} records compared,"
-        f" {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in"
-        f" {total['seconds'] / 60:,.0f} minutes ({60 * total['runs'] / total['seconds']:,.0f}"
-        f" schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`); commit"
-        f" {commits}."
+    group_by_story = {story.name: name for name, stories in GROUPS.items() for story in stories}
+    by_group: dict[str, list[Row]] = {name: [] for name in (*GROUPS, "stories that are gone")}
+    for row in rows:
+        by_group[group_by_story.get(row["story"], "stories that are gone")].append(row)
+    table = format_table(
+        (
+            *("what fails", "stories", "runs", "as expected", "faults", "records"),
+            "exact after, s (median / maximum)",
+        ),
+        (_format_group(name, group) for name, group in by_group.items() if group),
+        "lrrrrrr",
     )
-    lines = ["## Simulated", ""]
-    lines += [line for text in (how, what, NOT_SIMULATED) for line in (wrap_paragraph(text), "")]
-    failed = [f"- seed {seed}: {shorten_violation(text)}" for seed, text, _ in violations]
+    lines = [wrap_paragraph(summary), "", table, ""]
     if failed:
-        lines += [*failed, "", "[The notebook](notebook.md) says what each of them was.", ""]
-    lines += ["| fault | times |", "|---|---:|"]
-    lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
-    lines += [
-        "",
-        "| end of the service | schedules |",
-        "|---|---:|",
-        *(f"| {end} | {number:,} |" for end, number in ends.most_common()),
-        "",
-    ]
+        lines += ["Failed:", "", *map(_format_failure, failed), ""]
     return lines
 
 
-def format_planted(rows: list[Row], page: str) -> list[str]:
-    """Known defects, and after how many schedules each was found. Of several rows of a defect, the
-    last one counts; one without a row keeps its line of the page.
-    """
-    last_rows = {row["name"]: row for row in rows}
-    kept = "\n".join(keep_section(page, "Planted defects", is_older=False))
-    kept_lines = {line.split(" | ")[0][2:]: line for line in kept.splitlines() if " | " in line}
-    lines = [
-        format_defect(defect, last_rows.get(defect.name), kept_lines.get(defect.name))
-        for defect in planted_defects.DEFECTS
-    ]
-    found = sum(bool(FOUND_LINE.match(line)) for line in lines)
-    kept_commits = (
-        COMMIT_HASH.findall(kept.partition("\n|")[0]) if len(last_rows) < len(lines) else []
+def _format_group(name: str, rows: list[Row]) -> tuple[object, ...]:
+    times_s = [row["heal_s"] for row in rows if row["verdict"] == "exact" and "heal_s" in row]
+    return (
+        name,
+        len({row["story"] for row in rows}),
+        len(rows),
+        sum(map(is_good, rows)),
+        f"{count_faults(rows):,}",
+        f"{sum(row.get('records', 0) for row in rows):,}",
+        f"{median(times_s):.0f} / {max(times_s):.0f}" if times_s else "–",
     )
-    commits = dict.fromkeys([*kept_commits, *(row["commit"] for row in last_rows.values())])
-    what = (
-        "Known defects, put into the service's source text one at a time (`make simulate"
-        " PLANTED=all`); the seeds from 1 on run until one finds it:"
-        f" **{found} of {len(lines)} found**. Commit {', '.join(commits)}."
+
+
+def _format_failure(row: Row) -> str:
+    verdict = shorten(row["verdict"])
+    return wrap_paragraph(f"- {row['story']}, seed {row['seed']}, {row['commit']}: {verdict}")
+
+
+def format_simulated(rows: list[Row]) -> list[str]:
+    """The totals of `make simulate`. ValueError for rows of different code: what an older service
+    did says nothing of this one.
+    """
+    if len({row.get("trees") for row in rows}) != 1:
+        raise ValueError("the rows are not of one service and simulator: `trees` differ")
+    runs, records, steps, virtual_s, seconds = (
+        sum(row[name] for row in rows)
+        for name in ("runs", "compared", "steps", "virtual_s", "seconds")
     )
-    return [
-        "## Planted defects",
-        "",
-        wrap_paragraph(what),
-        "",
-        "| defect | found after | violation |",
-        "|---|---:|---|",
-        *lines,
-        "",
-    ]
+    violations = [violation for row in rows for violation in row["violations"]]
+    faults: Counter[str] = Counter()
+    ends: Counter[str] = Counter()
+    for row in rows:
+        faults.update(row["faults"])
+        ends.update(row["ends"])
+    most = ", ".join(f"{what} {number:,}" for what, number in faults.most_common(5))
+    ended = ", ".join(f"{end} {number:,}" for end, number in ends.most_common())
+    summary = (
+        f"**{runs:,} schedules, {len(violations)} failed** (seeds"
+        f" {min(row['seed'] for row in rows):,} to"
+        f" {max(row['seed'] + row['runs'] - 1 for row in rows):,}): {faults.total():,} faults of"
+        f" {len(faults)} kinds (most often {most}), {records:,} records compared, {steps:,} steps,"
+        f" {virtual_s / 3600:,.0f} hours of virtual time in {seconds / 60:,.0f} minutes. How the"
+        f" service ended: {ended}. {format_origin(rows)}"
+    )
+    lines = [SIMULATED, wrap_paragraph(summary), ""]
+    if violations:
+        lines += [*(wrap_paragraph(f"- seed {seed}: {text}") for seed, text in violations), ""]
+    return lines
 
 
-def format_defect(defect: planted_defects.Defect, row: Row | None, kept_line: str | None) -> str:
-    """A line of that table. Of a defect that was not found, the reason is the current one."""
-    if row is None:
-        if not kept_line or FOUND_LINE.match(kept_line):
-            return kept_line or f"| {defect.name} | not run | |"
-        after, text = kept_line.split(" | ")[1], ""
-    elif row["seed"]:
-        after, text = format(row["seed"], ","), shorten_violation(row["violation"])
-    else:
-        after = f"not in {row['runs']:,}; in {row['reached']:,} it makes a difference"
-        text = ""
-    if not text:
-        text = defect.limit + (f" `{defect.test}` fails with it." if defect.test else "")
-    return f"| {defect.name} | {after} | {text.replace('|', '/')} |"
+def format_planted(rows: list[Row]) -> list[str]:
+    """How many planted defects were found, and the others with the reason."""
+    found = [row["seed"] for row in rows if row["seed"]]
+    others = [row for row in rows if not row["seed"]]
+    within = f", half of them within {median(found):,.0f} schedules" if found else ""
+    summary = f"**{len(found)} of {len(rows)} found**{within}. {format_origin(rows)}"
+    lines = [PLANTED, wrap_paragraph(summary), ""]
+    if others:
+        lines += [
+            format_table(
+                (
+                    "not found",
+                    "schedules",
+                    "where it makes a difference",
+                    "why",
+                    "what fails with it",
+                ),
+                (
+                    (
+                        *(row["name"], f"{row['runs']:,}", row.get("reached", "–")),
+                        row.get("limit", ""),
+                        f"`{row['test']}`" if row.get("test") else "",
+                    )
+                    for row in others
+                ),
+                "lrrll",
+            ),
+            "",
+        ]
+    return lines
 
 
-def shorten_violation(violation: str) -> str:
-    """Its first line, without the machine's paths, for a table."""
-    first_line = FOLDER.sub(r"\1", violation.splitlines()[0])
-    return first_line[:TEXT_CHARS_MAX].replace("|", "/")
+def format_soak(rows: list[Row]) -> list[str]:
+    """The long run."""
+    (row,) = rows
+    summary = (
+        f"`{row['how']}`: {row['minutes']:.0f} minutes at {row['records_per_s']:,} records/s with a"
+        f" fault every {row['fault_every_s']} s on average; {row['records']:,} records,"
+        f" {row['faults']} faults: **{row['verdict']}**. The slopes are those of lines through the"
+        f" second half (least squares). {format_origin(rows)}"
+    )
+    table = format_table(
+        ("process", "RSS at the end, MB", "MB/h", "descriptors", "1/h", "threads", "1/h"),
+        (
+            (
+                *(name, f"{process['rss_mb']:.0f}", f"{process['rss_mb_per_h']:+.1f}"),
+                *(f"{process['descriptors']:.0f}", f"{process['descriptors_per_h']:+.1f}"),
+                *(f"{process['threads']:.0f}", f"{process['threads_per_h']:+.1f}"),
+            )
+            for name, process in row["processes"].items()
+        ),
+        "lrrrrrr",
+    )
+    return ["## Soak", "", wrap_paragraph(summary), "", table, ""]
 
 
-def keep_section(page: str, title: str, is_older: bool) -> list[str]:
-    """A section of the page as it is; with `is_older`, marked as of an earlier campaign. Nothing
-    when the page does not have it.
-    """
-    _, heading, rest = page.partition(f"\n## {title}\n")
-    body = rest.split("\n## ", 1)[0].strip()
-    if is_older:
-        body = f"{OLDER}\n\n{OLDER_LINE.sub('', body)}"
-    return [f"## {title}", "", body, ""] if heading else []
-
-
-def keep_fault_runs(page: str) -> tuple[str, str]:
-    """The page's results of the fault runs: from the totals to the first of `SECTIONS`, and the
-    table at the end. The head is the current one.
-    """
-    before = re.split(rf"\n## (?:{'|'.join(map(re.escape, SECTIONS))})\n", page, maxsplit=1)[0]
-    _, _, results = before.partition("\n**")
-    _, heading, table = page.partition("\n## Every run\n")
-    return f"{HEAD}\n**{results}" if results else HEAD, f"{heading}{table}".lstrip("\n")
-
-
-def main() -> None:
-    """Write the page."""
-    arguments = argparse.ArgumentParser(prog="python -m tools.faults.report")
-    arguments.add_argument("results", type=Path, nargs="?")
-    arguments.add_argument("--rivals", type=Path)
-    arguments.add_argument("--soak", type=Path)
-    arguments.add_argument("--simulated", type=Path)
-    arguments.add_argument("--planted", type=Path)
-    arguments.add_argument("--how", default="make faults")
-    options = arguments.parse_args()
-    if options.rivals and not options.results:
-        arguments.error("--rivals compares with fault runs of reo: give their results too")
-    file = DOCS / "faults.md"
-    page = file.read_text() if file.exists() else ""
-    rows = read_rows(options.results) if options.results else []
-    if rows:
-        beginning = [HEAD, *format_summary(rows, options.how), *format_failures(rows)]
-        beginning += [draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
-        end = format_runs(rows)
-    else:
-        kept_beginning, kept_end = keep_fault_runs(page)
-        beginning, end = [kept_beginning], [kept_end]
-    sections = {
-        "Simulated": options.simulated and format_simulation(read_rows(options.simulated)),
-        "Planted defects": options.planted and format_planted(read_rows(options.planted), page),
-        RIVAL: options.rivals and format_rivals(json.loads(options.rivals.read_text()), rows),
-        "Soak": options.soak and format_soak(json.loads(options.soak.read_text())),
+def format_page(rows: list[Row]) -> str:
+    """The page; a section without results is left out."""
+    sections: dict[str, Callable[[list[Row]], list[str]]] = {
+        "run": format_runs,
+        "simulated": format_simulated,
+        "planted": format_planted,
+        "mirrormaker": lambda _: [MIRRORMAKER],
+        "soak": format_soak,
     }
-    middle = [
-        line
-        for title, section in sections.items()
-        for line in section or keep_section(page, title, is_older=bool(rows))
+    lines = [HEAD]
+    for kind, format_section in sections.items():
+        section_rows = [row for row in rows if row["kind"] == kind]
+        if section_rows or kind == "mirrormaker":
+            lines += format_section(section_rows)
+    return "\n".join(lines)
+
+
+def compact_run(row: Row) -> Row:
+    """A fault run without what is 0."""
+    names = ("records", "aborted", "duplicates", "gaps", "stale", "torn", "seconds", "heal_s")
+    return {
+        "story": row["story"],
+        "seed": row["seed"],
+        "commit": row["commit"],
+        "verdict": row["verdict"].split("\n", 1)[0],
+        "faults": row["hits"],
+    } | {name: row[name] for name in names if row[name]}
+
+
+def compact_simulated(row: Row) -> Row:
+    """A part of a simulated campaign; of a violation the seed and the first line."""
+    return {name: value for name, value in row.items() if name != "reached"} | {
+        "virtual_s": round(row["virtual_s"]),
+        "seconds": round(row["seconds"]),
+        "violations": [[seed, shorten(text)] for seed, text, *_ in row["violations"]],
+    }
+
+
+def compact_planted(row: Row) -> Row:
+    """A planted defect; the reason of one that was not found is the present one."""
+    defect = next(defect for defect in DEFECTS if defect.name == row["name"])
+    compact = row | {"violation": shorten(row["violation"])}
+    return compact if row["seed"] else compact | {"limit": defect.limit, "test": defect.test}
+
+
+def compact_soak(row: Row) -> Row:
+    """The long run without its course."""
+    return {name: value for name, value in row.items() if name not in ("course", "hits")}
+
+
+COMPACT: dict[str, Callable[[Row], Row]] = {
+    "run": compact_run,
+    "simulated": compact_simulated,
+    "planted": compact_planted,
+    "soak": compact_soak,
+}
+
+
+def merge_rows(old: list[Row], kind: str, new: list[Row], note: str) -> list[Row]:
+    """The results with these new ones of a kind. Planted defects that are not in them keep their
+    line, if they are planted still; of several lines of a defect the last one counts.
+    """
+    compact = [
+        {"kind": kind, **COMPACT[kind](row)} | ({"note": note} if note else {}) for row in new
     ]
-    file.write_text("\n".join([*beginning, *middle, *end]))
+    kept = [row for row in old if row["kind"] == kind] if kind == "planted" else []
+    if kind == "planted":
+        by_name = {row["name"]: row for row in [*kept, *compact]}
+        compact = [by_name[defect.name] for defect in DEFECTS if defect.name in by_name]
+    return [*(row for row in old if row["kind"] != kind), *compact]
 
 
 def read_rows(file: Path) -> list[Row]:
-    """JSON lines."""
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    """JSON lines, or one JSON object."""
+    text = file.read_text()
+    try:
+        return [json.loads(line) for line in text.splitlines()]
+    except json.JSONDecodeError:
+        return [json.loads(text)]
+
+
+def main() -> None:
+    """Add the new results, and write the page."""
+    arguments = argparse.ArgumentParser(prog="python -m tools.faults.report")
+    arguments.add_argument("--run", type=Path, help="the results of `make faults`")
+    arguments.add_argument("--simulated", type=Path, help="of `make simulate`")
+    arguments.add_argument("--planted", type=Path, help="of `make simulate PLANTED=all`")
+    arguments.add_argument("--soak", type=Path, help="of `make soak`")
+    arguments.add_argument("--note", default="", help="what else is to be said of them")
+    options = vars(arguments.parse_args())
+    rows = read_rows(RESULTS)
+    for kind in COMPACT:
+        if options[kind]:
+            rows = merge_rows(rows, kind, read_rows(options[kind]), options["note"])
+    RESULTS.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    PAGE.write_text(format_page(rows))
 
 
 if __name__ == "__main__":

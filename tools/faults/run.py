@@ -54,7 +54,6 @@ class Run:
     expected_stop: str = ""
     counters_lost: bool = False
     started_s: float = field(default_factory=time.monotonic)
-    marks: list[tuple[float, str]] = field(default_factory=list)
 
     def start(self, *arguments: str, **settings: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
@@ -76,7 +75,6 @@ class Run:
     def record_fault(self, what: str, number: int = 1) -> None:
         """Count a fault that happened."""
         self.hits[what] += number
-        self.marks.append((time.monotonic() - self.started_s, what))
 
     @property
     def destination_offsets(self) -> int:
@@ -176,5 +174,3 @@ class Story:
     records_per_s: int = 1500
     starts_paused: bool = False
     """Whether the load starts paused, until the story resumes it."""
-    timeline: bool = False
-    """Whether offsets over time are recorded, for the picture."""

@@ -127,6 +127,7 @@ def main() -> int:
         result = run_story(story, testbed, options.seed, Path(folder))
     report = {
         "how": f"make soak MINUTES={options.minutes:.0f} SEED={options.seed}",
+        "commit": result.commit,
         "minutes": options.minutes,
         "records_per_s": RECORDS_PER_S,
         "fault_every_s": FAULT_EVERY_S,

@@ -139,5 +139,5 @@ def wait_until_caught_up(run: Run, service: Service) -> None:
 
 STORIES = (
     Story("everything mixed", inject_any_fault, brokers="proxied"),
-    Story("one fault after the other", inject_each_fault, brokers="proxied", timeline=True),
+    Story("one fault after the other", inject_each_fault, brokers="proxied"),
 )
