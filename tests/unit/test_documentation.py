@@ -31,7 +31,6 @@ NO_SETTINGS = {
     "REO_DEDUPLICATOR_WOKERS",
 }
 """Where the settings and the jars are, the tests' own, and an example of a typing error."""
-DESIGN_WORDS_MAX = 3000
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -219,13 +218,6 @@ def test_no_stop_is_explained_that_there_is_not() -> None:
     """A code that went leaves no heading behind."""
     headings = {heading for heading in HEADING.findall(STOPS.read_text()) if heading[0].isdigit()}
     assert headings == {f"{kind.exit_code} {kind.__name__}" for kind in tables.list_stop_errors()}
-
-
-def test_the_design_is_short() -> None:
-    """It is read before the code; details are in the notebook."""
-    text = (ROOT / "design-schema.md").read_text()
-    words = [word for word in text.split() if any(map(str.isalnum, word))]
-    assert len(words) <= DESIGN_WORDS_MAX
 
 
 def features() -> list[str]:
