@@ -29,9 +29,10 @@ everywhere.
 
 
 def commands_table() -> str:
-    """Every command with its own options; common options are on the page once."""
+    """Every command with its own options; what an option means is said once."""
+    explained: set[str] = set()
     rows = [
-        f"| `reo {words}` | {parser_help} | {_options(parser)} |"
+        f"| `reo {words}` | {parser_help} | {_options(parser, explained)} |"
         for words, parser_help, parser in list_commands(commands.build_parser())
     ]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
@@ -52,14 +53,22 @@ def list_commands(
             yield from deeper or [(f"{words}{word}", meanings[word], inner)]
 
 
-def _options(parser: argparse.ArgumentParser) -> str:
-    """Positional ones too; `--help`, `--settings` and `--topic` are everybody's."""
+def _options(parser: argparse.ArgumentParser, explained: set[str]) -> str:
+    """Positional ones too; `--help`, `--settings` and `--topic` are everybody's. An option with a
+    text that is `explained` already is only named.
+    """
     own = [
         action
         for action in parser._actions
         if not {"--help", "--settings", "--topic"} & set(action.option_strings)
     ]
-    return "<br>".join(f"`{_usage(action)}`: {action.help}" for action in own).replace("|", "\\|")
+    texts = [f"`{_usage(action)}`: {action.help}" for action in own]
+    cells = [
+        f"`{_usage(action)}`" if text in explained else text
+        for action, text in zip(own, texts, strict=True)
+    ]
+    explained.update(texts)
+    return "<br>".join(cells).replace("|", "\\|")
 
 
 def _usage(action: argparse.Action) -> str:
