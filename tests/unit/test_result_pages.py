@@ -39,8 +39,8 @@ def make_defect_row(seed: int, **more: Any) -> dict[str, Any]:
 
 SIMULATED = {
     "seed": 1, "runs": 2, "compared": 3, "steps": 4, "virtual_s": 5.5, "seconds": 6.5,
-    "faults": {"a fault": 3}, "ends": {"copied": 2}, "violations": [], "commit": "abc", "reached": {},
-    "trees": "here",
+    "faults": {"a fault": 3}, "ends": {"copied": 2}, "violations": [], "commit": "abc",
+    "trees": "here", "reached": {},
 }  # fmt: skip
 
 
