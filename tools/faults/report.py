@@ -62,7 +62,7 @@ MIRRORMAKER = """\
 ## MirrorMaker 2, Kafka 4.3.1, exactly-once
 
 The same load, faults and judge, on brokers of its own: one run of each story, published with
-f978c330; what ran them is `tools/faults/rivals.py` in d43aae83.
+f978c330 (`rivals.py`, which ran them, is in d43aae83).
 
 - SIGKILL of the process, of the broker at the source, or of the one at the destination: exact after
   4 to 9 s. reo: exact.
@@ -96,7 +96,7 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[object]], aligned:
 
 def shorten(text: str) -> str:
     """The first line of a verdict or violation, for a table: without the machine's paths."""
-    return FOLDER.sub(r"\1", text.splitlines()[0])[:VERDICT_CHARS_MAX].replace("|", "/")
+    return FOLDER.sub(r"\1", text.partition("\n")[0])[:VERDICT_CHARS_MAX].replace("|", "/")
 
 
 def is_good(row: Row) -> bool:
