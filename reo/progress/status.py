@@ -34,10 +34,8 @@ from replicator import source_checks
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
 PARTITIONS_SHOWN = 8
-TITLES = (
-    "partition|source end|stage one at|lag|seconds|rate/s|copied up to|lag|seconds|rate/s|in all"
-    "|seconds"
-)
+STAGES = "||stage one||||stage two||||in all|"
+TITLES = "partition|source end|at|lag|seconds|rate/s|copied up to|lag|seconds|rate/s|lag|seconds"
 
 
 class Status(NamedTuple):
@@ -204,7 +202,7 @@ def format_partitions(status: Status) -> str:
     ]
     total_rates = tuple(map(sum, zip(*rates.values(), strict=True))) or (0, 0)
     rows.append(_format_row("total", ("", "", ""), lag.sum_lags(partitions), total_rates))
-    return format_table(TITLES, rows, numbers_from=1)
+    return format_table(STAGES, [TITLES.split("|"), *rows], numbers_from=1)
 
 
 def _format_row(
