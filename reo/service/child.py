@@ -1,14 +1,15 @@
 """A child process of the service: how it is started, and when it is started again.
 
-It gets the settings as environment variables, the service's folder for its metrics and temporary
-files, and a signal from the kernel when the supervisor dies. What it prints goes where the
-supervisor's own output goes, by the supervisor (`reo.service.child_output`).
+It gets the settings as environment variables, the service's folder for its metrics, an empty folder
+for temporary files, and a signal from the kernel when the supervisor dies. What it prints goes
+where the supervisor's own output goes, by the supervisor (`reo.service.child_output`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -52,7 +53,15 @@ class Child:
         return f"{self.stage}-{self.worker}"
 
     def start(self, settings: Settings, folder: Path) -> IO[bytes]:
-        """Start the process; returns its output."""
+        """Start the process; returns its output.
+
+        Its temporary folder is a new one: a JVM that was killed has left its native libraries
+        there. And both folders are made, in case something has cleaned the host's temporary files.
+        """
+        metrics, temporary = folder / "metrics", folder / self.name
+        shutil.rmtree(temporary, ignore_errors=True)
+        for needed in (metrics, temporary):
+            needed.mkdir(parents=True, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
         paths = filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
         self.process = subprocess.Popen(
@@ -61,8 +70,8 @@ class Child:
             | inherited
             | settings.build_environment()
             | {
-                "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics"),
-                "TMPDIR": str(folder),
+                "PROMETHEUS_MULTIPROC_DIR": str(metrics),
+                "TMPDIR": str(temporary),
                 "PYTHONPATH": os.pathsep.join(paths),
             },
             stdin=subprocess.DEVNULL,

@@ -4,10 +4,15 @@ every JVM prints, and with `log.format=json` as JSON events only.
 A stage writes one line of JSON for each event. But the JVM prints warnings before its logging
 begins, and a crashing library prints plain text; a log collector could not parse such lines. So
 with JSON every other line is turned into an event.
+
+When standard error takes nothing (a full disk, a reader that has gone), the output is read all the
+same, and lines are lost: a child must not wait for its log, nor end with the exit code 120 that
+Python has for output that cannot be written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -53,8 +58,9 @@ def forward_output(output: IO[bytes], stage: str, as_json: bool) -> threading.Th
             for line in output:
                 converted = convert_line(line, stage, as_json)
                 if converted is not None:
-                    sys.stderr.buffer.write(converted + b"\n")
-                    sys.stderr.buffer.flush()
+                    with contextlib.suppress(OSError):
+                        sys.stderr.buffer.write(converted + b"\n")
+                        sys.stderr.buffer.flush()
 
     thread = threading.Thread(target=forward, daemon=True, name=f"events of {stage}")
     thread.start()

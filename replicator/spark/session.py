@@ -50,7 +50,9 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{heap_mb}m",
         "spark.driver.extraJavaOptions": (
-            f"{log_option} -Xms{heap_mb}m {jvm_options.build_options(settings, partitions)}"
+            # not /tmp: libraries unpack their native code here, and leave it when the JVM is killed
+            f"{log_option} -Djava.io.tmpdir={folder} -Xms{heap_mb}m"
+            f" {jvm_options.build_options(settings, partitions)}"
         ),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

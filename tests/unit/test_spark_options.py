@@ -5,6 +5,7 @@ lower case, and raw options win.
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_each_jvm_has_a_log_configuration_of_its_own() -> None:
         file = Path(first.removeprefix("-Dlog4j2.configurationFile="))
         assert jvm_options.LAYOUTS[layout].replace("STAGE", jvm_options.DRIVER) in file.read_text()
         file.unlink()
+
+
+def test_libraries_of_the_jvm_unpack_their_code_into_reos_own_folder() -> None:
+    """/tmp may be read-only or without `exec`, and what a killed JVM leaves there stays."""
+    told = session.build_configuration(load(GOOD), 1)
+    log, *options = told["spark.driver.extraJavaOptions"].split()
+    Path(log.removeprefix("-Dlog4j2.configurationFile=")).unlink()
+    assert f"-Djava.io.tmpdir={tempfile.gettempdir()}" in options
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 4, 5, 64])
