@@ -35,6 +35,23 @@ def find_hidden_package() -> str:
 def main() -> int:
     """Run one command; returns the exit code."""
     try:
+        return _run()
+    finally:
+        _drop_unwritten_errors()
+
+
+def _drop_unwritten_errors() -> None:
+    """Where the log's disk is full, or its reader is gone: Python would end with 120 when it cannot
+    write what standard error still holds, and a stop's own code would be lost.
+    """
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _run() -> int:
+    try:
         if hidden := find_hidden_package():
             print(f"reo: {hidden}", file=sys.stderr)
             return INVALID

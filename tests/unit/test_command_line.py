@@ -22,6 +22,7 @@ from reo.commands import Command
 from tests.harness.commands import ESCAPE
 from tests.harness.kafka import ROOT
 from tests.harness.moving_pages import PAGES, commands_of
+from tests.unit.test_settings import GOOD
 
 
 def parsers(
@@ -247,6 +248,21 @@ def test_output_that_nobody_reads(unbuffered: str) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_stop_keeps_its_exit_code_where_nothing_can_be_logged() -> None:
+    """The disk of the log is full (full(4)): Python's own code for output that it could not write,
+    120, would start the service again and again.
+    """
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "reo", "run"],
+            cwd=ROOT,
+            env=os.environ | GOOD | {"JAVA_HOME": "/nonexistent"},
+            stderr=full,
+            check=False,
+        )
+    assert ended.returncode == 2
 
 
 def test_a_module_that_hides_one_of_ours_is_named(tmp_path: Path) -> None:
