@@ -23,6 +23,12 @@ class ReoError(Exception):
 
     exit_code: ClassVar[int] = 1
     default_to_do: ClassVar[str] = "Read the log of the service for the reason, then start it again"
+    by_exit_code: ClassVar[dict[int, type[ReoError]]] = {}
+    """Every class that declares an exit code."""
+
+    def __init_subclass__(cls) -> None:
+        if "exit_code" in vars(cls):
+            cls.by_exit_code[cls.exit_code] = cls
 
     def __init__(self, message: str = "", to_do: str = "") -> None:
         super().__init__(f"{message}. {to_do}" if to_do else message)
@@ -44,6 +50,8 @@ class Fenced(Restart):
 
 class StageFailed(Restart):
     """Something unexpected; the message says what."""
+
+    exit_code = 1
 
 
 class Stop(ReoError):
@@ -112,9 +120,7 @@ class SourceRecreated(Stop):
 
 
 class FrontierLost(Stop):
-    """There is no frontier for a destination partition that is not empty; or, for `reo lag` with a
-    limit, a partition has none.
-    """
+    """A partition has no frontier, and nothing else tells how far it is copied."""
 
     exit_code = 22
     default_to_do = (
@@ -239,11 +245,6 @@ class LagsBehind(Stop):
     default_to_do = "Run `reo status`: it shows which stage waits"
 
 
-def list_stop_codes() -> frozenset[int]:
-    """The exit codes after which a restart is useless."""
-    return frozenset(kind.exit_code for kind in Stop.__subclasses__())
-
-
 class NothingCompared(Stop):
     """`reo verify` found no record to compare: that proves nothing."""
 
@@ -252,9 +253,8 @@ class NothingCompared(Stop):
 
 
 class MoveRefused(Stop):
-    """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not
-    hold any more; the service was started for a topic that has moved; or a group of `reo offsets`
-    has no offset on the copied topics, or takes none at the destination.
+    """A move of topics, ACLs or a group's offsets is not possible as things are, or was made
+    already.
     """
 
     exit_code = 38
@@ -263,9 +263,14 @@ class MoveRefused(Stop):
     )
 
 
+def list_stop_codes() -> frozenset[int]:
+    """The exit codes after which a restart is useless."""
+    return frozenset(code for code, kind in ReoError.by_exit_code.items() if issubclass(kind, Stop))
+
+
 def find_exit_code_name(code: int) -> str | None:
     """The class of the error with which a process ends with this exit code; None for a signal and
     for codes that are not ours.
     """
-    kinds: list[type[ReoError]] = [StageFailed, Fenced, *Stop.__subclasses__()]
-    return next((kind.__name__ for kind in kinds if kind.exit_code == code), None)
+    kind = ReoError.by_exit_code.get(code)
+    return kind and kind.__name__

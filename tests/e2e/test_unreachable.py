@@ -231,7 +231,9 @@ def test_every_error_of_check_says_what_to_do() -> None:
     # a client may tell the reason later than in the short timeout
     said = until(find_errors, f"the errors say {to_do}")
     assert all(finding["seen"].endswith(finding["to_do"]) for finding in said)
-    of_kinds = [kind.default_to_do for kind in Stop.__subclasses__()]
+    of_kinds = [
+        kind.default_to_do for kind in ReoError.by_exit_code.values() if issubclass(kind, Stop)
+    ]
     assert len(set(of_kinds) - {ReoError.default_to_do}) == len(of_kinds), (
         "each kind of stop has its own"
     )

@@ -4,9 +4,7 @@ codes' meanings are the docstrings of the errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from common.errors import Fenced, ReoError, StageFailed, Stop
+from common.errors import ReoError
 from common.kafka.needed_acls import PARKED, PERMISSIONS
 from common.settings import client_options, kafka_topic_mirror_variables
 from common.settings.declaration import Setting
@@ -73,7 +71,7 @@ def exit_codes_table() -> str:
 
 def list_stop_errors() -> list[type[ReoError]]:
     """Every error that ends a process with a code of its own."""
-    return [StageFailed, Fenced, *_list_subclasses(Stop)]
+    return list(ReoError.by_exit_code.values())
 
 
 def guarded_options_table() -> str:
@@ -174,12 +172,6 @@ def _format_range(setting: Setting) -> str:
     if setting.maximum == 2**31 - 1:
         return f" At least {setting.minimum}."
     return f" {setting.minimum} to {setting.maximum}."
-
-
-def _list_subclasses(base: type[ReoError]) -> Iterator[type[ReoError]]:
-    for kind in base.__subclasses__():
-        yield kind
-        yield from _list_subclasses(kind)
 
 
 def _first_paragraph(kind: type[ReoError]) -> str:
