@@ -273,4 +273,4 @@ def find_exit_code_name(code: int) -> str | None:
     for codes that are not ours.
     """
     kind = ReoError.by_exit_code.get(code)
-    return kind and kind.__name__
+    return None if kind is None else kind.__name__

@@ -121,13 +121,6 @@ def create_probe(settings: Settings, role: str) -> Probe[None]:
     return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
 
-def check_connection(settings: Settings) -> None:
-    """ClusterUnreachable or AccessRefused when no connection to the database succeeds within
-    `connect_timeout_s`.
-    """
-    connect(settings, "check", settings.connect_timeout_s).close()
-
-
 def quote_table(settings: Settings, name: str) -> sql.Identifier:
     """The table of a destination topic, quoted."""
     return sql.Identifier(settings.destination.postgresql_schema, name)

@@ -280,7 +280,6 @@ def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
 
 
 def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    permissions.check_permissions(settings, "run deduplicator")
     worker = build(settings, number)
     due = 0.0
     try:

@@ -1,15 +1,17 @@
-"""`reo check`: everything that can be known before a start, and what a start would do; it changes
-nothing.
+"""What is checked before the service runs: one list of checks. `reo check` runs all of them and
+prints what each has found; a start raises the first error, so that a start that is refused has
+created nothing. No check changes anything.
 
-It runs one check after the other (`reo.checks`) against the clusters as they are now. It ends at a
-result that makes further checks pointless, such as a cluster that does not answer or a source topic
-that does not exist. What the principal may not describe is reported as unknown, not as right.
+A check yields findings: what was seen and, unless all is right, what to do. What the principal may
+not describe is reported as unknown, not as right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
@@ -19,248 +21,161 @@ from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
     ReoError,
-    SettingsInvalid,
-    Stop,
+    Restart,
 )
 from common.kafka import needed_acls, permissions
 from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
+from common.kafka.route_topics import RouteTopics, load_route_topics
 from common.settings import Settings, destination_kind, user_code
-from common.settings.clusters import Cluster
 from deduplicator import compiled_path
-from reo.checks import (
-    api_versions,
-    clusters,
-    filter_sql,
-    findings,
-    frontier,
-    topic_configs,
-    topics,
-)
+from reo.checks import clusters, findings, frontier, topics
+from reo.checks.api_versions import check_api_versions
 from reo.checks.clusters import ClusterDescription
+from reo.checks.filter_sql import check_filter_sql
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from reo.checks.topics import RouteTopics
+from reo.checks.topic_configs import check_topic_settings
 from replicator.spark import connector_jars, java
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
 
-WAITED_FOR = (ClusterUnreachable, HangingTransaction)
-"""Errors that can be over in a moment: a start waits for their end."""
+When = Literal["before clusters", "start", "before creating"]
+WAITED_FOR = (ClusterUnreachable, HangingTransaction, Restart)
+"""Errors that can be over in a moment."""
 
 
-class Check:
-    """Runs all checks; `findings` collects their results."""
-
-    def __init__(self, settings: Settings, stages: Collection[str] = tuple(OF_STAGE)) -> None:
-        self.settings = settings
-        self.stages = stages  # a stage that runs elsewhere needs nothing here
-        self.findings: list[Finding] = []
-
-    def run(self) -> None:
-        """Run all checks in order."""
-        self.findings.append(
-            report_ok(
-                "settings",
-                f"application {self.settings.application}:"
-                f" {', '.join(rule.source for rule in self.settings.rules)}, mode"
-                f" {self.settings.source.mode}",
-            )
-        )
-        self.findings += [
-            report_warning("settings", line, "remove it, or set what the message names")
-            for line in self.settings.list_warnings()
-        ]
-        if "deduplicator" in self.stages:
-            self._add_findings("own code", self._check_user_code)
-        if "replicator" in self.stages:
-            self._add_findings("stage one", check_stage_one)
-            self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
-        destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
-        sources = self._check_sources()
-        database = (
-            self._connect_database() if destination_kind.is_postgresql(self.settings) else None
-        )
-        if destination is None or not any(sources):
-            return
-        settings = source_candidates.select_answering(self.settings)
-        for cluster in (settings.source_cluster, settings.destination_cluster):
-            self._add_findings(
-                f"{cluster.name} brokers",
-                lambda cluster=cluster: api_versions.check_api_versions(settings, cluster),  # type: ignore[misc]
-            )
-        self._check_permissions(settings)
-        self._add_findings(
-            "destination transactions", lambda: clusters.check_transactions(settings, destination)
-        )
-        try:
-            state = topics.load_route_topics(settings)
-        except ReoError as error:
-            self._add_error("source topics", error)
-            return
-        self._add_findings("topics", lambda: topics.check_topics(state))
-        self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
-        self._add_findings("topic settings", lambda: topic_configs.check_topic_settings(state))
-        self._add_findings("application", lambda: _check_application(state))
-        if "deduplicator" in self.stages and self._check_tables(database, state):
-            self._add_findings(
-                "frontier",
-                lambda: frontier.check_frontier(
-                    self.settings, state, database, with_source="replicator" in self.stages
-                ),
-            )
-
-    def _check_sources(self) -> list[ClusterDescription | None]:
-        """The candidates; None for each that does not answer."""
-        sources = [
-            self._check_cluster(
-                source,
-                f"source candidate {source.bootstrap_servers}"
-                if self.settings.failover
-                else "source cluster",
-            )
-            for source in self.settings.sources
-        ]
-        if not any(sources) and len(sources) > 1:
-            self.findings.append(
-                report_failure(
-                    "source candidates",
-                    ClusterUnreachable(
-                        "none of them answers: check their addresses, and that they can be reached"
-                    ),
-                )
-            )
-        return sources
-
-    def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
-        try:
-            description = clusters.describe_cluster(self.settings, cluster)
-        except ReoError as error:
-            is_one_of_many = (
-                cluster is not self.settings.destination_cluster and len(self.settings.sources) > 1
-            )
-            self.findings.append(
-                report_warning(
-                    about, str(error), "the copy goes on from another candidate, if there is one"
-                )
-                if is_one_of_many
-                else report_failure(about, error)
-            )
-            return None
-        self.findings.append(
-            report_ok(
-                about,
-                f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id},"
-                f" {description.brokers} broker{'' if description.brokers == 1 else 's'}",
-            )
-        )
-        return description
-
-    def _connect_database(self) -> Database | None:
-        from reo.checks.database import Database
-
-        try:
-            database = Database(self.settings)
-            self.findings += database.check_server()
-        except ReoError as error:
-            self.findings.append(report_failure("destination database", error))
-            return None
-        return database
-
-    def _check_user_code(self) -> Iterator[Finding]:
-        """Nothing where the settings name none."""
-        names = user_code.list_names(self.settings)
-        user_code.check_user_code(self.settings)
-        if names:
-            yield report_ok("own code", f"{', '.join(names)} can be called")
-
-    def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
-        """Whether the frontiers can be checked: the tables have no error, or the copies are not
-        tables.
-        """
-        if not destination_kind.is_outside_kafka(self.settings):
-            return True
-        if not destination_kind.is_postgresql(self.settings):
-            self.findings.append(
-                report_warning(
-                    "frontier",
-                    f"cannot be checked: it is in what {self.settings.destination.class_} stores",
-                    "the start compares it with the last records of each partition",
-                )
-            )
-            return False
-        errors_before = findings.count_level(self.findings, "error")
-        if database is not None:
-            self._add_findings("tables", lambda: database.check_tables(state))
-            if findings.count_level(self.findings, "error") == errors_before:
-                return True
-        self.findings.append(
-            report_warning(
-                "frontier",
-                "cannot be checked, it is in the database",
-                "fix the error above, then check again",
-            )
-        )
-        return False
-
-    def _check_permissions(self, settings: Settings) -> None:
-        try:
-            permissions.check_permissions(
-                settings, *needed_acls.list_commands(settings, self.stages)
-            )
-            self.findings.append(
-                report_ok(
-                    "permissions",
-                    "all permissions that both stages need are granted (transactional ids cannot be"
-                    " checked)",
-                )
-            )
-        except ReoError as error:
-            self.findings.append(report_failure("permissions", error))
-
-    def _add_findings(self, about: str, check: Callable[[], Iterable[Finding]]) -> None:
-        """Run one check; an error that ends it becomes its last finding."""
-        try:
-            for finding in check():
-                self.findings.append(finding)
-        except ReoError as error:
-            self._add_error(about, error)
-
-    def _add_error(self, about: str, error: ReoError) -> None:
-        """An error; but only a warning when it follows from missing permissions that are already
-        reported.
-        """
-        is_reported = any(isinstance(finding.error, AccessRefused) for finding in self.findings)
-        self.findings.append(
-            report_warning(
-                about,
-                f"cannot be checked: {error}",
-                "grant the missing permissions, then check again",
-            )
-            if is_reported and isinstance(error, AccessRefused)
-            else report_failure(about, error)
-        )
-
-
-def check_before_creating(settings: Settings, stages: Collection[str]) -> None:
-    """What a start does that would create a topic: all checks, so that a start that is refused
-    creates nothing. The first error is raised, except those for which a start waits.
+@dataclass
+class Start:
+    """A start of these stages, and what its checks have read of the clusters; each is read when the
+    first check needs it.
     """
-    check = Check(settings, stages)
-    check.run()
-    for finding in check.findings:
-        if isinstance(finding.error, Stop) and not isinstance(finding.error, WAITED_FOR):
+
+    settings: Settings
+    stages: Collection[str] = tuple(OF_STAGE)
+    """A stage that runs elsewhere needs nothing here."""
+    database: Database | None = None
+    """When it answers."""
+
+    @cached_property
+    def answering(self) -> Settings:
+        """The settings with the furthest candidate that answers as the only source."""
+        return source_candidates.select_answering(self.settings)
+
+    @cached_property
+    def destination(self) -> ClusterDescription:
+        """The destination cluster."""
+        return clusters.describe_cluster(self.settings, self.settings.destination_cluster)
+
+    @cached_property
+    def topics(self) -> RouteTopics:
+        """The topics of both clusters."""
+        return load_route_topics(self.answering)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check; an error that ends it is reported under its name."""
+
+    name: str
+    run: Callable[[Start], Iterable[Finding]]
+    stage: str = ""
+    """The stage that needs it; empty: each of them."""
+    when: When = "before creating"
+    """When a start runs it: before it asks a cluster anything, always, or only when topics are
+    missing. Where they exist, a stage finds the same itself, and waits for what can be waited for.
+    """
+    is_needed: bool = False
+    """Whether all checks after it, but those that are needed too, are pointless when it fails."""
+
+
+def run_checks(start: Start, when: When | None = None) -> Iterator[Finding]:
+    """The findings of all checks, or of those for this moment of a start."""
+    is_access_refused = is_pointless = False
+    for check in CHECKS:
+        if when not in (None, check.when) or check.stage not in ("", *start.stages):
+            continue
+        if is_pointless and not check.is_needed:
+            return
+        try:
+            for finding in check.run(start):
+                is_pointless |= check.is_needed and finding.level == "error"
+                is_access_refused |= isinstance(finding.error, AccessRefused)
+                yield finding
+        except ReoError as error:
+            is_pointless |= check.is_needed
+            if is_access_refused and isinstance(error, AccessRefused):
+                yield report_warning(
+                    check.name,
+                    f"cannot be checked: {error}",
+                    "grant the missing permissions, then check again",
+                )
+            else:
+                is_access_refused |= isinstance(error, AccessRefused)
+                yield report_failure(check.name, error)
+
+
+def raise_first_error(start: Start, when: When) -> None:
+    """Raise the first error of these checks. What can be over in a moment does not refuse a start
+    whose clusters have answered: its stages wait.
+    """
+    for finding in run_checks(start, when):
+        if finding.error and not (
+            when == "before creating" and isinstance(finding.error, WAITED_FOR)
+        ):
             raise finding.error
 
 
-def check_stage_one() -> list[Finding]:
-    """An error when this machine lacks Java or the jars, without which `reo run` ends."""
-    try:
-        java.find_version()
-        connector_jars.list_jars()
-    except SettingsInvalid as reason:
-        return [report_failure("stage one", reason)]
-    return []
+def _check_settings(start: Start) -> Iterator[Finding]:
+    settings = start.settings
+    yield report_ok(
+        "settings",
+        f"application {settings.application}: {', '.join(rule.source for rule in settings.rules)},"
+        f" mode {settings.source.mode}",
+    )
+    for line in settings.list_warnings():
+        yield report_warning("settings", line, "remove it, or set what the message names")
+
+
+def _check_user_code(start: Start) -> Iterator[Finding]:
+    """Nothing where the settings name none."""
+    names = user_code.list_names(start.settings)
+    user_code.check_user_code(start.settings)
+    if names:
+        yield report_ok("own code", f"{', '.join(names)} can be called")
+
+
+def _check_stage_one(_: Start) -> tuple[()]:
+    """SettingsInvalid when this machine lacks Java or the jars."""
+    java.find_version()
+    connector_jars.list_jars()
+    return ()
+
+
+def _check_database(start: Start) -> Iterator[Finding]:
+    if destination_kind.is_postgresql(start.settings):
+        from reo.checks.database import Database
+
+        start.database = Database(start.settings)
+        yield from start.database.check_server()
+
+
+def _check_permissions(start: Start) -> Iterator[Finding]:
+    settings = start.answering
+    permissions.check_permissions(settings, *needed_acls.list_commands(settings, start.stages))
+    yield report_ok(
+        "permissions",
+        "all permissions that both stages need are granted (transactional ids cannot be checked)",
+    )
+
+
+def _check_stage_two(state: RouteTopics) -> Iterator[Finding]:
+    """Which of its two implementations runs; the compiled one is faster."""
+    reason = compiled_path.find_disabled_reason(state.settings, state.sources)
+    yield report_ok(
+        "stage two",
+        "the compiled path is used" if reason is None else f"Python does all the work: {reason}",
+    )
 
 
 def _check_application(state: RouteTopics) -> Iterator[Finding]:
@@ -277,24 +192,72 @@ def _check_application(state: RouteTopics) -> Iterator[Finding]:
         )
 
 
-def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
-    """Which of its two implementations runs; the compiled one is faster."""
-    reason = compiled_path.find_disabled_reason(settings, state.sources)
-    return report_ok(
-        "stage two",
-        "the compiled path is used" if reason is None else f"Python does all the work: {reason}",
-    )
+def _check_tables(start: Start) -> Iterable[Finding]:
+    return start.database.check_tables(start.topics) if start.database else ()
+
+
+def _check_frontier(start: Start) -> Iterator[Finding]:
+    """Where a class of the user's, or a database with an error, has the frontiers, they are
+    unknown.
+    """
+    settings, database = start.settings, start.database
+    if destination_kind.is_postgresql(settings) and (database is None or database.tables is None):
+        yield report_warning(
+            "frontier",
+            "cannot be checked, it is in the database",
+            "fix the error above, then check again",
+        )
+    elif destination_kind.is_outside_kafka(settings) and database is None:
+        yield report_warning(
+            "frontier",
+            f"cannot be checked: it is in what {settings.destination.class_} stores",
+            "the start compares it with the last records of each partition",
+        )
+    else:
+        yield from frontier.check_frontier(
+            settings, start.topics, database, with_source="replicator" in start.stages
+        )
+
+
+CHECKS = (
+    Check("settings", _check_settings),
+    Check("own code", _check_user_code, "deduplicator", "before clusters"),
+    Check("stage one", _check_stage_one, "replicator", "before clusters"),
+    Check("filter.sql", lambda start: check_filter_sql(start.settings), "replicator"),
+    Check("destination database", _check_database, "deduplicator", "start"),
+    Check(
+        "destination cluster",
+        lambda start: [clusters.report_answer("destination cluster", start.destination)],
+        is_needed=True,
+    ),
+    Check("source cluster", lambda start: clusters.check_sources(start.settings), is_needed=True),
+    Check("source brokers", lambda start: check_api_versions(start.answering, "source")),
+    Check("destination brokers", lambda start: check_api_versions(start.answering, "destination")),
+    Check("permissions", _check_permissions, when="start"),
+    Check(
+        "destination transactions",
+        lambda start: clusters.check_transaction_log(start.settings, start.destination),
+    ),
+    Check(
+        "destination broker settings",
+        lambda start: clusters.check_broker_settings(start.settings, start.destination),
+    ),
+    Check("source topics", lambda start: topics.check_sources(start.topics), "", "start", True),
+    Check("topics", lambda start: topics.check_topics(start.topics)),
+    Check("stage two", lambda start: _check_stage_two(start.topics)),
+    Check("topic settings", lambda start: check_topic_settings(start.topics)),
+    Check("application", lambda start: _check_application(start.topics)),
+    Check("tables", _check_tables, "deduplicator"),
+    Check("frontier", _check_frontier, "deduplicator"),
+)
+"""In the order of the output."""
 
 
 def run_command(settings: Settings, as_json: bool) -> int:
     """The sub-command: exit code 0 without errors, else the code of the first error."""
-    check = Check(settings)
-    try:
-        check.run()
-    except ReoError as error:  # a cluster has stopped answering meanwhile
-        check.findings.append(report_failure("clusters", error))
+    found = list(run_checks(Start(settings)))
     if as_json:
-        print(findings.format_json(check.findings))
+        print(findings.format_json(found))
     else:
-        findings.print_findings(check.findings, Console())
-    return findings.get_exit_code(check.findings)
+        findings.print_findings(found, Console())
+    return findings.get_exit_code(found)

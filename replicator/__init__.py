@@ -4,8 +4,7 @@ place that imports pyspark.
 In the order in which a record passes:
 
     source.py              read the source from given offsets
-    sql_filter.py          add a column that says whether `filter.sql` selects the record;
-                           check_filter_sql.py: whether Spark understands it, for `reo check`
+    sql_filter.py          add a column that says whether `filter.sql` selects the record
     spark/sink/            the sink, in Java: collect the records of a partition in envelopes, and
                            write these to the partition with the same number
     intermediate_sink.py   what the sink writes where; refused_records.py: what it cannot write

@@ -10,7 +10,7 @@ may call it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from common.errors import StageFailed
 from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import TOPIC_MISSING, translate
-from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_for_change
 from common.kafka.copied_configs import Entries
+from common.kafka.route_topics import RouteTopics, load_route_topics
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings, destination_kind
@@ -37,123 +37,78 @@ def prepare_topics(
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
     the routes with their source topics. `beat` is called for each topic: many take long.
     """
-    timeout_s = settings.connect_timeout_s
-    source_admin, destination_admin = create_admin_clients(settings)
-    copied = topics.describe_sources(settings, source_admin, timeout_s)
-    parked = topics.list_parked_topics(settings, copied)
-    existing = topics.look_up(
-        settings.destination_cluster,
-        destination_admin,
-        topics.list_written_topics(settings, copied) | parked.keys(),
-        timeout_s,
-    )
-    if any(
-        topic_fitness.has_more_partitions(existing.get(route.intermediate_topic), source)
-        for route, source in copied.items()
-    ):
-        # the source may have got partitions between the two requests
-        now = topics.describe_sources(settings, source_admin, timeout_s)
-        copied = {route: now.get(route, source) for route, source in copied.items()}
-    for cycle in topic_fitness.find_cycles(copied, existing):
+    return create_missing(load_route_topics(settings), beat)
+
+
+def create_missing(
+    state: RouteTopics, beat: Callable[[], None] = lambda: None
+) -> dict[Route, Topic]:
+    """The same, for topics that were described just now."""
+    for cycle in topic_fitness.find_cycles(state.sources, state.existing):
         raise cycle
-    partition_counts = {
-        name: topic_fitness.count_partitions(
-            name,
-            {route: source for route, source in copied.items() if route.destination_topic == name},
-            existing,
-        )
-        for name in dict.fromkeys(route.destination_topic for route in copied)
+    partitions = {
+        name: topic_fitness.count_partitions(name, routes, state.existing)
+        for name, routes in state.group_by_destination().items()
     }
-    brokers = topics.count_brokers(settings.destination_cluster, destination_admin, timeout_s)
-    for route, source in copied.items():
+    for route in state.sources:
         beat()
-        _create_route_topics(
-            settings,
-            source_admin,
-            destination_admin,
-            route,
-            source,
-            existing,
-            partition_counts[route.destination_topic],
-            brokers,
+        _create_route_topics(state, route, partitions[route.destination_topic])
+    for name, source in state.parked.items():
+        prepare_topic(
+            state, build_parked_topic(state.settings, name, state.get_source_config(source.name))
         )
-    for name, source in parked.items():
-        _create_parked_topic(
-            settings, source_admin, destination_admin, source, existing.get(name), name
-        )
-    return copied
+    return state.sources
 
 
-def _create_parked_topic(
-    settings: Settings,
-    source_admin: AdminClient,
-    destination_admin: AdminClient,
-    source: Topic,
-    existing: Topic | None,
-    name: str,
-) -> None:
-    timeout_s = settings.connect_timeout_s
-    source_config = topics.describe_config(
-        source_admin, settings.source_cluster, source.name, timeout_s
-    )
-    parked = build_parked_topic(settings, name, source_config)
-    create_or_extend(destination_admin, settings.destination_cluster, existing, parked, timeout_s)
-
-
-def _create_route_topics(
-    settings: Settings,
-    source_admin: AdminClient,
-    destination_admin: AdminClient,
-    route: Route,
-    source: Topic,
-    existing: Mapping[str, Topic],
-    partitions: int,
-    brokers: int,
-) -> None:
+def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> None:
     """Create or extend the intermediate and the destination topic of a route, and check them.
     (Stage two creates tables.)
     """
-    timeout_s = settings.connect_timeout_s
-    source_config = topics.describe_config(
-        source_admin, settings.source_cluster, source.name, timeout_s
-    )
+    settings, source = state.settings, state.sources[route]
+    source_config = state.get_source_config(source.name)
     intermediate = build_intermediate_topic(
-        settings, route.intermediate_topic, source.partitions, source_config, brokers
+        settings, route.intermediate_topic, source.partitions, source_config, state.brokers
     )
     # first: an existing topic shows which configurations the brokers know
-    existing_intermediate = existing.get(route.intermediate_topic) or create(
-        destination_admin, settings.destination_cluster, intermediate, timeout_s
+    existing_intermediate = state.existing.get(route.intermediate_topic) or create(
+        state.destination_admin,
+        settings.destination_cluster,
+        intermediate,
+        settings.connect_timeout_s,
     )
+    known, copy = state.get_config(route.intermediate_topic), None
     if not destination_kind.is_outside_kafka(settings):
-        known = topics.describe_config(
-            destination_admin, settings.destination_cluster, route.intermediate_topic, timeout_s
-        )
-        destination = existing.get(route.destination_topic)
-        not_copied = (
-            copied_configs.list_not_copied(source_config, known) if destination is None else {}
-        )
-        for name, reason in not_copied.items():
-            log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
-        create_or_extend(
-            destination_admin,
-            settings.destination_cluster,
-            destination,
+        if route.destination_topic not in state.existing:
+            for name, reason in copied_configs.list_not_copied(source_config, known).items():
+                log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
+        prepare_topic(
+            state,
             build_destination_topic(
                 settings, route.destination_topic, partitions, source_config, known
             ),
-            timeout_s,
         )
+        copy = state.get_config(route.destination_topic)
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
         create_or_extend(
-            destination_admin,
+            state.destination_admin,
             settings.destination_cluster,
             existing_intermediate,
             intermediate,
-            timeout_s,
+            settings.connect_timeout_s,
         )
-    topic_fitness.check_existing(
-        destination_admin, settings, route, copied_configs.get_max_message_bytes(source_config)
+    topic_fitness.check_configs(route, source_config, known, copy)
+
+
+def prepare_topic(state: RouteTopics, new: NewTopic, validate_only: bool = False) -> None:
+    """Create or extend a topic of the destination; see `create_or_extend`."""
+    create_or_extend(
+        state.destination_admin,
+        state.settings.destination_cluster,
+        state.existing.get(new.topic),
+        new,
+        state.settings.connect_timeout_s,
+        validate_only,
     )
 
 

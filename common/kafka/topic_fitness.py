@@ -7,14 +7,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka.admin import AdminClient
-
 from common import partition_mapping
 from common.errors import Cycle, TopicsUnfit
-from common.kafka import copied_configs, topics
+from common.kafka import copied_configs
 from common.kafka.topics import Topic
 from common.routes import SAME, Route
-from common.settings import Settings, destination_kind
 
 log = logging.getLogger(__name__)
 
@@ -77,19 +74,16 @@ def has_more_partitions(intermediate: Topic | None, source: Topic) -> bool:
     return intermediate is not None and intermediate.partitions > source.partitions
 
 
-def check_existing(
-    client: AdminClient, settings: Settings, route: Route, source_limit: int
+def check_configs(
+    route: Route,
+    source: copied_configs.Entries,
+    intermediate: copied_configs.Entries,
+    copy: copied_configs.Entries | None,
 ) -> None:
     """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a
     smaller limit on records.
     """
-    cluster, timeout_s = settings.destination_cluster, settings.connect_timeout_s
-    intermediate = topics.describe_config(client, cluster, route.intermediate_topic, timeout_s)
-    copy = (
-        None
-        if destination_kind.is_outside_kafka(settings)
-        else topics.describe_config(client, cluster, route.destination_topic, timeout_s)
-    )
+    source_limit = copied_configs.get_max_message_bytes(source)
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error
     limit = source_limit if copy is None else copied_configs.get_max_message_bytes(copy)

@@ -10,16 +10,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-
 from common.errors import SettingsInvalid, TopicsUnfit
-from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_metadata import read_metadata
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
+from common.kafka.needed_acls import Side
 from common.settings import Settings
 from common.settings.clusters import Cluster
-from reo.checks.findings import Finding, report_failure, report_ok, report_warning
+from reo.checks.findings import Finding, report_ok, report_warning
 
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
 FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
@@ -51,23 +49,21 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     """The API versions of its brokers; empty when the client logged none."""
     client_log = ApiVersionsLog()
     client = create_admin_client(cluster, settings, debug="feature", log_level=7, logger=client_log)
+    timeout_s = settings.connect_timeout_s
     # brokers send their versions when a client connects
-    read_metadata(client, REQUEST_TIMEOUT_S)
+    ask_cluster(
+        cluster, client, timeout_s, lambda: read_metadata(client, min(timeout_s, REQUEST_TIMEOUT_S))
+    )
     client.poll(0.1)  # delivers the log lines
     return client_log.versions
 
 
-def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
-    """Whether the brokers are new enough."""
-    about = f"{cluster.name} brokers"
-    try:
-        versions = read_api_versions(settings, cluster)
-    except KafkaException as failure:
-        yield report_failure(
-            about,
-            translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"),
-        )
-        return
+def check_api_versions(settings: Settings, side: Side) -> Iterator[Finding]:
+    """Whether the brokers are new enough; TopicsUnfit or SettingsInvalid when they are not."""
+    about = f"{side} brokers"
+    versions = read_api_versions(
+        settings, settings.source_cluster if side == "source" else settings.destination_cluster
+    )
     if not versions:
         yield report_warning(
             about,
@@ -75,36 +71,25 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
             "look up their release: the source needs Kafka 2.1, the destination 2.5",
         )
         return
-    missing_releases = sorted(
-        {
-            release
-            for api_key, (version, release) in NEEDED[cluster.name].items()
-            if versions.get(api_key, -1) < version
-        }
-    )
+    needed = NEEDED[side]
+    missing_releases = [
+        release
+        for api_key, (version, release) in needed.items()
+        if versions.get(api_key, -1) < version
+    ]
     if missing_releases:
-        yield report_failure(
-            about,
-            TopicsUnfit(
-                f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]},"
-                " which is needed. Upgrade them"
-            ),
+        raise TopicsUnfit(
+            f"the {side} cluster's brokers are older than Kafka {max(missing_releases)},"
+            " which is needed. Upgrade them"
         )
-    elif (
-        cluster.name == "destination"
+    if (
+        side == "destination"
         and settings.deduplicator.group_protocol == "consumer"
         and versions.get(GROUP_HEARTBEAT, -1) < 1
     ):
-        yield report_failure(
-            about,
-            SettingsInvalid(
-                "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it"
-                " to classic"
-            ),
+        raise SettingsInvalid(
+            "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it to"
+            " classic"
         )
-    else:
-        yield report_ok(
-            about,
-            "they are new enough (at least Kafka"
-            f" {max(release for _, release in NEEDED[cluster.name].values())})",
-        )
+    release = max(release for _, release in needed.values())
+    yield report_ok(about, f"they are new enough (at least Kafka {release})")

@@ -8,8 +8,9 @@ by the transaction state log (`__transaction_state`), and by the broker configur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -33,6 +34,7 @@ FRONTIER_BYTES = 300
 class ClusterDescription:
     """A cluster that answers."""
 
+    bootstrap_servers: str
     cluster_id: str
     brokers: int
     settings: Mapping[str, str] | None
@@ -46,12 +48,49 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
     def describe() -> ClusterDescription:
         metadata = read_brokers(client, min(timeout_s, REQUEST_TIMEOUT_S))
         return ClusterDescription(
+            cluster.bootstrap_servers,
             str(metadata.cluster_id),
             len(metadata.brokers),
             _read_broker_settings(client, min(metadata.brokers)),
         )
 
     return ask_cluster(cluster, client, timeout_s, describe)
+
+
+def report_answer(about: str, description: ClusterDescription) -> Finding:
+    """A cluster that answers."""
+    return report_ok(
+        about,
+        f"{description.bootstrap_servers} answers: cluster {description.cluster_id},"
+        f" {description.brokers} broker{'' if description.brokers == 1 else 's'}",
+    )
+
+
+def check_sources(settings: Settings) -> Iterator[Finding]:
+    """The source cluster, or each candidate, of which one has to answer."""
+    is_any_answering = False
+    for source in settings.sources:
+        about = (
+            f"source candidate {source.bootstrap_servers}"
+            if settings.failover
+            else "source cluster"
+        )
+        try:
+            yield report_answer(about, describe_cluster(settings, source))
+            is_any_answering = True
+        except ReoError as error:
+            if len(settings.sources) == 1:
+                raise
+            yield report_warning(
+                about, str(error), "the copy goes on from another candidate, if there is one"
+            )
+    if not is_any_answering:
+        yield report_failure(
+            "source candidates",
+            ClusterUnreachable(
+                "none of them answers: check their addresses, and that they can be reached"
+            ),
+        )
 
 
 def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:
@@ -67,43 +106,13 @@ def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | 
     return {name: str(entry.value) for name, entry in entries.items()}
 
 
-def check_transactions(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
-    """Whether the destination has transaction coordinators (a copy to tables needs none), and
-    whether its brokers accept reo's transactions.
+def check_transaction_log(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
+    """Whether the destination has transaction coordinators, which store transactions in an internal
+    topic; a copy to tables needs none.
     """
-    about, in_kafka = (
-        "destination transactions",
-        not destination_kind.is_outside_kafka(settings),
-    )
-    try:
-        if in_kafka:
-            yield _check_transaction_log(settings, destination)
-    except ReoError as error:
-        yield report_failure(about, error)
-    if destination.settings is None:
-        timeout = (
-            f"transaction.max.timeout.ms at least {settings.deduplicator.transaction_timeout_ms}, "
-            if in_kafka
-            else ""
-        )
-        yield report_warning(
-            "destination broker settings",
-            "unknown: DescribeConfigs on the cluster is not allowed",
-            f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES},"
-            " unclean.leader.election.enable=false",
-        )
-        return
-    findings = list(_check_broker_settings(settings, destination.settings))
-    yield from findings or [
-        report_ok(
-            "destination broker settings", "timeouts and the size of offset metadata fit this copy"
-        )
-    ]
-
-
-def _check_transaction_log(settings: Settings, destination: ClusterDescription) -> Finding:
-    """The internal topic in which transaction coordinators store transactions."""
     about = "destination transactions"
+    if destination_kind.is_outside_kafka(settings):
+        return
     client = create_admin_client(settings.destination_cluster, settings)
     try:
         topic = client.describe_topics(
@@ -111,31 +120,38 @@ def _check_transaction_log(settings: Settings, destination: ClusterDescription) 
         )[TRANSACTIONS].result()
     except KafkaException as failure:
         code = failure.args[0].code()
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return report_ok(
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            yield _check_missing_transaction_log(about, destination)
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            yield report_ok(
                 about,
                 f"{TRANSACTIONS} may not be described, which a copy does not need; whether its"
                 " partitions have leaders is unknown",
             )
-        if code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        else:
             raise translate(failure.args[0], f"describing {TRANSACTIONS}") from None
-        return _check_missing_transaction_log(about, destination)
-    leaderless = [
-        partition.id
-        for partition in topic.partitions
-        if partition.leader is None or partition.leader.id < 0
-    ]
+        return
+    leaderless = list_leaderless(topic.partitions)
     if leaderless:
         raise ClusterUnreachable(
             f"{len(leaderless)} of the {len(topic.partitions)} partitions of {TRANSACTIONS} have no"
             " leader: transactions of these partitions wait until their brokers are back. Start"
             " these brokers"
         )
-    return report_ok(
+    yield report_ok(
         about,
         f"there are coordinators: the {len(topic.partitions)} partitions of {TRANSACTIONS} have"
         " leaders",
     )
+
+
+def list_leaderless(partitions: Iterable[Any]) -> list[int]:
+    """The numbers of those of a topic's partitions, as they were described, that have no leader."""
+    return [
+        partition.id
+        for partition in partitions
+        if partition.leader is None or partition.leader.id < 0
+    ]
 
 
 def _check_missing_transaction_log(about: str, destination: ClusterDescription) -> Finding:
@@ -150,11 +166,32 @@ def _check_missing_transaction_log(about: str, destination: ClusterDescription) 
     return report_ok(about, f"there was none yet: the first one creates {TRANSACTIONS}")
 
 
-def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
+def check_broker_settings(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
     """The settings with which the destination's brokers refuse requests of this copy, or may lose
     its records.
     """
     about = "destination broker settings"
+    if destination.settings is None:
+        timeout = (
+            ""
+            if destination_kind.is_outside_kafka(settings)
+            else "transaction.max.timeout.ms at least"
+            f" {settings.deduplicator.transaction_timeout_ms}, "
+        )
+        yield report_warning(
+            about,
+            "unknown: DescribeConfigs on the cluster is not allowed",
+            f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES},"
+            " unclean.leader.election.enable=false",
+        )
+        return
+    unfit = list(_list_unfit_settings(about, settings, destination.settings))
+    yield from unfit or [report_ok(about, "timeouts and the size of offset metadata fit this copy")]
+
+
+def _list_unfit_settings(
+    about: str, settings: Settings, brokers: Mapping[str, str]
+) -> Iterator[Finding]:
     yield from _check_timeouts(about, settings, brokers)
     if _get_number(brokers, "offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
         yield report_failure(

@@ -15,6 +15,7 @@ import psycopg
 
 from common import postgresql
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnfit
+from common.kafka.route_topics import RouteTopics
 from common.postgresql import Session
 from common.routes import Route, TopicPartition
 from common.settings import Settings
@@ -30,7 +31,6 @@ from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_creation import check_columns
 from deduplicator.tables.table_frontier_store import TableFrontierStore
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from reo.checks.topics import RouteTopics
 
 Answer = TypeVar("Answer")
 ABOUT = "destination database"
@@ -56,6 +56,8 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session = postgresql.connect(settings, "check", settings.connect_timeout_s)
+        self.tables: frozenset[str] | None = None
+        """Those that exist; None until all have been found right."""
         self._query("connecting to the database", lambda session: session.execute(READ_ONLY))
 
     def check_server(self) -> Iterator[Finding]:
@@ -76,10 +78,9 @@ class Database:
             )
 
     def check_tables(self, state: RouteTopics) -> Iterator[Finding]:
-        """The schema and the tables; notes in `state` which tables exist."""
-        state.tables = frozenset()
+        """The schema and the tables; notes in `tables` which exist."""
         may_create = self._can_create()
-        existing = set()
+        existing, are_right = set(), True
         for name in (FRONTIER_TABLE, *(route.destination_topic for route in state.sources)):
             try:
                 if self._is_fit(name):
@@ -97,8 +98,9 @@ class Database:
                         " table (`docs/how-to/postgresql.md` has its columns)"
                     )
             except ReoError as error:
+                are_right = False
                 yield report_failure(f"table {name}", error)
-        state.tables = frozenset(existing)
+        self.tables = frozenset(existing) if are_right else None
 
     def open_frontiers(
         self, routes: Mapping[str, Route], consumer_group: ConsumerGroup

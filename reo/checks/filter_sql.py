@@ -1,23 +1,25 @@
 """Whether stage one's Spark would take the condition of `filter.sql`.
 
 Only Spark can tell: its parser knows whether the text is SQL, and its analyzer whether the columns
-and functions exist and are deterministic. So a Spark starts, in a process of its own that makes the
-same check as a start of stage one (`replicator.check_filter_sql`). It takes about three seconds,
-and only where `filter.sql` is set.
+and functions exist and are deterministic. So a Spark starts in a process of its own, which runs
+this module: it makes the check that a start of stage one makes, prints its error and ends with the
+error's exit code. It takes about three seconds, and only where `filter.sql` is set.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 
-from common.errors import SettingsInvalid
-from common.parent_death_signal import set_parent_death_signal
+from common import settings as reo_settings
+from common.errors import ReoError, SettingsInvalid
+from common.parent_death_signal import kill_children, set_parent_death_signal
 from common.settings import Settings, is_ours
-from reo.checks.findings import Finding, report_failure, report_ok, report_warning
+from reo.checks.findings import Finding, report_ok, report_warning
 
 SETTING = "filter.sql"
 PATIENCE_S = 120
@@ -26,7 +28,7 @@ ELSEWHERE = ("replicator.master",)
 
 
 def check_filter_sql(settings: Settings) -> Iterator[Finding]:
-    """Nothing without a condition."""
+    """Nothing without a condition; SettingsInvalid when Spark refuses it."""
     if not settings.filter.sql:
         return
     here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
@@ -35,19 +37,14 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     except subprocess.TimeoutExpired:
         yield _report_unknown(f"Spark did not start in {PATIENCE_S} s")
         return
+    message = done.stdout.strip()
     if done.returncode == SettingsInvalid.exit_code:
-        yield report_failure(
-            SETTING,
-            SettingsInvalid(
-                done.stdout.strip().removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"
-            ),
+        raise SettingsInvalid(
+            message.removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"
         )
-    elif done.returncode:
-        yield _report_unknown(
-            (
-                done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}"
-            ).splitlines()[-1]
-        )
+    if done.returncode:
+        lines = message or done.stderr.strip() or f"exit code {done.returncode}"
+        yield _report_unknown(lines.splitlines()[-1])
     else:
         yield report_ok(SETTING, "Spark takes the condition")
 
@@ -57,7 +54,7 @@ def _start_spark(settings: Settings) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
     with tempfile.TemporaryDirectory(prefix="reo-check-") as folder:
         return subprocess.run(
-            [sys.executable, "-m", "replicator.check_filter_sql"],
+            [sys.executable, "-m", __name__],
             env=inherited | settings.build_environment() | {"TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -75,3 +72,23 @@ def _report_unknown(reason: str) -> Finding:
         f"cannot be checked, because Spark does not start here: {reason}",
         "check where stage one runs, for example in reo's image",
     )
+
+
+def main() -> int:
+    """Start Spark, which checks the condition; returns the exit code."""
+    from replicator.spark import session
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        session.start_session(reo_settings.load(os.environ), partitions=1)
+    except ReoError as error:
+        print(error)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    exit_code = main()
+    sys.stdout.flush()
+    kill_children()  # the JVM
+    os._exit(exit_code)

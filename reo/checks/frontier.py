@@ -11,7 +11,7 @@ still have the next records (`replicator.source_checks`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -22,12 +22,13 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
+from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic, list_intermediate_partitions
 from common.kafka.visible_records import read_visible
 from common.liveness import Liveness
 from common.records import get_headers
 from common.routes import Route, TopicPartition
-from common.settings import Settings
+from common.settings import Settings, destination_kind
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
@@ -38,7 +39,6 @@ from deduplicator.frontiers.source_start_offsets import (
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from reo.checks.topics import RouteTopics
 from replicator import source_checks
 from replicator.candidates import tail_comparison
 
@@ -63,38 +63,46 @@ def check_frontier(
     """The group, each partition's frontier or where it would begin, and the source records after
     it, which only stage one may read; `settings` has all candidates.
     """
-    ready = state.find_ready()
+    ready = _find_ready(state, None if database is None else database.tables)
     group = Group(state.settings)
     members = group.describe_members()
     for route, source in state.sources.items():
         if route not in ready:
             yield from _check_first_offsets(state, group, route, source)
-    try:
-        if members.partitions:
-            yield report_ok(
-                "consumer group",
-                f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service"
-                " runs, or stopped a moment ago; its start has compared the frontier with the"
-                " destination, and it is not compared here",
-            )
-            frontiers = {
-                tp: frontier
-                for tp, frontier in group.list_frontiers().items()
-                if tp in set(list_intermediate_partitions(ready))
-            }
-        else:
-            yield report_ok(
-                "consumer group", f"{group.name} has no members: stage two does not run"
-            )
-            # raises at once for pending offsets, for which a start would wait
-            committed = group.list_commits(list_intermediate_partitions(ready))
-            frontiers, findings = _check_start(state, ready, committed.keys(), database)
-            yield from findings
-    except ReoError as error:
-        yield report_failure(ABOUT, error)
-        return
+    if members.partitions:
+        yield report_ok(
+            "consumer group",
+            f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service"
+            " runs, or stopped a moment ago; its start has compared the frontier with the"
+            " destination, and it is not compared here",
+        )
+        frontiers = {
+            tp: frontier
+            for tp, frontier in group.list_frontiers().items()
+            if tp in set(list_intermediate_partitions(ready))
+        }
+    else:
+        yield report_ok("consumer group", f"{group.name} has no members: stage two does not run")
+        # raises at once for pending offsets, for which a start would wait
+        committed = group.list_commits(list_intermediate_partitions(ready))
+        frontiers, findings = _check_start(state, ready, committed.keys(), database)
+        yield from findings
     if with_source:
         yield from _check_source(settings, ready, frontiers)
+
+
+def _find_ready(state: RouteTopics, tables: Container[str] | None) -> dict[Route, Topic]:
+    """The routes whose topics (and tables) exist with the source's partitions: only these can have
+    a frontier for each partition.
+    """
+    partitions = {name: topic.partitions for name, topic in state.existing.items()}
+    copies = partitions if tables is None else tables
+    return {
+        route: source
+        for route, source in state.sources.items()
+        if route.destination_topic in copies
+        and partitions.get(route.intermediate_topic, 0) >= source.partitions
+    }
 
 
 def _check_first_offsets(
@@ -127,7 +135,8 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     created the intermediate topic.
     """
     destination = state.existing.get(route.destination_topic)
-    if destination is None or state.tables is not None or not route.is_one_to_one:
+    is_table = destination_kind.is_outside_kafka(state.settings)
+    if destination is None or is_table or not route.is_one_to_one:
         return
     topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
     consumer_group = ConsumerGroup(state.settings, Liveness("check"))

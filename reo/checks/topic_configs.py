@@ -17,10 +17,11 @@ from common.kafka import copied_configs, topic_fitness
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.copied_configs import LIMIT, Entries
+from common.kafka.route_topics import RouteTopics
 from common.routes import Route
 from common.settings import destination_kind
+from reo.checks.clusters import list_leaderless
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from reo.checks.topics import RouteTopics
 from reo.migration.config_drift import ConfigDrift
 
 DAY_MS = 86_400_000
@@ -73,8 +74,8 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """`max.message.bytes` of all topics, and the size limits of the producers."""
     source, intermediate, copy = (
         state.get_source_config(route.source_topic),
-        state.get_config(route.intermediate_topic),
-        state.get_config(route.destination_topic),
+        state.find_config(route.intermediate_topic),
+        state.find_config(route.destination_topic),
     )
     limit, about = (
         copied_configs.get_max_message_bytes(source),
@@ -133,7 +134,7 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """
     source, copy = (
         state.get_source_config(route.source_topic),
-        state.get_config(route.destination_topic),
+        state.find_config(route.destination_topic),
     )
     about = f"retention of {route.destination_topic}"
     own, there, right = copied_configs.list_own_configs(source), copy or source, []
@@ -216,7 +217,7 @@ def _check_timestamps(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """Timestamps that the source accepted and the destination would refuse."""
     source, copy = (
         state.get_source_config(route.source_topic),
-        state.get_config(route.destination_topic),
+        state.find_config(route.destination_topic),
     )
     for name in BOUNDS:
         if copy is None or name not in copy or name not in source:
@@ -244,17 +245,12 @@ def _check_replicas(state: RouteTopics, name: str, is_disposable: bool) -> Itera
     except KafkaException as failure:
         yield report_failure(about, translate(failure.args[0], f"describing {name}"))
         return
-    entries = state.get_config(name)
-    min_in_sync = int(entries["min.insync.replicas"].value) if entries else 1
+    min_in_sync = int(state.get_config(name)["min.insync.replicas"].value)
     replicas, in_sync = (
         min(len(partition.replicas) for partition in partitions),
         min(len(partition.isr) for partition in partitions),
     )
-    leaderless = [
-        partition.id
-        for partition in partitions
-        if partition.leader is None or partition.leader.id < 0
-    ]
+    leaderless = list_leaderless(partitions)
     if min_in_sync > replicas:
         yield report_failure(
             about,

@@ -1,4 +1,5 @@
-"""What a start does before the stages: checks permissions, creates topics, syncs configurations.
+"""What a start does before the stages: runs the checks (`reo.check`), creates topics, syncs
+configurations.
 
 In a child process.
 
@@ -16,15 +17,13 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import source_candidates
 from common.errors import StageFailed
-from common.kafka import needed_acls, permissions, topic_creation, topics
+from common.kafka import topic_creation, topics
 from common.parent_death_signal import set_parent_death_signal
 from common.routes import Route
-from common.settings import Settings, destination_kind, sync_checks
+from common.settings import Settings, sync_checks
 from common.stage_process import Stopping
 from reo import check
-from reo.checks.topics import load_route_topics
 from reo.migration import config_drift
 
 log = logging.getLogger(__name__)
@@ -80,17 +79,13 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.Topic]:
-    all_sources, settings = settings, source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *needed_acls.list_commands(settings, stages))
-    if "deduplicator" in stages and destination_kind.is_postgresql(settings):
-        from common import postgresql
-
-        postgresql.check_connection(settings)
-    if not load_route_topics(settings).is_complete():
-        logging.disable(logging.INFO)  # the check tries what the stages do at their start
-        check.check_before_creating(all_sources, stages)
+    start = check.Start(settings, stages)
+    check.raise_first_error(start, "start")
+    if not start.topics.is_complete():
+        logging.disable(logging.INFO)  # the checks try what the stages do at their start
+        check.raise_first_error(start, "before creating")
         logging.disable(logging.NOTSET)
-    copied = topic_creation.prepare_topics(settings)
+    copied = topic_creation.create_missing(start.topics)
     if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
-        config_drift.sync_configs(settings)
+        config_drift.sync_configs(start.answering)
     return copied

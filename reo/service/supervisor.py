@@ -30,8 +30,9 @@ from prometheus_client.multiprocess import mark_process_dead
 from common import runtime
 from common.errors import find_exit_code_name
 from common.liveness import SILENT_S
-from common.settings import Settings, user_code
+from common.settings import Settings
 from common.stage_process import Stopping
+from reo import check
 from reo.migration import offsets_sync
 from reo.service import child_output, health, progress_log, service_status, startup
 from reo.service.child import Child
@@ -39,7 +40,6 @@ from reo.service.deduplicator_stop_at_end import StopAtEnd
 from reo.service.end_of_copy import EndOfCopy
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
-from replicator.spark import connector_jars, java
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -76,7 +76,7 @@ class Supervisor:
         """
         progress_log.log_start(self.settings)
         try:
-            self._check_host()
+            check.raise_first_error(check.Start(self.settings, self.stages), "before clusters")
             (self.folder / "metrics").mkdir()
             # its port is taken before anything is created on the clusters; it answers when no
             # process is forked any more
@@ -122,14 +122,6 @@ class Supervisor:
         if not self.exit_code:
             log.info("the service has stopped")
         return self.exit_code
-
-    def _check_host(self) -> None:
-        """SettingsInvalid when this host lacks what the stages need."""
-        if "replicator" in self.stages:
-            java.find_version()
-            connector_jars.list_jars()
-        if "deduplicator" in self.stages:
-            user_code.check_user_code(self.settings)
 
     def _list_children(self) -> list[Child]:
         children = [

@@ -30,6 +30,7 @@ from tests.unit.test_startup import SETTINGS
 from tools.demo import fair_share
 
 JARS = ROOT / "jars" / "spark"
+STAGE_ONE = check.Start(SETTINGS, ("replicator",))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_jars_come_once(folder: Path) -> None:
     sink = sink_jar.build(folder)
     (folder / "reo-sink-0123456789ab.jar").write_bytes(b"of another version")
     (folder / "of-an-operator.jar").write_bytes(b"")
-    assert check.check_stage_one() == []
+    assert list(check.run_checks(STAGE_ONE, "before clusters")) == []
     jars = connector_jars.list_jars()
     assert {jar.name for jar in jars} == {*names, sink.name, "of-an-operator.jar"} - {*compilers}
     assert all((folder / name).read_bytes() == (JARS / name).read_bytes() for name in names)
@@ -83,7 +84,7 @@ def test_missing_jars_are_named_with_the_command(
     with pytest.raises(SettingsInvalid, match=r"jars lacks reo-sink-\S+ of stage one: run"):
         connector_jars.list_jars()
     shutil.rmtree(folder)
-    (finding,) = check.check_stage_one()
+    (finding,) = check.run_checks(STAGE_ONE, "before clusters")
     assert (finding.level, finding.about, finding.exit_code) == ("error", "stage one", 2)
     assert "run `reo setup`" in finding.seen
     assert cli.main(["setup", "--from", str(tmp_path / "nowhere")]) == SettingsInvalid.exit_code
@@ -149,7 +150,7 @@ def test_the_java_that_is_checked_is_sparks(
     for words in (f"no java of JAVA_HOME .{tmp_path}/home/bin/java. runs. ", "JAVA_HOME .* is 25 "):
         with pytest.raises(SettingsInvalid, match=words):
             java.find_version()
-        (finding,) = check.check_stage_one()
+        (finding,) = check.run_checks(STAGE_ONE, "before clusters")
         assert re.search(words, finding.seen)
         supervisor = Supervisor(SETTINGS, ("replicator",), lambda: False)
         with pytest.raises(SettingsInvalid, match=words):

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from common import runtime
-from common.kafka import permissions
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import worker
@@ -52,7 +51,6 @@ def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     monkeypatch.setattr(worker, "build", lambda *_: cast(Any, parts))
-    monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
     worker.run(settings, 0, lambda: rounds == ROUNDS)
     assert 1 < reports < ROUNDS, "housekeeping is due now and then, not after each round"
 

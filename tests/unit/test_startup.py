@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ from common.parent_death_signal import list_children
 from common.routes import Route
 from common.settings import Settings, load
 from reo import check
-from reo.checks.findings import Finding, report_failure, report_warning
+from reo.check import Check, Start, When
+from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.service import startup
 
 SETTINGS = load(
@@ -94,16 +96,61 @@ def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_a_start_waits_for_does_not_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a broker that is away, or a transaction that a killed process has left open. Only
-    what stays as it is refuses a start that would create topics, with the first error.
+    what stays as it is refuses a start that would create topics, with the first error; no check
+    after it is run. Before that, a cluster that does not answer refuses it.
     """
-    errors: list[Finding] = []
-    monkeypatch.setattr(check.Check, "run", lambda self: self.findings.extend(errors))
-    errors += [
-        report_warning("w", "may not be intended", "look"),
-        report_failure("a", ClusterUnreachable("away")),
-        report_failure("b", HangingTransaction("open")),
-    ]
-    check.check_before_creating(SETTINGS, ("deduplicator",))
-    errors += [report_failure("c", FrontierLost("lost")), report_failure("d", AccessRefused("no"))]
+    run: list[str] = []
+
+    def find(name: str, *found: Finding) -> Check:
+        def note_and_find(_: Start) -> Iterator[Finding]:
+            run.append(name)
+            yield from found
+
+        return Check(name, note_and_find)
+
+    warned = report_warning("w", "may not be intended", "look")
+    away = report_failure("a", ClusterUnreachable("away"))
+    waited = find("waited for", warned, away, report_failure("b", HangingTransaction("open")))
+    monkeypatch.setattr(check, "CHECKS", [waited])
+    start = Start(SETTINGS, ("deduplicator",))
+    check.raise_first_error(start, "before creating")
+    lost, after = find("lost", report_failure("c", FrontierLost("lost"))), find("after", away)
+    monkeypatch.setattr(check, "CHECKS", [waited, lost, after])
     with pytest.raises(FrontierLost, match="lost"):
-        check.check_before_creating(SETTINGS, ("deduplicator",))
+        check.raise_first_error(start, "before creating")
+    assert run == ["waited for", "waited for", "lost"]
+    monkeypatch.setattr(check, "CHECKS", [replace(after, when="start")])
+    with pytest.raises(ClusterUnreachable, match="away"):
+        check.raise_first_error(start, "start")
+
+
+def test_a_start_runs_the_checks_of_its_stages_and_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`reo check` runs all of them. After one that the others need has failed, only others that are
+    needed are run; what follows from a permission that was named is a warning.
+    """
+
+    def refuse(_: Start) -> list[Finding]:
+        raise AccessRefused("refused")
+
+    checks = [
+        Check("host", lambda _: [report_ok("host", "")], when="before clusters"),
+        Check("one", lambda _: [report_ok("one", "")], "replicator", "start"),
+        Check("two", refuse, "deduplicator", "start"),
+        Check("needed", refuse, is_needed=True),
+        Check("also needed", lambda _: [report_ok("also needed", "")], is_needed=True),
+        Check("never", lambda _: [report_ok("never", "")]),
+    ]
+    monkeypatch.setattr(check, "CHECKS", checks)
+
+    def list_found(start: Start, *when: When) -> list[tuple[str, str]]:
+        return [(one.about, one.level) for one in check.run_checks(start, *when)]
+
+    assert list_found(Start(SETTINGS)) == [
+        ("host", "ok"),
+        ("one", "ok"),
+        ("two", "error"),
+        ("needed", "warning"),
+        ("also needed", "ok"),
+    ]
+    assert list_found(Start(SETTINGS, ("deduplicator",)), "start") == [("two", "error")]
+    assert list_found(Start(SETTINGS, ("replicator",)), "before clusters") == [("host", "ok")]

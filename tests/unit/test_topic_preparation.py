@@ -12,11 +12,12 @@ from confluent_kafka.admin import ConfigSource
 
 from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
 from common.errors import TopicsUnfit
-from common.kafka import topic_creation, topics
+from common.kafka import route_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
+from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
 from common.settings import load
-from reo.checks.topics import RouteTopics, check_topics
+from reo.checks.topics import check_topics
 from tests.unit.test_settings import GOOD
 
 
@@ -35,9 +36,9 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "describe_sources", lambda *_: copied)
     monkeypatch.setattr(topics, "look_up", lambda *_: {})
     monkeypatch.setattr(topics, "count_brokers", lambda *_: 1)
-    monkeypatch.setattr(topic_creation, "create_admin_clients", lambda *_: (None, None))
+    monkeypatch.setattr(route_topics, "create_admin_clients", lambda *_: (None, None))
     monkeypatch.setattr(
-        topic_creation, "_create_route_topics", lambda *given: told.append(given[4].name)
+        topic_creation, "_create_route_topics", lambda *given: told.append(given[1].source_topic)
     )
     assert topic_creation.prepare_topics(settings, lambda: told.append("beat")) == copied
     assert told == ["beat", "a", "beat", "b", "beat", "c"]
@@ -88,8 +89,8 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(topic_creation, "create_or_extend", create)
     nobody = cast(Any, None)
-    state = RouteTopics(settings, {route: source}, {}, {}, nobody, nobody, 1)
-    state.at_source[source.name] = config
+    state = RouteTopics(settings, nobody, nobody, {route: source}, {}, {}, 1)
+    state.source_configs[source.name] = config
     errors = [finding.seen for finding in check_topics(state) if finding.level == "error"]
     assert errors == ["Invalid value 16384"]
     left = {LIMIT, "segment.bytes", "message.timestamp.type"}
