@@ -14,6 +14,7 @@ from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import Settings
+from common.settings.clusters import Cluster
 
 
 @dataclass(slots=True)
@@ -37,24 +38,21 @@ class RouteTopics:
     def get_source_config(self, name: str) -> Entries:
         """A source topic's configuration."""
         if name not in self.source_configs:
-            self.source_configs[name] = topics.describe_config(
-                self.source_admin,
-                self.settings.source_cluster,
-                name,
-                self.settings.connect_timeout_s,
+            self.source_configs[name] = self._describe(
+                self.source_admin, self.settings.source_cluster, name
             )
         return self.source_configs[name]
 
     def get_config(self, name: str) -> Entries:
         """A destination topic's configuration; it exists, or was just created."""
         if name not in self.configs:
-            self.configs[name] = topics.describe_config(
-                self.destination_admin,
-                self.settings.destination_cluster,
-                name,
-                self.settings.connect_timeout_s,
+            self.configs[name] = self._describe(
+                self.destination_admin, self.settings.destination_cluster, name
             )
         return self.configs[name]
+
+    def _describe(self, admin: AdminClient, cluster: Cluster, name: str) -> Entries:
+        return topics.describe_config(admin, cluster, name, self.settings.connect_timeout_s)
 
     def find_config(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there was no such topic."""
