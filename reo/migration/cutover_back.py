@@ -64,12 +64,9 @@ def cancel_move(settings: Settings, candidates: int = 1) -> str:
     loss.
     """
     snapshot = SnapshotReader(settings).take_snapshot()
-    moved = [row for row in snapshot.partitions if row.move]
+    moved = snapshot.find_moved()
     if not moved:
         return "the topics have not moved"
-    if len(moved) < len(snapshot.partitions):
-        names = ", ".join(sorted({row.source.topic for row in moved}))
-        raise MoveRefused(f"only {names} moved: run the command for these alone, with --topic")
     grown = [
         str(row.source)
         for row in moved

@@ -175,6 +175,7 @@ class CutoverPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
+        open_at_source = self.now.open_at_source
         partitions = [
             {
                 **row.source._asdict(),
@@ -182,7 +183,7 @@ class CutoverPlan:
                 "written_per_s": round(self.growth[row.source], 3),
                 "copied_up_to": row.stage_two_offset,
                 "left": row.copy_lag.records,
-                "open_transaction": self.now.open_at_source.get(row.source),
+                "open_transaction": open_at_source.get(row.source),
             }
             for row in self.now.partitions
         ]

@@ -18,7 +18,6 @@ from common.settings import Settings, destination_kind
 from reo.commands import ALL_GROUPS
 from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
-from reo.progress.partition_progress import PartitionProgress
 from reo.progress.snapshot import Snapshot, SnapshotReader
 from reo.report import print_json
 
@@ -103,18 +102,6 @@ class MovingTopics:
             )
         return snapshot
 
-    def find_moved(self, snapshot: Snapshot) -> list[PartitionProgress]:
-        """The partitions, when they have moved; MoveRefused when only some of them have."""
-        moved = [row for row in snapshot.partitions if row.move]
-        if 0 < len(moved) < len(snapshot.partitions):
-            names = sorted({row.source.topic for row in moved})
-            others = sorted({row.source.topic for row in snapshot.partitions}.difference(names))
-            raise MoveRefused(
-                f"{', '.join(names)} moved before, and {', '.join(others)} did not. Give the topics"
-                " that are meant, with --topic"
-            )
-        return moved
-
     def read_ends(self) -> Ends:
         """The end of every partition at the source."""
         sources = topics.describe_sources(self.settings, self.source_admin)
@@ -198,7 +185,7 @@ class MovingTopics:
         """Print when and where the topics have moved, and what the source has got since; False when
         they have not.
         """
-        moved = self.find_moved(self.take_snapshot())
+        moved = self.take_snapshot().find_moved()
         frontiers = [(row, row.frontier) for row in moved if row.frontier]
         if as_json and frontiers:
             rows = [

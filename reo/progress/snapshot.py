@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer
 
 from common import runtime
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, MoveRefused
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
@@ -47,13 +47,38 @@ class Snapshot:
     """By a monotonic clock."""
     sources: dict[Route, Topic]
     partitions: list[PartitionProgress]
-    frontiers: dict[TopicPartition, Frontier]
-    open_at_source: dict[TopicPartition, int]
-    """By source partition with open transactions: the offset at which the first one begins. Records
-    from there on cannot be copied yet.
-    """
     open_at_destination: dict[TopicPartition, int]
     """By destination partition with open transactions: the offset at which the first one begins."""
+
+    @property
+    def frontiers(self) -> dict[TopicPartition, Frontier]:
+        """By intermediate partition."""
+        return {row.intermediate: row.frontier for row in self.partitions if row.frontier}
+
+    @property
+    def open_at_source(self) -> dict[TopicPartition, int]:
+        """By source partition with open transactions: the offset at which the first one begins.
+        Records from there on cannot be copied yet.
+        """
+        return {
+            row.source: row.last_stable_offset
+            for row in self.partitions
+            if row.last_stable_offset < row.source_end
+        }
+
+    def find_moved(self) -> list[PartitionProgress]:
+        """The partitions, when they have moved to the destination; MoveRefused when only some of
+        them have.
+        """
+        moved = [row for row in self.partitions if row.move]
+        if 0 < len(moved) < len(self.partitions):
+            names = sorted({row.source.topic for row in moved})
+            others = sorted({row.source.topic for row in self.partitions}.difference(names))
+            raise MoveRefused(
+                f"{', '.join(names)} moved before, and {', '.join(others)} did not. Give the topics"
+                " that are meant, with --topic"
+            )
+        return moved
 
 
 def measure_rates(
@@ -114,8 +139,6 @@ class SnapshotReader:
             runtime.monotonic(),
             sources,
             list(map(readings.find_progress, pairs)),
-            {tp: commit.frontier for tp, commit in commits.items()},
-            {tp: end for tp, end in readings.stable_ends.items() if end < readings.ends[tp]},
             partition_offsets.find_open_transactions(
                 self.clients.destination_admin,
                 partition_offsets.list_end_offsets(self.clients.destination_admin, outputs),

@@ -115,11 +115,12 @@ class Status(NamedTuple):
 
     def open_transactions(self) -> list[str]:
         """Transactions that are open in both snapshots; this is normal for a short time."""
+        earlier = self.before.open_at_source
         at_source = [
             f"{tp} at the source: a transaction is open from offset {offset} on, in both"
             " snapshots; records after it cannot be copied yet"
             for tp, offset in self.now.open_at_source.items()
-            if self.before.open_at_source.get(tp) == offset
+            if earlier.get(tp) == offset
         ]
         return [
             *at_source,

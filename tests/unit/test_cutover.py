@@ -28,6 +28,7 @@ from reo.migration import cutover, cutover_back, cutover_plan, moving_topics
 from reo.migration.cutover import Cutover, translate_groups
 from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.migration.partition_translator import TranslatedPartition
+from reo.progress.snapshot import Snapshot
 from tests.unit.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
 
 
@@ -181,6 +182,22 @@ def test_a_record_that_is_written_while_the_copy_is_compared_is_no_difference(
     written.clear()
     with pytest.raises(CopyDiffers):
         run.is_equal({SOURCE: 8})
+
+
+def test_what_has_moved_in_part_is_refused() -> None:
+    """The topics that are meant have to be named; all or none needs no name."""
+    rows = {
+        name: SimpleNamespace(source=TopicPartition(name, 0), move=name == "moved" or None)
+        for name in ("moved", "left")
+    }
+    snapshots = {
+        names: Snapshot(0.0, {}, cast(Any, [rows[name] for name in names]), {})
+        for names in (("moved",), ("left",), ("moved", "left"))
+    }
+    assert snapshots["moved",].find_moved() == [rows["moved"]]
+    assert snapshots["left",].find_moved() == []
+    with pytest.raises(MoveRefused, match=r"^moved moved before, and left did not"):
+        snapshots["moved", "left"].find_moved()
 
 
 class FakeDenial:

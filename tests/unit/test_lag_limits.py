@@ -71,5 +71,5 @@ def test_a_lag_that_is_not_known_is_within_no_limit() -> None:
 )
 def test_what_the_status_says_of_no_lag(partitions: list[PartitionProgress], said: str) -> None:
     """All is copied only where all has begun."""
-    before, now = (Snapshot(at_s, {}, partitions, {}, {}, {}) for at_s in (0.0, 1.0))
+    before, now = (Snapshot(at_s, {}, partitions, {}) for at_s in (0.0, 1.0))
     assert Status(before, now, Members("empty", {}), None).describe_progress() == said
