@@ -99,8 +99,7 @@ RUN printf '#!/bin/sh\nexec /opt/reo/.venv/bin/python -m reo "$@"\n' >/usr/local
 ENV PATH=/opt/reo/.venv/bin:$PATH PYTHONPATH=/opt/reo PYTHONUNBUFFERED=1
 USER 10001:10001
 EXPOSE 7081
-# http.client, because urllib would ask a proxy from the environment. The service listens once both
-# clusters have answered.
+# http.client, because urllib would ask a proxy from the environment.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["/opt/reo/.venv/bin/python", "-S", "-c", "\
 import http.client, os, sys; \

@@ -177,7 +177,8 @@ def open_server(
     describe: Describe,
     any_port: bool = False,
 ) -> WSGIServer:
-    """A server on this address (empty: all addresses of the host) and port, which `serve` starts.
+    """A server on this address (empty: all addresses of the host) and port, which answers by
+    `serve_next` and `serve`.
 
     A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its
     place.
@@ -217,6 +218,14 @@ def open_server(
             f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be"
             f" opened ({error.strerror}): set REO_METRICS_PORT to a free one"
         ) from None
+
+
+def serve_next(server: WSGIServer) -> None:
+    """Answer the request that waits, if there is one: for the time in which this process forks, and
+    may have no thread that serves.
+    """
+    server.timeout = 0
+    server.handle_request()
 
 
 def serve(server: WSGIServer) -> None:

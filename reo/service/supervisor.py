@@ -78,8 +78,7 @@ class Supervisor:
         try:
             check.raise_first_error(check.Start(self.settings, self.stages), "before clusters")
             (self.folder / "metrics").mkdir()
-            # its port is taken before anything is created on the clusters; it answers when no
-            # process is forked any more
+            # its port is taken before anything is created on the clusters
             server = health.open_server(
                 self.settings.metrics.address,
                 self.settings.metrics.port,
@@ -88,10 +87,16 @@ class Supervisor:
                 self.describe,
                 any_port=self.settings.stop_at_end,
             )
-            copied = startup.prepare_clusters(self.settings, self.stages, self.stopping)
+            self.children = self._list_children()  # none of them is ready
+
+            def is_stopping() -> bool:
+                """Asked again and again while the clusters are waited for."""
+                health.serve_next(server)
+                return self.stopping()
+
+            copied = startup.prepare_clusters(self.settings, self.stages, is_stopping)
             if copied is None:
                 return self._end_by_signal()
-            self.children = self._list_children()  # none of them is ready
             health.serve(server)
             port = server.server_port
             log.info(

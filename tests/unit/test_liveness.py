@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,11 +19,12 @@ from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
 from common.routes import TopicPartition
-from common.settings import load
+from common.settings import Settings, load
 from reo.service import health, startup
 from reo.service.health import MetricFiles, assess_health, mark_late_not_ready
 from reo.service.supervisor import Supervisor
 from tests.unit.test_settings import GOOD
+from tools.demo.broker import free_port
 
 HERE = TopicPartition("orders-proxy", 0)
 
@@ -221,8 +225,8 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
 
 
 def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The port answers a moment before: each process that is to be started is waited for already,
-    and is not called silent.
+    """The port answers before: each process that is to be started is waited for already, and is not
+    called silent.
     """
     seen: list[list[tuple[str, str, float]]] = []
 
@@ -249,3 +253,27 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
     ]
     found = health.assess_health(CollectorRegistry(), seen[0])
     assert (found.silent, len(found.not_ready)) == ([], 3)
+
+
+def test_the_port_answers_while_the_clusters_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is alive and not ready: what asks must not take it for a process that hangs."""
+    port, answers = free_port(), dict.fromkeys(("/livez", "/readyz"), 0)
+
+    def ask() -> None:
+        for path in answers:
+            asked = HTTPConnection("127.0.0.1", port, timeout=10)
+            asked.request("GET", path)
+            answers[path] = asked.getresponse().status
+
+    def prepare(_: Settings, __: Sequence[str], stopping: Callable[[], bool]) -> None:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while asking.is_alive():
+            assert not stopping()
+
+    monkeypatch.setattr(startup, "prepare_clusters", prepare)
+    settings = load(GOOD | {"REO_METRICS_PORT": str(port)})
+    assert Supervisor(settings, ("deduplicator",), lambda: False).run() == 0
+    assert answers == {"/livez": 200, "/readyz": 503}

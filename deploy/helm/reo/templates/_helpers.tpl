@@ -95,9 +95,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $_ := set $container "env" (concat $env $values.env) -}}
 {{- $_ := set $container "volumeMounts" (concat $container.volumeMounts $mounts $values.volumeMounts) -}}
 {{- with $values.securityContext -}}{{- $_ := set $container "securityContext" . -}}{{- end -}}
-{{- /* A start may wait for both clusters that long, and then starts the JVM. */ -}}
-{{- $patience := div (add (dig "connect_timeout_s" 30 $values.settings | int) 91) 2 -}}
-{{- $_ := set $container.startupProbe "failureThreshold" (max $patience $container.startupProbe.failureThreshold) -}}
 {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" -}}
 {{- $_ := set $container $probe (mergeOverwrite (index $container $probe) (index $values $probe | default dict)) -}}
 {{- end -}}
