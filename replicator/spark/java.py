@@ -5,6 +5,7 @@ checked is what runs.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 
@@ -23,7 +24,8 @@ def get_command() -> str:
 
 
 def find_version() -> str:
-    """Its version; SettingsInvalid when stage one cannot run on it."""
+    """Its version; SettingsInvalid when stage one cannot run on it, or not as this user."""
+    _check_user_name()
     command = get_command()
     try:
         modules = subprocess.run(
@@ -47,3 +49,16 @@ def find_version() -> str:
         f"stage one needs Java {' or '.join(VERSIONS)}, and {description}",
         f"Install the package openjdk-17-jre-headless, or {remedy}",
     )
+
+
+def _check_user_name() -> None:
+    """SettingsInvalid when this user has none: Hadoop, which Spark logs in with, needs it, and Java
+    does not find a home either.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise SettingsInvalid(
+            f"stage one's Spark needs a name of its user: user id {os.geteuid()} has none here",
+            "Add it to /etc/passwd, or install libnss-unknown, as reo's image does",
+        ) from None

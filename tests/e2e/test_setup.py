@@ -160,6 +160,13 @@ def test_the_java_that_is_checked_is_sparks(
     assert java.find_version() == "21.0.2"
 
 
+def test_a_user_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that OpenShift has made up: Spark would not start, again and again."""
+    monkeypatch.setattr(os, "geteuid", lambda: 2**31)
+    with pytest.raises(SettingsInvalid, match=f"user id {2**31} has none here. Add it to"):
+        java.find_version()
+
+
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     """One line, 130, no traceback; here it waits for java."""
     (tmp_path / "java").write_text(f"#!/bin/sh\ntouch {tmp_path / 'waits'}\nexec sleep 60\n")
