@@ -55,13 +55,14 @@ def take_snapshot(
     plan: Plan,
     commits: Mapping[TopicPartition, GroupCommit],
     before: ClusterSnapshot | None,
+    quiet_s: float = QUIET_S,
 ) -> ClusterSnapshot:
-    """Look at what stood still in the snapshot before, then ask both clusters; `commits` were read
-    just before. ClusterUnreachable when one does not answer, TopicMissing when a source topic is
-    gone.
+    """Look at what stood still for so long in the snapshot before, then ask both clusters;
+    `commits` were read just before. ClusterUnreachable when one does not answer, TopicMissing when
+    a source topic is gone.
     """
     began_at_s = runtime.monotonic()
-    found_empty = _look_at_quiet(settings, clients, before, began_at_s) if before else {}
+    found_empty = _look_at_quiet(settings, clients, before, began_at_s - quiet_s) if before else {}
     look_s = runtime.monotonic() - began_at_s
     source_partitions, timeout_s = plan.map_source_partitions(), get_request_timeout_s(settings)
     client, at_source = clients.source_admin, source_partitions.values()
@@ -143,16 +144,16 @@ def _find_purged(
 
 
 def _look_at_quiet(
-    settings: Settings, clients: Clients, before: ClusterSnapshot, now_s: float
+    settings: Settings, clients: Clients, before: ClusterSnapshot, since_s: float
 ) -> dict[TopicPartition, int]:
-    """The partitions that stand still and have nothing visible after the frontier, with the last
-    stable offset up to which that was looked for. ClusterUnreachable when a partition does not
-    answer.
+    """The partitions that stand still since then and have nothing visible after the frontier, with
+    the last stable offset up to which that was looked for. ClusterUnreachable when a partition does
+    not answer.
     """
     quiet = {
         tp: partition
         for tp, partition in before.partitions.items()
-        if now_s - partition.progressed_at_s >= QUIET_S and partition.is_waiting_for_stage_one
+        if partition.progressed_at_s <= since_s and partition.is_waiting_for_stage_one
     }
     # as of now: what was deleted since the snapshot cannot be read
     beginnings = partition_offsets.list_beginning_offsets(

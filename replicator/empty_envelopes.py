@@ -18,8 +18,8 @@ may be made only when
    other records, which the statement would leave out;
 4. the source still has the last record that was copied (`replicator.last_record_check`).
 
-`replicator.run_watch` sees to them while a run lives, `replicator.stop_at_end` at its end. With
-`filter.sql` there is no difference: the sink's own envelopes go on over records that are left out.
+`replicator.run_watch` sees to them. With `filter.sql` there is no difference: the sink's own
+envelopes go on over records that are left out.
 
 An envelope is written once, and again when it was not delivered, or after a while when it has had
 no effect: the intermediate topic may have lost it. A busy source costs nothing.
@@ -28,7 +28,7 @@ no effect: the intermediate topic may have lost it. A busy source costs nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -41,7 +41,6 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
-FLUSH_S = 5.0
 STATE_AGAIN_S = 60.0
 """When the same statement is written again: far more than stage two needs for one envelope."""
 
@@ -84,11 +83,7 @@ class EmptyEnvelopes:
                 self._note_failure(tp, "is not written yet", failed)
             else:
                 self.written[tp] = head, now_s
-        self._serve_deliveries(lambda producer: producer.poll(0))
-
-    def flush(self) -> None:
-        """Wait at most FLUSH_S for deliveries."""
-        self._serve_deliveries(lambda producer: producer.flush(FLUSH_S))
+        self._serve_deliveries()
 
     def _on_delivery(self, tp: TopicPartition, error: KafkaError | None, _: Message) -> None:
         if error is None:
@@ -108,14 +103,14 @@ class EmptyEnvelopes:
         self.written.pop(tp, None)
         self.undelivered.add(tp)
 
-    def _serve_deliveries(self, serve: Callable[[Producer], object]) -> None:
+    def _serve_deliveries(self) -> None:
         """Serve delivery reports. A producer with a fatal error is replaced: an idempotent one has
         it when the broker lost one of its records.
         """
         if self.producer is None:
             return
         try:
-            serve(self.producer)
+            self.producer.poll(0)
         except (KafkaException, SystemError) as raised:
             failed = find_client_failure(raised)
             if failed is None:

@@ -20,6 +20,7 @@ from common.settings import Settings
 from replicator import empty_envelopes
 from replicator.clients import Clients
 from replicator.cluster_snapshot import (
+    QUIET_S,
     ClusterSnapshot,
     describe_sources,
     take_snapshot,
@@ -44,11 +45,20 @@ SLOW_S = 15.0
 class Watch:
     """Follows one run."""
 
-    def __init__(self, settings: Settings, clients: Clients, plan: Plan, lag: LagReporter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        plan: Plan,
+        lag: LagReporter,
+        quiet_s: float = QUIET_S,
+    ) -> None:
         self.settings = settings
         self.clients = clients
         self.plan = plan
         self.lag = lag
+        self.quiet_s = quiet_s
+        """A partition that stands still for so long is looked at."""
         self.source_partitions = plan.map_source_partitions()
         """The source partition of each intermediate partition."""
         self.losses = SourceLosses(settings, clients, plan, dict(plan.last_copied))
@@ -60,7 +70,7 @@ class Watch:
         what was copied, ClusterUnreachable when a cluster does not answer.
         """
         before = self.last_snapshot
-        now = take_snapshot(self.settings, self.clients, self.plan, commits, before)
+        now = take_snapshot(self.settings, self.clients, self.plan, commits, before, self.quiet_s)
         self._check_identities(now.sources)
         self.losses.check(before, now)
         if has_progressed(self.plan, before, now):
@@ -68,7 +78,7 @@ class Watch:
         self.last_snapshot = now
         report_snapshot(before, now, self.lag)
         event = find_event(self.plan, before, now)
-        if event is None and not self.settings.stop_at_end:  # there `replicator.stop_at_end` does
+        if event is None:
             self._write_empty_ranges(now)
         return event
 
@@ -80,6 +90,17 @@ class Watch:
         return now is not None and all(
             partition.has_progressed and now.taken_at_s - partition.progressed_at_s <= SLOW_S
             for partition in now.partitions.values()
+        )
+
+    def has_records_before(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether visible records may be after the frontiers and before these source offsets, by
+        intermediate partition.
+        """
+        assert self.last_snapshot is not None
+        partitions = self.last_snapshot.partitions
+        return any(
+            max(partitions[tp].next_offset, partitions[tp].empty_up_to) < offset
+            for tp, offset in offsets.items()
         )
 
     def check_sources(self) -> None:

@@ -17,11 +17,12 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import failpoints, runtime, source_candidates
+from common import failpoints, runtime, source_candidates, stop_at_end
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -30,11 +31,13 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import permissions, topic_creation
+from common.kafka import permissions, topic_creation, topics
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.settings import Settings
+from common.source_candidates import get_request_timeout_s
 from common.stage_process import Stopping
+from common.stop_at_end import Targets
 from replicator import run
 from replicator.candidates.candidate_health import CandidateHealth
 from replicator.candidates.source_selection import SourceSelection
@@ -43,13 +46,18 @@ from replicator.run import Engine, Event, Plan, Query, State
 from replicator.run_planner import Planner, wait_unless_stopping
 from replicator.run_watch import Watch
 from replicator.spark import session, spark_master
-from replicator.stop_at_end import Completion
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
 PLAN_AGAIN_S = 0.5
 """When the next plan is made while nobody can tell whether everything is copied."""
+COMMITTED_S = 10.0
+"""In this time stage two commits an envelope that it has to read; otherwise a new plan asks for the
+reason.
+"""
+LOG_S = 10.0
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
+Left = Literal["nothing", "records", "unknown"]
 
 
 class Stage:
@@ -78,7 +86,9 @@ class Stage:
             settings, self.clients, self.selection, self.liveness, stopping, engine.count_slots
         )
         self.health = CandidateHealth(settings, self.selection)
-        self.completion = Completion(self.clients, self.planner, self.liveness, stopping)
+        self.targets: Targets | None = None
+        """With `--stop-at-end`, fixed by the first plan."""
+        self.logged_at_s = -LOG_S
         self.state: State = "planned"
         self.failures = 0
 
@@ -97,18 +107,103 @@ class Stage:
             if plan is None:
                 self._apply("stopped")
                 continue
-            left = self.completion.find_left(plan) if self.settings.stop_at_end else "records"
+            left = self._find_left(plan) if self.settings.stop_at_end else "records"
             if left == "records":
                 self._run(plan)
             elif left == "nothing":
                 failpoints.hit("one: drained")
-                self.completion.write_empty_ranges(plan)
                 self._apply("complete")
                 complete_at = began_at
             else:
                 wait_unless_stopping(PLAN_AGAIN_S, self.liveness, self.stopping, "clusters")
         log.info("stage one has stopped")
         return complete_at
+
+    def _find_left(self, plan: Plan) -> Left:
+        """With `--stop-at-end`: what is left to copy; "nothing" only when every frontier has
+        reached its target, and the destination shows it. "unknown": another plan has to tell.
+        """
+        try:
+            if self.targets is None:
+                targets = stop_at_end.find_source_targets(
+                    self.clients.source_admin, plan.map_source_partitions()
+                )
+                if not self._is_same_source(plan):
+                    return "unknown"
+                self.targets = targets
+            behind = {
+                tp: target
+                for tp, target in self.targets.items()
+                if plan.start_offsets[tp] < target.source_offset
+            }
+            left = self._look_at_source(plan, behind) if behind else "nothing"
+        except ClusterUnreachable as silent:
+            log.warning("whether everything is copied cannot be told yet: %s", silent)
+            return "unknown"
+        if left != "nothing":
+            return left
+        if self._is_complete(plan):
+            return "nothing"
+        if runtime.monotonic() > self.logged_at_s + LOG_S:
+            self.logged_at_s = runtime.monotonic()
+            log.info(
+                "everything is copied, say the frontiers, but the destination does not show it:"
+                " waiting until stage two has compared them"
+            )
+        return "unknown"
+
+    def _look_at_source(self, plan: Plan, behind: Targets) -> Left:
+        """Whether the source has records before the targets of these partitions. When it has none,
+        the watch has stated that, and stage two is waited for to commit it. SourceTruncated when
+        the source has lost what was copied, or what was not.
+        """
+        watch = Watch(plan.settings, self.clients, plan, self.liveness.lag, quiet_s=0.0)
+        for _ in range(2):
+            before = watch.last_snapshot
+            if self._evaluate_run(watch) is not None or watch.last_snapshot is before:
+                return "unknown"
+        ends = {tp: target.source_offset for tp, target in behind.items()}
+        if not self.settings.failover:  # another cluster that ends earlier can be behind
+            stop_at_end.check_source_ends(
+                self.clients.source_admin,
+                {watch.source_partitions[tp]: end for tp, end in ends.items()},
+                lambda: self._is_same_source(plan),
+            )
+        if watch.has_records_before(ends):
+            return "records"
+        deadline = runtime.monotonic() + COMMITTED_S
+        while runtime.monotonic() < deadline and not self.stopping():
+            if not stop_at_end.list_behind(behind, self.planner.try_read_commits(behind)):
+                return "nothing"
+            wait_unless_stopping(0.05, self.liveness, self.stopping, "stage two")
+        return "unknown"
+
+    def _is_complete(self, plan: Plan) -> bool:
+        """Whether the targets are reached, also by the frontiers as they are now (stage two may
+        have moved one back since the plan was made), and the destination shows what these say.
+        """
+        assert self.targets is not None
+        commits = self.planner.try_read_commits(plan.start_offsets)
+        return (
+            commits.keys() >= plan.start_offsets.keys()
+            and not stop_at_end.list_behind(self.targets, commits)
+            and stop_at_end.has_copied_records(
+                self.clients.destination_admin,
+                self.clients.destination_reader,
+                plan.settings,
+                plan.sources,
+                commits,
+                self.clients.beat,
+            )
+        )
+
+    def _is_same_source(self, plan: Plan) -> bool:
+        """Whether the topics that were asked are those of the plan; the next plan names one that
+        was recreated since.
+        """
+        return plan.sources == topics.describe_sources(
+            plan.settings, self.clients.source_admin, get_request_timeout_s(plan.settings)
+        )
 
     def _run(self, plan: Plan) -> None:
         if not self._wait_for_slots():

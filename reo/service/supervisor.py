@@ -32,12 +32,11 @@ from common.errors import find_exit_code_name
 from common.liveness import SILENT_S
 from common.settings import Settings
 from common.stage_process import Stopping
+from common.stop_at_end import EndOfCopy, StageTwoAlone
 from reo import check
 from reo.migration import offsets_sync
 from reo.service import child_output, health, progress_log, service_status, startup
 from reo.service.child import Child
-from reo.service.deduplicator_stop_at_end import StopAtEnd
-from reo.service.end_of_copy import EndOfCopy
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
 
@@ -106,7 +105,7 @@ class Supervisor:
             is_alone = self.settings.stop_at_end and "replicator" not in self.stages
             self.end_of_copy = EndOfCopy(
                 lambda: not copied or self._is_stage_two_ready(registry),
-                StopAtEnd(self.settings, copied) if is_alone else None,
+                StageTwoAlone(self.settings, copied) if is_alone else None,
             )
             self.progress = ProgressLog(
                 self.settings,

@@ -129,6 +129,7 @@ def test_what_cannot_be_written_yet_is_written_by_a_later_call(
     until(lambda: clusters.destination.partitions(topic) == 2, "the partition exists")
     until(lambda: is_written(1), "the envelope is written")
     write(1)
-    writer.flush()
+    assert writer.producer is not None
+    writer.producer.flush(5)
     assert clusters.destination.end_offsets(topic) == {0: 1, 1: 1}
     assert not writer.undelivered

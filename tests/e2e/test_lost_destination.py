@@ -13,10 +13,10 @@ import pytest
 from common.errors import DestinationTruncated
 from common.frontier import KEPT, Frontier
 from common.kafka.clients import create_reader
-from common.kafka.destination_contents import find_missing_records
 from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
+from common.stop_at_end import find_missing_records
 from deduplicator.frontier_check import check_destination
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers

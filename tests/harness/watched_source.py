@@ -22,6 +22,7 @@ from common.lag_gauges import LagReporter
 from common.routes import Route, TopicPartition
 from replicator import last_record_check
 from replicator.clients import Clients
+from replicator.cluster_snapshot import QUIET_S
 from replicator.last_record_check import LastCopied
 from replicator.run import Event, Plan
 from replicator.run_watch import Watch
@@ -77,14 +78,12 @@ class WatchedSource:
         monkeypatch.setattr(visible_records, "read_first_records", self.read_first_records)
         monkeypatch.setattr(last_record_check, "check_source_history", self.compare)
 
-    def build_plan(self, settings: Any = None, start: int = 10) -> Plan:
+    def build_plan(self, start: int = 10) -> Plan:
         """The plan of the run, from the offset on that follows the frontier."""
-        settings = settings or SimpleNamespace(
-            stop_at_end=False, failover=False, destination_cluster=None
-        )
+        settings = SimpleNamespace(failover=False, destination_cluster=None)
         return Plan(
             EPOCH,
-            settings,
+            cast(Any, settings),
             {ROUTE: TOPIC},
             {ROUTE: "1d" * 8},
             {HERE: start},
@@ -106,10 +105,10 @@ class WatchedSource:
             ),
         )
 
-    def build_watch(self) -> Watch:
+    def build_watch(self, quiet_s: float = QUIET_S) -> Watch:
         """What follows the run."""
         plan = self.build_plan()
-        return Watch(plan.settings, self.build_clients(), plan, LagReporter("a stage"))
+        return Watch(plan.settings, self.build_clients(), plan, LagReporter("a stage"), quiet_s)
 
     def read_commits(self) -> dict[TopicPartition, GroupCommit]:
         """The group's commit."""
@@ -141,15 +140,16 @@ class WatchedSource:
                 break
         return events
 
+    def pass_seconds(self, seconds: float) -> None:
+        """As `runtime.sleep`."""
+        self.now_s += seconds
+
     def write(self, heads: Mapping[TopicPartition, Head], _: float) -> None:
         """As `EmptyEnvelopes`."""
         for head in heads.values():
             assert (head.epoch, head.source_identity, head.record_count) == (EPOCH, "1d" * 8, 0)
             if (head.after + 1, head.through) not in self.statements:
                 self.statements.append((head.after + 1, head.through))
-
-    def flush(self) -> None:
-        """As `EmptyEnvelopes`."""
 
     @property
     def end(self) -> int:

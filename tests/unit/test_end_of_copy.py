@@ -9,19 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import runtime, stop_at_end
 from common.envelope import Head
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
-from common.kafka import destination_contents, intermediate_records, partition_offsets
+from common.kafka import intermediate_records, partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import load
 from common.stage_process import COMPLETE_FILE
-from reo.service import deduplicator_stop_at_end
-from reo.service.deduplicator_stop_at_end import StopAtEnd
-from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
+from common.stop_at_end import CHECK_INTERVAL_S, EndOfCopy, StageTwoAlone
 from reo.service.supervisor import STOPPED_EXIT_CODE, Supervisor
 from tests.unit.test_settings import GOOD
 
@@ -47,9 +45,9 @@ class Story:
 
 @pytest.fixture
 def story(monkeypatch: pytest.MonkeyPatch) -> Story:
-    """The clock of `reo.service.end_of_copy`."""
+    """The clock of `common.stop_at_end`."""
     made = Story()
-    monkeypatch.setattr("reo.service.end_of_copy.runtime", made)
+    monkeypatch.setattr("common.stop_at_end.runtime", made)
     return made
 
 
@@ -155,18 +153,18 @@ def test_what_is_read_is_not_always_copied(
     to source offset 9.
     """
     answers = [{HERE: before} if before else {}, {HERE: now}]
-    monkeypatch.setattr(deduplicator_stop_at_end, "create_commit_reader", lambda *_: None)
-    monkeypatch.setattr(deduplicator_stop_at_end, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(stop_at_end, "create_commit_reader", lambda *_: None)
+    monkeypatch.setattr(stop_at_end, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {HERE: 10})
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
-    monkeypatch.setattr(deduplicator_stop_at_end, "create_reader", lambda *_: None)
+    monkeypatch.setattr(stop_at_end, "create_reader", lambda *_: None)
     newest = Head("0123456789abcdef", 1, 0, 7, 9)
     monkeypatch.setattr(intermediate_records, "read_newest_heads", lambda *_: {HERE: newest})
-    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
+    monkeypatch.setattr(stop_at_end, "has_copied_records", lambda *_: is_at_destination)
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
-    assert StopAtEnd(settings, copied).is_complete() == is_complete
+    assert StageTwoAlone(settings, copied).is_complete() == is_complete
 
 
 def test_an_end_that_is_lower_now_is_named_once(
@@ -182,14 +180,14 @@ def test_an_end_that_is_lower_now_is_named_once(
         return {HERE: ends.pop(0)}
 
     for name in ("create_commit_reader", "create_admin_client", "create_reader"):
-        monkeypatch.setattr(deduplicator_stop_at_end, name, lambda *_: None)
+        monkeypatch.setattr(stop_at_end, name, lambda *_: None)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: {})
     monkeypatch.setattr(intermediate_records, "read_newest_heads", lambda *_: {})
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
-    end = StopAtEnd(settings, copied)
+    end = StageTwoAlone(settings, copied)
     for now_s in (110.0, 130.0, 200.0, 220.0):  # noqa: B007  (`runtime.monotonic` says it)
         assert not end.is_complete()
     said = f"the end offset of {HERE} is lower than when this command was started"

@@ -1,17 +1,15 @@
 """What was seen empty at the source is stated only while the source is certainly the one that was
-looked at (`replicator.empty_envelopes`): by the watch of a run, and at the end of one with
-`--stop-at-end`. On real brokers: `tests/broker/test_empty_ranges.py`.
+looked at (`replicator.empty_envelopes`): while a run lives, and before one with `--stop-at-end`. On
+real brokers: `tests/broker/test_empty_ranges.py`.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from common.errors import SourceTruncated
-from replicator.stop_at_end import Completion
 from tests.harness.watched_source import HERE, WatchedSource
 
 RECORDS = dict.fromkeys(range(10), True) | dict.fromkeys(range(10, 20), False)
@@ -35,15 +33,11 @@ def watch_it(source: WatchedSource) -> None:
 
 
 def end_it(source: WatchedSource) -> None:
-    """At the end of a service with `--stop-at-end`."""
-    commits = source.read_commits()
-    planner = SimpleNamespace(try_read_commits=lambda _: commits)
-    completion = Completion(
-        source.build_clients(), cast(Any, planner), cast(Any, None), lambda: True
-    )
-    completion.end_offsets = {HERE: 20}
-    settings = SimpleNamespace(failover=False, stop_at_end=True)
-    completion.write_empty_ranges(source.build_plan(settings))
+    """As with `--stop-at-end`, before a run: it is looked at at once."""
+    watch = source.build_watch(quiet_s=0)
+    for _ in range(2):
+        if source.observe(watch, 0) is not None:
+            return
 
 
 BOTH = pytest.mark.parametrize("look", [watch_it, end_it])

@@ -1,26 +1,31 @@
-"""The end of a run with `--stop-at-end`: whether something is left to copy. What is stated of the
-source then: `tests/unit/test_source_looks.py`.
+"""The end of a copy with `--stop-at-end`: what the targets are, and when stage one has reached
+them. What is stated of the source on the way: `tests/unit/test_source_looks.py`.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import runtime, stop_at_end
 from common.envelope import Head
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import Frontier
-from common.kafka import destination_contents, partition_offsets, topics
+from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
-from common.routes import TopicPartition
-from reo.service.deduplicator_stop_at_end import has_copied_what_was_read
-from replicator import stop_at_end
-from replicator.stop_at_end import Completion
+from common.settings import load
+from common.stop_at_end import build_target
+from replicator import stage
+from replicator.run_planner import Planner
+from replicator.stage import COMMITTED_S, Stage
+from tests.harness.stage_without_engine import NoEngine
+from tests.harness.watched_source import ROUTE, SOURCE, TOPIC, WatchedSource
+from tests.unit.test_settings import GOOD
 
-SOURCE, INTERMEDIATE = TopicPartition("orders", 0), TopicPartition("orders-proxy", 0)
 IDENTITY = "0123456789abcdef"
 EPOCH = 7
 
@@ -54,7 +59,7 @@ def test_stage_two_alone_has_not_copied_what_it_left_out(
     now: GroupCommit, newest: Head | None, has_copied: bool
 ) -> None:
     """The intermediate topic is read to its end each time; the frontier was 30 at the start."""
-    assert has_copied_what_was_read(now, make_commit(30), newest) is has_copied
+    assert build_target(10, make_commit(30), newest).is_reached(now) is has_copied
 
 
 @pytest.mark.parametrize(("frontier", "has_copied"), [(33, True), (30, False), (-1, False)])
@@ -62,51 +67,31 @@ def test_stage_two_alone_without_a_frontier_at_the_start(frontier: int, has_copi
     """A first frontier begins at the end of the intermediate topic: what was there is not
     copied.
     """
-    assert has_copied_what_was_read(make_commit(frontier), None, make_newest(33)) is has_copied
-    assert has_copied_what_was_read(make_commit(frontier), None, None)
+    now = make_commit(frontier)
+    assert build_target(10, None, make_newest(33)).is_reached(now) is has_copied
+    assert build_target(10, None, None).is_reached(now)
+    assert not build_target(11, None, None).is_reached(now), "one envelope is not read"
 
 
-NO_FAILOVER = SimpleNamespace(failover=False)
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> WatchedSource:
+    """Thirty records, which are copied, and nothing after them."""
+    source = WatchedSource(dict.fromkeys(range(30), True), frontier=29)
+    source.use(monkeypatch)
+    monkeypatch.setattr(runtime, "sleep", source.pass_seconds)
+    monkeypatch.setattr(stop_at_end, "has_copied_records", lambda *_: True)
+    monkeypatch.setattr(Planner, "try_read_commits", lambda *_: source.read_commits())
+    return source
 
 
-def create_completion(
-    commits: dict[TopicPartition, Any], end: int, monkeypatch: pytest.MonkeyPatch
-) -> Completion:
-    """Of a process that started when the source ended there; the source has nothing visible after
-    the frontier, and the destination has what these commits say.
-    """
-    monkeypatch.setattr(
-        stop_at_end,
-        "find_first_visible",
-        lambda _, ranges: dict.fromkeys(ranges),
-    )
-    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: True)
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: ())
-    clients = SimpleNamespace(
-        source_admin=None,
-        source_reader=None,
-        destination_admin=None,
-        destination_reader=None,
-        beat=lambda: None,
-    )
-    completion = Completion(
-        cast(Any, clients),
-        cast(Any, SimpleNamespace(try_read_commits=lambda _: commits)),
-        cast(Any, None),
-        lambda: True,
-    )
-    completion.end_offsets = {INTERMEDIATE: end}
-    return completion
-
-
-def make_plan(start: int = 30, settings: Any = NO_FAILOVER, sources: Any = ()) -> Any:
-    """A plan that begins at this source offset."""
-    return SimpleNamespace(
-        settings=settings,
-        sources=sources,
-        start_offsets={INTERMEDIATE: start},
-        map_source_partitions=lambda: {INTERMEDIATE: SOURCE},
-    )
+def create_stage(
+    source: WatchedSource,
+    monkeypatch: pytest.MonkeyPatch,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Stage:
+    """Stage one, which asks this source."""
+    monkeypatch.setattr(stage, "Clients", lambda *_: source.build_clients())
+    return Stage(load({**GOOD, **more, "REO_STOP_AT_END": "true"}), lambda: False, NoEngine(), 1)
 
 
 @pytest.mark.parametrize(
@@ -120,93 +105,112 @@ def make_plan(start: int = 30, settings: Any = NO_FAILOVER, sources: Any = ()) -
     ],
 )
 def test_a_frontier_counts_when_the_destination_has_what_it_says(
-    monkeypatch: pytest.MonkeyPatch, frontier: int | None, is_at_destination: bool, left: str
+    source: WatchedSource,
+    monkeypatch: pytest.MonkeyPatch,
+    frontier: int | None,
+    is_at_destination: bool,
+    left: str,
 ) -> None:
     """30 is the first offset that is not copied, says the plan, and the source ends there."""
-    commits = {} if frontier is None else {INTERMEDIATE: make_commit(frontier)}
-    completion = create_completion(commits, 30, monkeypatch)
-    monkeypatch.setattr(destination_contents, "has_copied_records", lambda *_: is_at_destination)
-    assert completion.find_left(make_plan()) == left
+    one = create_stage(source, monkeypatch)
+    source.has_commit, source.frontier = frontier is not None, frontier or 0
+    monkeypatch.setattr(stop_at_end, "has_copied_records", lambda *_: is_at_destination)
+    assert one._find_left(source.build_plan(30)) == left
 
 
-@pytest.mark.parametrize(
-    ("first_visible", "left"),
-    [
-        pytest.param(None, "nothing", id="markers, or what filter.sql left out is below"),
-        pytest.param(35, "records", id="a record"),
-    ],
-)
-def test_only_what_is_visible_is_left(
-    monkeypatch: pytest.MonkeyPatch, first_visible: int | None, left: str
+def test_what_nobody_sees_is_committed_before_the_end(
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source ended at 37 when the process started, and 30 is the first offset that is not
-    copied.
+    """The source ended at 37 when the process started, with markers: that is stated, and stage two
+    commits it. What comes later does not count.
     """
-    completion = create_completion({INTERMEDIATE: make_commit(29)}, 37, monkeypatch)
-    asked: list[Any] = []
+    one = create_stage(source, monkeypatch)
+    source.records |= dict.fromkeys(range(30, 37), False)
+    assert one._find_left(source.build_plan(30)) == "unknown"
+    assert source.statements == [(30, 36)]
+    assert source.now_s >= 1000 + COMMITTED_S
 
-    def find(_: object, ranges: Any) -> Any:
-        asked.append(ranges)
-        return {SOURCE: first_visible}
+    def commit(seconds: float) -> None:
+        source.now_s += seconds
+        source.frontier = 36
 
-    monkeypatch.setattr(stop_at_end, "find_first_visible", find)
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: 40})
-    assert completion.find_left(make_plan()) == left
-    assert asked == [{SOURCE: (30, 37)}]
+    monkeypatch.setattr(runtime, "sleep", commit)
+    source.records |= dict.fromkeys(range(37, 50), True)
+    assert one._find_left(source.build_plan(30)) == "nothing"
+
+
+def test_a_record_before_the_target_is_left(
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that a reader cannot see yet."""
+    one = create_stage(source, monkeypatch)
+    source.records |= dict.fromkeys(range(30, 37), False) | {35: True}
+    assert one._find_left(source.build_plan(30)) == "records"
+    assert source.statements == []
+    other = create_stage(source, monkeypatch)
+    source.open_from = 32
+    assert other._find_left(source.build_plan(30)) == "unknown"
+    assert source.statements == [(30, 31)]
 
 
 @pytest.mark.parametrize("what", ["the source was recreated", "the source does not answer"])
 def test_nothing_is_complete_that_cannot_be_told(
-    monkeypatch: pytest.MonkeyPatch, what: str
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """An empty new topic has nothing left to copy; another candidate may end sooner than the one
-    that has died.
+    """An empty new topic has no records to copy; another source may end sooner than the one that
+    has died.
     """
 
-    def find(_: object, ranges: Any) -> Any:
-        if what == "the source does not answer":
-            raise ClusterUnreachable("no record for 10 s")
-        return dict.fromkeys(ranges)
+    def be_away(*_: object, **__: object) -> Any:
+        raise ClusterUnreachable("no answer for 10 s")
 
-    completion = create_completion({INTERMEDIATE: make_commit(29)}, 30, monkeypatch)
-    monkeypatch.setattr(stop_at_end, "find_first_visible", find)
-    found = {"the topic": "new" if what == "the source was recreated" else "old"}
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: found)
-    plan = make_plan(sources={"the topic": "old"})
-    assert completion.find_left(plan) == "unknown"
+    one = create_stage(source, monkeypatch)
+    if what == "the source does not answer":
+        monkeypatch.setattr(partition_offsets, "list_end_offsets", be_away)
+    else:
+        recreated = {ROUTE: replace(TOPIC, topic_id="new")}
+        monkeypatch.setattr(topics, "describe_sources", lambda *_: recreated)
+    assert one._find_left(source.build_plan(30)) == "unknown"
+    assert one.targets is None
 
 
 @pytest.mark.parametrize(
-    ("ends", "has_failover", "found", "is_refused"),
+    ("ends", "is_same", "is_refused"),
     [
-        pytest.param([36, 36], False, "old", True, id="it lost a record"),
-        pytest.param([37], False, "old", False, id="it is as it was"),
-        pytest.param([36, 37], False, "old", False, id="a leader that was replaced"),
-        pytest.param([], True, "old", False, id="another candidate is behind"),
-        pytest.param([0, 0], False, "new", False, id="recreated, which the next plan names"),
+        pytest.param([36, 36], True, True, id="it lost a record"),
+        pytest.param([37], True, False, id="it is as it was"),
+        pytest.param([36, 37], True, False, id="a leader that was replaced"),
+        pytest.param([0, 0], False, False, id="recreated, which the next plan names"),
     ],
 )
 def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-    ends: list[int],
-    has_failover: bool,
-    found: str,
-    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch, ends: list[int], is_same: bool, is_refused: bool
 ) -> None:
     """It ended at 37 when the process started, and 30 is the first offset that is not copied."""
-    completion = create_completion({}, 37, monkeypatch)
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: ends.pop(0)})
     monkeypatch.setattr(partition_offsets, "refresh_metadata", lambda *_: None)
     monkeypatch.setattr(runtime, "sleep", lambda _: None)
-    monkeypatch.setattr(stop_at_end, "find_first_visible", lambda *_: {SOURCE: 30})
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: {"the topic": found})
-    settings = SimpleNamespace(
-        failover=has_failover, source=SimpleNamespace(request_timeout_ms=1000)
-    )
-    plan = make_plan(settings=settings, sources={"the topic": "old"})
+
+    def check() -> None:
+        stop_at_end.check_source_ends(cast(Any, None), {SOURCE: 37}, lambda: is_same)
+
     if is_refused:
         with pytest.raises(SourceTruncated, match=r"ended at offset 37 .* ends at 36 now"):
-            completion.find_left(plan)
+            check()
     else:
-        assert completion.find_left(plan) == "records"
+        check()
     assert not ends
+
+
+@pytest.mark.parametrize("has_failover", [False, True])
+def test_another_source_that_ends_earlier_can_be_behind(
+    source: WatchedSource, monkeypatch: pytest.MonkeyPatch, has_failover: bool
+) -> None:
+    """Only in single mode it has lost something."""
+    more = {"REO_SOURCE_MODE": "failover", "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1"}
+    one = create_stage(source, monkeypatch, more if has_failover else {})
+    checked: list[object] = []
+    monkeypatch.setattr(stop_at_end, "check_source_ends", lambda _, ends, __: checked.append(ends))
+    source.records |= dict.fromkeys(range(30, 37), True)
+    assert one._find_left(source.build_plan(30)) == "records"
+    assert checked == ([] if has_failover else [{SOURCE: 37}])

@@ -14,8 +14,8 @@ from common.liveness import is_silent
 from common.metrics import HEARTBEAT, READY
 from common.routes import TopicPartition
 from common.settings import Settings
+from common.stop_at_end import CHECK_INTERVAL_S, EndOfCopy
 from deduplicator import worker
-from reo.service.end_of_copy import CHECK_INTERVAL_S, EndOfCopy
 from reo.service.restarts import WATCHDOG_INTERVAL_S
 from replicator import stage
 from tools.simulator import log_reader, operator, record_filter
