@@ -66,7 +66,7 @@ class LagReporter:
         """As `report`, for a stage that is at `next_offset` of a partition which ends at `end`."""
         now_ms = int(self.clock() * 1000)
         ends = self.ends.setdefault(tp, [])
-        # a source that ends earlier has lost records, or is another candidate
+        # a source that ends earlier has lost records, or is another cluster
         while ends and ends[-1][0] > end:
             ends.pop()
         is_new = not ends or ends[-1][0] < end

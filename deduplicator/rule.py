@@ -20,7 +20,7 @@ through, the records above the frontier are all that is visible in (frontier, th
 the frontier there keeps the invariant; dropping an envelope always keeps it. What the intermediate
 topic does with envelopes is used nowhere: it may lose, repeat and reorder them.
 
-The epoch separates statements about different worlds: another `filter.sql`, another candidate, a
+The epoch separates statements about different worlds: another `filter.sql`, another source, a
 source that lost records and grew again. A run installs its epoch before it reads the frontiers that
 it begins at (`replicator.run_planner`), so the statements of two worlds are never mixed by
 envelopes that were still unread.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from common import failpoints, runtime, source_candidates
+from common import failpoints, runtime, source_pool
 from common.background_probe import Probe
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.kafka.client_errors import note_error
@@ -209,9 +209,7 @@ def build(settings: Settings, number: int) -> Worker:
     partitions, liveness = Partitions(), Liveness("deduplicator", number)
     routes = {
         route.intermediate_topic: route
-        for route in source_candidates.try_candidates(
-            settings, topic_creation.prepare_topics, liveness.beat
-        )
+        for route in source_pool.try_sources(settings, topic_creation.prepare_topics, liveness.beat)
     }
     intermediate = Intermediate(
         create_stage_two_consumer(settings, number),

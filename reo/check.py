@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from common import source_candidates
+from common import source_pool
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -60,7 +60,7 @@ class Start:
     @cached_property
     def answering(self) -> Settings:
         """The settings with the furthest candidate that answers as the only source."""
-        return source_candidates.select_answering(self.settings)
+        return source_pool.select_answering(self.settings)
 
     @cached_property
     def destination(self) -> ClusterDescription:

@@ -30,7 +30,7 @@ from typing import Any
 import orjson
 
 from common import frontier as frontiers
-from common import source_candidates
+from common import source_pool
 from common.errors import (
     ClusterUnreachable,
     CopyDiffers,
@@ -164,7 +164,7 @@ class Recovery:
             default=len(self.common_partitions),
         )
         epoch = max((frontier.epoch for frontier in known), default=0)
-        self.identity = source_candidates.find_copied_identity(
+        self.identity = source_pool.find_copied_identity(
             self.settings,
             self.source,
             (
@@ -400,7 +400,7 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
         "the frontiers are in the database, and the group's commits are copies of them: when these"
         " were lost or reset, stop the service, delete the group, and start again",
     )
-    settings, silent_candidates = source_candidates.find_furthest(settings)
+    settings, silent_candidates = source_pool.find_furthest(settings)
     permissions.check_permissions(settings, "recover --apply" if apply else "recover")
     sources, not_comparable = find_comparable(
         settings, create_admin_client(settings.source_cluster, settings)

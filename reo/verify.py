@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import AccessRefused, LagsBehind, NothingCompared, TopicMissing
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
@@ -57,7 +57,7 @@ class Verification:
         resume_file: ResumeFile,
         ends: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self.settings = settings = source_candidates.select_answering(settings)
+        self.settings = settings = source_pool.select_answering(settings)
         self.resume_file = resume_file
         self.source_admin, self.destination_admin = create_admin_clients(settings)
         sources, self.not_comparable = find_comparable(settings, self.source_admin)
@@ -220,7 +220,7 @@ def run_command(
                 "a table is read from its beginning",
             )
         resume_file.read()
-        permissions.check_permissions(source_candidates.select_answering(settings), "verify")
+        permissions.check_permissions(source_pool.select_answering(settings), "verify")
         if wait_s:
             ends = wait_until_copied(settings, wait_s)
         verification = Verification(settings, resume_file, ends)
@@ -246,7 +246,7 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
     now. LagsBehind after so long. A line on standard error says what is waited for, and whether the
     service runs.
     """
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     snapshot_reader, deadline, is_told = (
         SnapshotReader(settings),

@@ -15,8 +15,8 @@ What runs the queries:
     run.py                 a run, and the table of its states
     run_planner.py         where the next run begins; run_epochs.py: its epoch
     source_checks.py       whether a source can be copied from where the frontiers are;
-                           last_record_check.py: whether it has the last copied records
-    candidates/            which of several source clusters the next run copies from
+                           last_record_check.py, tail_comparison.py: whether it has the last
+                           copied records; `common.source_pool`: which of several is tried
     run_watch.py           the reasons to end a run while it lives, from snapshots of both clusters
                            (cluster_snapshot.py, of each partition partition_snapshot.py);
                            losses_during_run.py, run_metrics.py

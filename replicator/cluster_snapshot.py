@@ -15,7 +15,7 @@ from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from common.source_candidates import get_request_timeout_s
+from common.source_pool import get_request_timeout_s
 from replicator.clients import Clients
 from replicator.partition_snapshot import PartitionSnapshot, remember
 from replicator.run import Plan

@@ -31,7 +31,7 @@ from common.kafka import partition_offsets, topics, visible_records
 from common.records import Consumed, compute_message_checksum
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import get_request_timeout_s
+from common.source_pool import get_request_timeout_s
 
 
 class LastCopied(NamedTuple):

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from common.routes import TopicPartition
 from common.settings import Settings
-from replicator import last_record_check
-from replicator.candidates import tail_comparison
+from replicator import last_record_check, tail_comparison
 from replicator.clients import Clients
 from replicator.cluster_snapshot import OUTAGE_S, ClusterSnapshot
 from replicator.partition_snapshot import PartitionSnapshot

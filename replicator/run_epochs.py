@@ -6,7 +6,7 @@ differ. The low bits are random: two processes that plan at the same moment, fro
 frontiers, choose the same upper bits, and their runs must not share an epoch. (Up to version 1 of
 the frontier the upper bits were the time in ms. A number that is one higher is above those too.)
 
-Between two runs the world may change: another `filter.sql`, another source candidate, a source that
+Between two runs the world may change: another `filter.sql`, another source cluster, a source that
 lost records and grew again. What an older run has written about its world may still be unread when
 the next run begins. So a run first installs its epoch: it writes an empty envelope with it to each
 intermediate partition, and reads the frontiers that it begins at only when all of them show exactly

@@ -8,7 +8,7 @@ one keeps no state of its own.
     4. check     the source against these frontiers
 
 A run must not begin where it cannot be exact. So before every run the source is compared with the
-frontier (`replicator.candidates.source_selection`): it must still be the same topic, and still have
+frontier (`replicator.source_checks`): it must still be the same topic, and still have
 everything after the frontier.
 """
 
@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
@@ -36,10 +36,9 @@ from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from common.source_candidates import SourceSnapshot
+from common.source_pool import SourcePool, SourceSnapshot
 from common.stage_process import Stopping
-from replicator.candidates import tail_comparison
-from replicator.candidates.source_selection import SourceSelection
+from replicator import source_checks, tail_comparison
 from replicator.clients import Clients
 from replicator.run import Plan
 from replicator.run_epochs import EpochInstaller
@@ -62,14 +61,14 @@ class Planner:
         self,
         settings: Settings,
         clients: Clients,
-        selection: SourceSelection,
+        pool: SourcePool,
         liveness: Liveness,
         stopping: Stopping,
         on_waiting: Callable[[], object] = lambda: None,
     ) -> None:
         self.settings = settings
         self.clients = clients
-        self.selection = selection
+        self.pool = pool
         self.liveness = liveness
         self.stopping = stopping
         self.on_waiting = on_waiting
@@ -86,18 +85,20 @@ class Planner:
         backoff_s = self.settings.source.backoff_min_ms / 1000
         self.logged_at_s = runtime.monotonic()
         while not self.stopping():
-            prepared = source_candidates.try_candidates(self.settings, self._prepare_sources)
+            prepared = source_pool.try_sources(self.settings, self._prepare_sources)
             frontiers = self._install_epoch(topics.list_intermediate_partitions(prepared))
             if frontiers is None:
                 continue
             try:
-                source = self.selection.select_source(prepared, frontiers)
-            # with several candidates, one that was refused hides that another one is truncated
+                source = source_checks.select_source(
+                    self.pool, prepared, frontiers, self.liveness.beat
+                )
+            # of several sources, one that was refused hides that another one is truncated
             except (SourceTruncated, SourceRefused):
                 if self._has_moved(frontiers):
                     continue
                 raise
-            # a candidate can have partitions that the one before it did not have
+            # another source can have partitions that the one before it did not have
             if source is not None and frontiers.keys() >= set(
                 topics.list_intermediate_partitions(source.sources)
             ):
@@ -139,7 +140,7 @@ class Planner:
         self, snapshot: SourceSnapshot, frontiers: Mapping[TopicPartition, Frontier]
     ) -> Plan:
         identities = {
-            route: source_candidates.find_copied_identity(
+            route: source_pool.find_copied_identity(
                 self.settings,
                 source,
                 (
@@ -179,7 +180,7 @@ class Planner:
             try:
                 sources = topic_creation.prepare_topics(settings, self.liveness.beat)
             except TopicMissing as missing:
-                if isinstance(source_candidates.take_snapshot(settings), ReoError):
+                if isinstance(source_pool.take_snapshot(settings), ReoError):
                     raise
                 log.info("a topic of the destination was deleted just now: %s", missing)
                 runtime.sleep(RETRY_S)

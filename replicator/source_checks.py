@@ -1,35 +1,56 @@
 """Whether a source can be copied from: its topic is the one that was copied, has the last copied
 records, and has everything that follows them.
 
-The conditions are those that `replicator.candidates.source_selection` numbers. In single mode a
-condition that is not met ends the service; a candidate that does not meet one is not selected.
+It can be copied from when
+
+1. it answers, and has as many partitions as the copy,
+2. it still has what follows the frontier, and is at least as far as the copy,
+3. its topics allow an exact copy (`topic_creation.prepare_topics`: no cycle, sizes, partitions),
+4. its records are the copy's records: the last one (`replicator.last_record_check`), with failover
+   also those before it (`replicator.tail_comparison`).
+
+In single mode a condition that is not met ends the service. With failover another source is tried
+(`common.source_pool`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
-from common import source_candidates
+from common import source_pool
 from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client, create_reader
-from common.metrics import SOURCE_HIGH_WATERMARK
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.source_candidates import SourceSnapshot, SourceTopics
-from replicator import last_record_check
-from replicator.candidates import tail_comparison
+from common.source_pool import SourcePool, SourceSnapshot, SourceTopics
+from replicator import last_record_check, tail_comparison
 from replicator.clients import SINGLE_RECORD_FETCH
 
-log = logging.getLogger(__name__)
 Frontiers = Mapping[TopicPartition, Frontier]
 """By intermediate partition."""
 
 
 class Behind(ReoError):
-    """The candidate does not have yet what was already copied; it may catch up."""
+    """The source does not have yet what was already copied; it may catch up."""
+
+
+def select_source(
+    pool: SourcePool,
+    prepared: SourceTopics,
+    frontiers: Frontiers,
+    on_progress: Callable[[], None],
+) -> SourceSnapshot | None:
+    """The source of the next run, or None when there is none now; a Stop when a restart would not
+    help.
+    """
+    if not pool.settings.failover:
+        return inspect_single_source(pool.settings, prepared, frontiers, on_progress)
+    return pool.select(
+        lambda snapshot: check_offsets(snapshot, frontiers),
+        lambda snapshot: check_copyable(snapshot, prepared, frontiers, on_progress),
+    )
 
 
 def inspect_single_source(
@@ -42,15 +63,15 @@ def inspect_single_source(
     checked first: another topic's offsets mean nothing.
     """
     _check_identities(prepared, frontiers)
-    snapshot = source_candidates.take_snapshot(settings, prepared)
+    snapshot = source_pool.take_snapshot(settings, prepared)
     if isinstance(snapshot, ReoError):
         raise snapshot
-    report_stable_ends(snapshot)
+    source_pool.report_stable_ends(snapshot)
     try:
         _check_single_source(snapshot, frontiers, on_progress)
     except SourceTruncated:
         # the topic may have been recreated between two requests
-        new_snapshot = source_candidates.take_snapshot(settings)
+        new_snapshot = source_pool.take_snapshot(settings)
         if isinstance(new_snapshot, SourceSnapshot):
             _check_identities(new_snapshot.sources, frontiers)
         raise
@@ -102,16 +123,6 @@ def check_copied_history(
         consumer.close()
 
 
-def report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
-    """Set the metric. Only stage one does: what stage two saw at its start would pass for the
-    newest value while stage one restarts.
-    """
-    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source_cluster.bootstrap_servers).set(
-        snapshot.stable_end_sum
-    )
-    return snapshot
-
-
 def _check_beginning(snapshot: SourceSnapshot, tp: TopicPartition, frontier: Frontier) -> None:
     next_offset, begin = frontier.source_offset + 1, snapshot.beginnings[tp]
     if begin > next_offset:
@@ -129,7 +140,7 @@ def _check_beginning(snapshot: SourceSnapshot, tp: TopicPartition, frontier: Fro
 
 
 def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
-    """Check conditions 1 and 2 for a candidate that answers."""
+    """Check conditions 1 and 2 for a source that answers."""
     for _, tp, frontier in tail_comparison.match_routes(snapshot.sources, frontiers):
         if tp not in snapshot.ends:
             raise Behind(f"{tp} does not exist there")
@@ -154,14 +165,10 @@ def check_copyable(
     frontiers: Frontiers,
     on_progress: Callable[[], None],
 ) -> None:
-    """Check conditions 4 and 5 for a candidate that is at least as far as the copy."""
+    """Check conditions 3 and 4 for a source that is at least as far as the copy."""
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
         topic_creation.prepare_topics(snapshot.settings, on_progress)
     same_last = check_copied_history(snapshot, frontiers, on_progress)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
-    log.info(
-        "source candidate %s has the copy's last records (%d compared)",
-        snapshot.settings.source_cluster.bootstrap_servers,
-        compared,
-    )
+    source_pool.report_compared(snapshot, compared)

@@ -22,7 +22,7 @@ from typing import Literal
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import failpoints, runtime, source_candidates, stop_at_end
+from common import failpoints, runtime, source_pool, stop_at_end
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -35,12 +35,10 @@ from common.kafka import permissions, topic_creation, topics
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.settings import Settings
-from common.source_candidates import get_request_timeout_s
+from common.source_pool import SourcePool, get_request_timeout_s
 from common.stage_process import Stopping
 from common.stop_at_end import Targets
 from replicator import run
-from replicator.candidates.candidate_health import CandidateHealth
-from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.run_planner import Planner, wait_unless_stopping
@@ -78,14 +76,11 @@ class Stage:
         self.engine = engine
         self.liveness = Liveness("replicator")
         self.clients = Clients(settings, self.liveness.beat)
-        self.selection = SourceSelection(
-            settings, runtime.create_random(), self.liveness.beat, state_file
-        )
+        self.pool = SourcePool(settings, runtime.create_random(), state_file)
         # a JVM that does not start, or a filter that it refuses, is no reason to wait for stage two
         self.planner = Planner(
-            settings, self.clients, self.selection, self.liveness, stopping, engine.count_slots
+            settings, self.clients, self.pool, self.liveness, stopping, engine.count_slots
         )
-        self.health = CandidateHealth(settings, self.selection)
         self.targets: Targets | None = None
         """With `--stop-at-end`, fixed by the first plan."""
         self.logged_at_s = -LOG_S
@@ -271,7 +266,7 @@ class Stage:
     def _evaluate_run(self, watch: Watch) -> Event | None:
         """Take one snapshot and evaluate it; None while a cluster does not answer."""
         self.liveness.beat()
-        health_event = self.health.poll(watch.source_partitions.values())
+        health_event = self.pool.poll(watch.source_partitions.values())
         if health_event:
             return health_event
         try:
@@ -283,11 +278,7 @@ class Stage:
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
                 raise
-            log.error(
-                "the run on source candidate %s ends: %s",
-                watch.plan.settings.source_cluster.bootstrap_servers,
-                failed,
-            )
+            self.pool.report_end_of_run(failed)
             return "lost"
         self._report_readiness(event, watch)
         return event
@@ -349,13 +340,13 @@ def run_stage(
     """Run stage one from start to end; returns what `Stage.run` does. `start_engine` starts its
     engine for a number of partitions; the engine does not outlive this call.
 
-    `state_file` is for `replicator.candidates.source_selection`.
+    `state_file` is for `common.source_pool.SourcePool`.
     """
     failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(
             source.partitions
-            for source in source_candidates.try_candidates(
+            for source in source_pool.try_sources(
                 settings, topic_creation.prepare_topics, Liveness("replicator").beat
             ).values()
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from common import source_candidates
+from common import source_pool
 from common.errors import AccessRefused
 from common.kafka import topics
 from common.kafka.authorized_operations import ResourceState, describe_resources
@@ -36,7 +36,7 @@ def find_missing(
     settings: Settings, commands: Iterable[Command], group: str = ""
 ) -> list[NeededPermission]:
     """What the clusters do not allow now, as far as they report it."""
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     routes = topics.list_routes(
         settings, create_admin_client(settings.source_cluster, settings), settings.connect_timeout_s
     )

@@ -1,7 +1,7 @@
 """A cluster in the settings: its addresses, and several source clusters in one setting
 (`source.bootstrap_servers`). No I/O.
 
-`common.source_candidates` asks these clusters.
+`common.source_pool` asks these clusters.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from common import filters, partition_mapping, source_candidates
+from common import filters, partition_mapping, source_pool
 from common.errors import FrontierLost
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
@@ -113,7 +113,7 @@ class FirstFrontiers:
         ends = self.frontier_store.get_end_offsets(
             {output for tp in missing for output in self._list_outputs(tp, destinations)}
         )
-        settings = source_candidates.select_answering(self.settings)
+        settings = source_pool.select_answering(self.settings)
         source_admin = create_admin_client(settings.source_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         topics.check_none_deleted([self.routes[tp.topic] for tp in missing], sources)
@@ -187,7 +187,7 @@ class FirstFrontiers:
             source_offset=offset - 1,
             # above those of the runs that have written before: what they wrote is not of this copy
             epoch=max((frontier.epoch for frontier in topic_frontiers), default=-1) + 1,
-            source_identity=source_candidates.find_copied_identity(
+            source_identity=source_pool.find_copied_identity(
                 self.settings, source, same_destination
             ),
             source_partitions=source_partitions,
@@ -282,7 +282,7 @@ class FirstFrontiers:
             other: frontier for other, frontier in frontiers.items() if other.topic != tp.topic
         }
         same_source = any(
-            source_candidates.can_be_same_source(
+            source_pool.can_be_same_source(
                 self.settings, source, frontier, other.topic in self.routes
             )
             for other, frontier in others.items()

@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from common import source_candidates
+from common import source_pool
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
 from common.frontier import Frontier, check_not_moved
 from common.kafka import partition_offsets, topic_creation, topics
@@ -106,7 +106,7 @@ class PartitionStarter:
         if destinations is None or not topics.has_partitions(
             self.consumer_group.describe_intermediates(names), partitions
         ):
-            source_candidates.try_candidates(
+            source_pool.try_sources(
                 self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
             raise TransactionUndecided("topics were created: starting again after a poll")

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from common import filters, source_candidates
+from common import filters, source_pool
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.kafka import partition_offsets
@@ -39,8 +39,7 @@ from deduplicator.frontiers.source_start_offsets import (
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from replicator import source_checks
-from replicator.candidates import tail_comparison
+from replicator import source_checks, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -261,7 +260,7 @@ def _check_source(
         return
     refused = 0
     for cluster, candidate in zip(
-        settings.sources, source_candidates.take_snapshots(settings), strict=True
+        settings.sources, source_pool.take_snapshots(settings), strict=True
     ):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:

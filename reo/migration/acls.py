@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType
 
-from common import source_candidates
+from common import source_pool
 from common.errors import MoveRefused
 from common.kafka import topics
 from common.kafka.clients import create_admin_clients
@@ -211,7 +211,7 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
     that can be created exist.
     """
     destination_kind.refuse_command(settings, "reo acls", "there is no destination topic")
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     comparison = AclComparison(settings, with_write)
     if apply:
         comparison.apply()

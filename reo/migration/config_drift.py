@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import partition_mapping, source_candidates
+from common import partition_mapping, source_pool
 from common.errors import ReoError, TopicsUnfit
 from common.kafka import copied_configs, permissions, topic_creation, topics
 from common.kafka.clients import create_admin_clients
@@ -105,7 +105,7 @@ class ConfigDrift:
     """The differences of the topics of all routes, at the time of its creation."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings = source_candidates.select_answering(settings)
+        self.settings = settings = source_pool.select_answering(settings)
         timeout_s = settings.connect_timeout_s
         source_admin, self.destination_admin = create_admin_clients(settings)
         sources = topics.describe_sources(settings, source_admin, timeout_s)

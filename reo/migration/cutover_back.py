@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from common import source_candidates
+from common import source_pool
 from common.errors import MoveRefused, ReoError
 from common.frontier import KEPT, Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topic_creation, topics, visible_records
@@ -42,7 +42,7 @@ def run_command(settings: Settings) -> int:
     refuse_tables(settings)
     refusals: list[ReoError] = []
     try:
-        print(cancel_move(source_candidates.select_answering(settings), len(settings.sources)))
+        print(cancel_move(source_pool.select_answering(settings), len(settings.sources)))
     except MoveRefused:
         raise
     except ReoError as unknown:

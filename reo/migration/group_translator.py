@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from common import source_candidates
+from common import source_pool
 from common.errors import (
     CopyDiffers,
     FrontierLost,
@@ -191,7 +191,7 @@ def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> i
     destination_kind.refuse_command(
         settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
     )
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     permissions.check_permissions(
         settings, "offsets translate --apply" if apply else "offsets translate", group=group
     )

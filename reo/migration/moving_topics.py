@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from common import source_candidates
+from common import source_pool
 from common.errors import MoveRefused
 from common.kafka import needed_acls, partition_offsets, permissions, topics
 from common.kafka.coordinator_client import CoordinatorClient
@@ -65,7 +65,7 @@ def prepare_settings(
             f" {len(settings.sources)}: producers could go on at another one. Give the cluster to"
             " which they write alone, with source.mode=single"
         )
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, *commands)
     return settings
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from common import runtime, source_candidates, stage_process
+from common import runtime, source_pool, stage_process
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -184,13 +184,13 @@ def run_command(
             "`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting"
             " offsets.sync_groups"
         )
-    answering = source_candidates.select_answering(settings)
+    answering = source_pool.select_answering(settings)
     permissions.check_permissions(answering, "offsets translate --apply")
     sync: OffsetsSync | None = OffsetsSync(answering, pattern)
     printed, printed_hint, printed_errors = "", False, ""
     while True:
         try:
-            sync = sync or OffsetsSync(source_candidates.select_answering(settings), pattern)
+            sync = sync or OffsetsSync(source_pool.select_answering(settings), pattern)
             result = sync.sync()
             text = format_text(result)
             if as_json:
@@ -266,7 +266,7 @@ def run(settings: Settings, stopping: Stopping) -> int:
         round_began_s = runtime.monotonic()
         try:
             sync = sync or OffsetsSync(
-                source_candidates.select_answering(settings), settings.offsets.sync_groups, beat
+                source_pool.select_answering(settings), settings.offsets.sync_groups, beat
             )
             groups = sync.sync()
             errors = dict.fromkeys(

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from common import source_candidates
+from common import source_pool
 from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
 from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
@@ -191,7 +191,7 @@ def run_command(
     with_records: bool,
 ) -> int:
     """The command: exit code 0."""
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "inspect")
     rows = list(read_rows(settings, partition, begin, count, with_records))
     if not as_json:

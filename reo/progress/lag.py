@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common import source_candidates
+from common import source_pool
 from common.errors import FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
@@ -96,7 +96,7 @@ def run_command(
     """The command: exit code 0; with a limit, 36 when the lag exceeds it, and another one when the
     lag is not known.
     """
-    settings = source_candidates.select_answering(settings)
+    settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     partitions = SnapshotReader(settings).take_snapshot().partitions
     if as_json:

@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import ReoError
 from common.frontier import check_not_moved
 from common.kafka import permissions
@@ -136,7 +136,7 @@ class Watcher:
     """Takes one snapshot after the other."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = source_candidates.select_answering(settings)
+        self.settings = source_pool.select_answering(settings)
         self.failover = settings.failover
         self.snapshot_reader = SnapshotReader(self.settings)
         self.before = self.snapshot_reader.take_snapshot()

@@ -22,9 +22,7 @@ from common.kafka import partition_offsets, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings, load
-from common.source_candidates import SourceTopics
-from replicator.candidates.candidate_health import CandidateHealth
-from replicator.candidates.source_selection import SourceSelection
+from common.source_pool import SourcePool, SourceTopics
 from replicator.run import Plan
 from replicator.run_watch import Watch
 from replicator.stage import Stage
@@ -100,7 +98,7 @@ def watch_first_candidate(
     on = settings.select_source(settings.source_cluster)
     sources = topic_creation.prepare_topics(on)
     stage = create_stage(settings)
-    stage.selection.current = 0
+    stage.pool.current = 0
     identities = {route: source.identity for route, source in sources.items()}
     begins = dict.fromkeys(topics.list_intermediate_partitions(sources), 0)
     return stage, create_watch(stage, Plan(1, on, sources, identities, begins, {}))
@@ -191,18 +189,15 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = load_candidate_settings((restless, candidates[1]), clusters, topic)
-        health, tp = (
-            CandidateHealth(settings, SourceSelection(settings, random.Random(1), lambda: None)),
-            TopicPartition(topic, 0),
-        )
+        pool, tp = SourcePool(settings, random.Random(1)), TopicPartition(topic, 0)
         seen: list[dict[int, int | None]] = []
         monkeypatch.setattr(
-            health, "evaluate_round", lambda watermarks: seen.append(dict(watermarks))
+            pool, "evaluate_round", lambda watermarks: seen.append(dict(watermarks))
         )
 
         def healthy() -> bool:
             rounds = len(seen)
-            until(lambda: [health.poll([tp])] and len(seen) > rounds, "a round of answers")
+            until(lambda: [pool.poll([tp])] and len(seen) > rounds, "a round of answers")
             return None not in seen[-1].values()
 
         def count_answers() -> int:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from prometheus_client import REGISTRY
 
-from common import source_candidates
+from common import source_pool
 from common.settings import load
-from common.source_candidates import SourceSnapshot
+from common.source_pool import SourceSnapshot
 from replicator.run_watch import Watch
 from replicator.stage import Stage
 from tests.conftest import Start
@@ -94,7 +94,7 @@ def test_an_open_transaction_of_the_source_is_lag(
     make_slow(watch)
     wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS)
     assert watch.is_progressing(), "there is nothing that stage one could do"
-    snapshot = source_candidates.take_snapshot(on)
+    snapshot = source_pool.take_snapshot(on)
     assert isinstance(snapshot, SourceSnapshot)
     assert (snapshot.stable_end_sum, sum(snapshot.ends.values())) == (0, RECORDS)
     assert reo(clusters, topic, "lag").stdout.split()[-6:] == [

@@ -13,17 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, LastRecord
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
-from common.source_candidates import SourceSnapshot
-from replicator.candidates.candidate_health import CandidateHealth, evaluate
-from replicator.candidates.source_selection import SourceSelection, find_first_within_threshold
-from replicator.candidates.tail_comparison import TailRecord, compare_tail
+from common.source_pool import SourcePool, SourceSnapshot, evaluate, find_first_within_threshold
 from replicator.source_checks import Behind, check_offsets, inspect_single_source
+from replicator.tail_comparison import TailRecord, compare_tail
 from tests.harness.properties import property_test
 
 PLACE = TopicPartition("t", 0)
@@ -105,10 +103,7 @@ def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> Non
                 "REO_SOURCE_RANDOMIZE_INITIAL": wanted,
             }
         )
-        return {
-            SourceSelection(settings, random.Random(seed), lambda: None).initial
-            for seed in range(30)
-        }
+        return {SourcePool(settings, random.Random(seed)).initial for seed in range(30)}
 
     assert firsts("true") == {0, 1, 2}
     assert firsts("false") == {0}
@@ -122,18 +117,18 @@ def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_p
         GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_MAX_FAILOVERS": "1"}
     )
 
-    def create_selection(memory: Path | None = tmp_path / "source") -> SourceSelection:
-        return SourceSelection(settings, random.Random(1), lambda: None, memory)
+    def create_pool(memory: Path | None = tmp_path / "source") -> SourcePool:
+        return SourcePool(settings, random.Random(1), memory)
 
-    first = create_selection()
-    first._switch_to(0)
-    first._switch_to(1)
-    again = create_selection()
+    first = create_pool()
+    first.switch_to(0)
+    first.switch_to(1)
+    again = create_pool()
     assert (again.current, again.failovers) == (1, 1)
-    again._switch_to(1)
+    again.switch_to(1)
     with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
-        again._switch_to(2)
-    assert (create_selection(None).current, create_selection(None).failovers) == (None, 0)
+        again.switch_to(2)
+    assert (create_pool(None).current, create_pool(None).failovers) == (None, 0)
 
 
 @pytest.mark.parametrize("is_recreated", [True, False])
@@ -148,7 +143,7 @@ def test_a_source_that_is_recreated_between_two_questions_is_called_that(
     sources = {route: replace(before, topic_id="two") if is_recreated else before}
     tp = route.get_source(0)
     monkeypatch.setattr(
-        source_candidates,
+        source_pool,
         "take_snapshot",
         lambda _, known=None: SourceSnapshot(settings, known or sources, {tp: 0}, {tp: 3}, {tp: 3}),
     )
@@ -190,18 +185,17 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
     now_s = 100.0
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
-    selection = SourceSelection(settings, random.Random(1), lambda: None)
-    selection.current = 0
-    health = CandidateHealth(settings, selection)
-    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
-    assert health.evaluate_round({0: 0, 1: 5000}) is None
-    assert health.evaluate_round({0: None, 1: 5000}) == "lost"
+    pool = SourcePool(settings, random.Random(1))
+    pool.current = 0
+    assert pool.evaluate_round({0: 0, 1: 5000}) == "lagging"
+    assert pool.evaluate_round({0: 0, 1: 5000}) is None
+    assert pool.evaluate_round({0: None, 1: 5000}) == "lost"
     now_s += 0.4
-    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
-    selection.refused = {1}
+    assert pool.evaluate_round({0: 0, 1: 5000}) == "lagging"
+    pool.candidates[1].reason = SourceRefused("another topic")
     now_s += 0.4
-    assert health.evaluate_round({0: 0, 1: 5000}) is None
-    assert health.evaluate_round({0: None, 1: 5000}) is None
+    assert pool.evaluate_round({0: 0, 1: 5000}) is None
+    assert pool.evaluate_round({0: None, 1: 5000}) is None
 
 
 def make_tail_records(*offsets: int) -> list[TailRecord]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from common import source_candidates
+from common import source_pool
 from common.errors import (
     ClusterUnreachable,
     CopyDiffers,
@@ -238,7 +238,7 @@ def test_back_removes_the_deny_at_every_candidate(
     monkeypatch.setattr(cutover_back, "WriteDenial", FakeDenial)
     monkeypatch.setattr(cutover_back, "create_admin_client", lambda *_: None)
     monkeypatch.setattr(
-        source_candidates, "select_answering", lambda given: given.select_source(given.sources[0])
+        source_pool, "select_answering", lambda given: given.select_source(given.sources[0])
     )
     monkeypatch.setattr(cutover_back, "cancel_move", lambda *_: "the topics have not moved")
     assert cutover_back.run_command(settings) == ClusterUnreachable.exit_code

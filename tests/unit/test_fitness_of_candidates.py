@@ -1,4 +1,4 @@
-"""What one source candidate lacks, another one may have (`common.source_candidates`)."""
+"""What one source candidate lacks, another one may have (`common.source_pool`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -17,7 +17,7 @@ from common.errors import (
 )
 from common.routes import TopicPartition
 from common.settings import Settings, load
-from common.source_candidates import SourceSnapshot
+from common.source_pool import SourceSnapshot
 from tests.unit.test_candidates import GOOD
 
 TP = TopicPartition("orders", 0)
@@ -36,9 +36,9 @@ def test_a_silent_candidate_may_have_what_another_one_lacks(
     """That one is waited for; what the others say is final only when all of them have said it."""
     now_s = iter(range(0, 10_000, 100))
     monkeypatch.setattr(runtime, "monotonic", lambda: next(now_s))
-    monkeypatch.setattr(source_candidates, "take_snapshots", lambda _: errors)
+    monkeypatch.setattr(source_pool, "take_snapshots", lambda _: errors)
     with pytest.raises(raised):
-        source_candidates.select_answering(load(GOOD))
+        source_pool.select_answering(load(GOOD))
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,15 @@ def test_what_one_candidate_lacks_another_one_may_have(
             raise failures[name]
         return name
 
-    monkeypatch.setattr(source_candidates, "take_snapshots", lambda _: list(snapshots.values()))
+    monkeypatch.setattr(source_pool, "take_snapshots", lambda _: list(snapshots.values()))
     monkeypatch.setattr(
-        source_candidates,
+        source_pool,
         "take_snapshot",
         lambda candidate: failures["b"] if dead else snapshots["b"],
     )
     if isinstance(expected, str):
-        assert source_candidates.try_candidates(settings, prepare) == cast(Any, expected)
+        assert source_pool.try_sources(settings, prepare) == cast(Any, expected)
     else:
         with pytest.raises(expected):
-            source_candidates.try_candidates(settings, prepare)
+            source_pool.try_sources(settings, prepare)
     assert "".join(tried) == asked

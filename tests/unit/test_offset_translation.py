@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import source_candidates
+from common import source_pool
 from common.errors import (
     HangingTransaction,
     MoveRefused,
@@ -271,6 +271,6 @@ def test_a_mistyped_group_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = FakeClusters(monkeypatch)
     clusters.at_source.committed = {}
     monkeypatch.setattr(permissions, "check_permissions", lambda *_, **__: None)
-    monkeypatch.setattr(source_candidates, "select_answering", lambda settings: settings)
+    monkeypatch.setattr(source_pool, "select_answering", lambda settings: settings)
     with pytest.raises(MoveRefused, match=r"matches 'biling' .* \(did you mean billing\?\)"):
         group_translator.run_command(clusters.settings, "biling", apply=True, as_json=False)

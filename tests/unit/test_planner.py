@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, source_candidates
+from common import runtime, source_pool
 from common.errors import (
     AccessRefused,
     ReoError,
@@ -40,7 +40,7 @@ def create_planner(select_source: Callable[..., Any]) -> Planner:
     return Planner(
         cast(Any, settings),
         cast(Any, clients),
-        cast(Any, SimpleNamespace(select_source=select_source)),
+        cast(Any, SimpleNamespace(select=select_source, settings=SimpleNamespace(failover=True))),
         Liveness("test"),
         lambda: False,
     )
@@ -68,7 +68,7 @@ def plan_with(
         return SimpleNamespace(settings=None, sources=found.pop(0))
 
     planner = create_planner(select_source)
-    monkeypatch.setattr(source_candidates, "try_candidates", lambda settings, use: use(settings))
+    monkeypatch.setattr(source_pool, "try_sources", lambda settings, use: use(settings))
     monkeypatch.setattr(planner, "_prepare_sources", lambda _: {})
     monkeypatch.setattr(planner, "_install_epoch", lambda _: {TP: None})
 
@@ -134,7 +134,7 @@ def test_what_one_candidate_lacks_does_not_end_a_plan(monkeypatch: pytest.Monkey
         lambda: len(asked) == 2,
     )
     monkeypatch.setattr(permissions, "check_permissions", check_permissions)
-    monkeypatch.setattr(source_candidates, "try_candidates", try_both)
+    monkeypatch.setattr(source_pool, "try_sources", try_both)
     monkeypatch.setattr(topic_creation, "prepare_topics", lambda *_: {})
     monkeypatch.setattr(planner, "_install_epoch", lambda _: None)
     assert planner.plan() is None
@@ -160,7 +160,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
     monkeypatch.setattr(runtime, "sleep", lambda _: None)
     found = SimpleNamespace() if has_source else TopicMissing("orders does not exist")
-    monkeypatch.setattr(source_candidates, "take_snapshot", lambda _: found)
+    monkeypatch.setattr(source_pool, "take_snapshot", lambda _: found)
     planner = create_planner(lambda: None)
     if has_source:
         assert planner._prepare_sources(planner.settings) == {}

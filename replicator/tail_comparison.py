@@ -1,10 +1,10 @@
-"""Whether a candidate's topic is the one that was copied: its last records show it, or it is
-refused (`source.mode=failover`).
+"""Whether a source's topic is the one that was copied: its last records show it, or it is refused
+(`source.mode=failover`).
 
-The destination's last records up to the frontier are compared with the candidate's last visible
+The destination's last records up to the frontier are compared with the source's last visible
 records up to the frontier, from the end backwards, over TAIL_OFFSETS offsets of each partition:
 key, value, headers, timestamp. The copy's last record must be exactly at the frontier's offset,
-otherwise the candidate has other offsets. The frontier tells where the copy's last record is:
+otherwise the source has other offsets. The frontier tells where the copy's last record is:
 `sent` visible records after `destination_known`.
 
 With a mapping, a filter, or several sources for one destination, the destination does not have the
@@ -32,7 +32,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed, get_compared_content
 from common.routes import Route, TopicPartition
 from common.settings import destination_kind
-from common.source_candidates import SourceSnapshot, get_request_timeout_s
+from common.source_pool import SourceSnapshot, get_request_timeout_s
 from replicator.last_record_check import LastCopied
 
 TAIL_OFFSETS = 1000
@@ -88,7 +88,7 @@ def compare_tails(
     """The number of compared records; SourceRefused with the first difference, ClusterUnreachable
     when a cluster does not answer now.
 
-    `same_last`: the source partitions whose last copied record is the candidate's
+    `same_last`: the source partitions whose last copied record is this source's
     (`replicator.last_record_check`). Where the destination's partition is not the copy of one
     source partition, or lacks records as intended, that record alone is the proof.
     """
@@ -125,7 +125,7 @@ def compare_tails(
             begin = max(snapshot.beginnings[tp], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
                 compared[route] += compare_tail(
-                    tp, copied, _read_candidate_tail(snapshot, theirs, tp, begin, last), last
+                    tp, copied, _read_source_tail(snapshot, theirs, tp, begin, last), last
                 )
             # offsets alone can be those of aborted records
             if frontier.last_record or frontier.sent or copied:
@@ -156,16 +156,16 @@ def _check_proven(written: Iterable[Route], compared: Counter[Route]) -> None:
 
 
 def compare_tail(
-    tp: TopicPartition, copied: list[TailRecord], candidate: list[TailRecord], frontier: int
+    tp: TopicPartition, copied: list[TailRecord], source: list[TailRecord], frontier: int
 ) -> int:
     """Compare the tails of one partition from the end backwards; the number of equal pairs, or
     SourceRefused.
     """
-    if not candidate or candidate[-1].offset != frontier:
+    if not source or source[-1].offset != frontier:
         raise SourceRefused(
             f"{tp} has no record at offset {frontier}, which was the last one copied"
         )
-    pairs = list(zip(reversed(copied), reversed(candidate), strict=False))
+    pairs = list(zip(reversed(copied), reversed(source), strict=False))
     for ours, theirs in pairs:
         if ours.content != theirs.content:
             raise SourceRefused(
@@ -201,10 +201,10 @@ def _read_copy_tail(
     return list(records)
 
 
-def _read_candidate_tail(
+def _read_source_tail(
     snapshot: SourceSnapshot, consumer: Consumer, tp: TopicPartition, begin: int, last: int
 ) -> list[TailRecord]:
-    """Read the candidate's records from `begin` to `last`, as the copy would have them."""
+    """Read the source's records from `begin` to `last`, as the copy would have them."""
     instead_of_zero = destination_kind.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in visible_records.read_visible(

@@ -1,1 +1,0 @@
-"""Which source cluster a run copies from, in single and in failover mode (`source.mode`)."""
