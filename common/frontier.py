@@ -8,7 +8,7 @@ topic, `reo recover` and `reo cutover` write it too. A partition's frontier has
 - how far the source is copied, and in which epoch (the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
 - which history was copied: the offset and a checksum of the last accepted source record, with which
-  the source is compared before each run (`replicator.last_record_check`),
+  the source is compared before each run (`replicator.runs.last_record_check`),
 - the position in the output: the destination topic's id, the offset of the last record whose
   delivery is known, how many were sent after it, and a checksum of the last of them. The check at
   the start compares these with the data (`deduplicator.frontier_check`).

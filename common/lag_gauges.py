@@ -15,7 +15,7 @@ by a day for a moment.
 While a server does not answer, what waits is unknown. The lag in records keeps its last value; the
 lag in seconds grows from the last report on (`grow`), because a record may wait since then.
 
-Stage one reports here from `replicator.run_watch`, stage two from `deduplicator.worker`. `reo lag`
+Stage one reports here from `replicator.runs.watch`, stage two from `deduplicator.worker`. `reo lag`
 and `reo status` ask the clusters themselves (`reo.progress.partition_progress`).
 """
 

@@ -3,20 +3,20 @@ which one is copied from at a time (`source.mode=failover`). In single mode it h
 
 A topic has another identity in each cluster, so an identity cannot say what was copied. The records
 can: stage one begins a run on a candidate only when the copy's last records are that candidate's
-(`replicator.tail_comparison`), whether it copied from that candidate before or not. So no state is
-kept about candidates. With failover, a frontier identifies the copied topic by its name alone
-(`find_copied_identity`), and stage two does not need to know the candidate.
+(`replicator.runs.tail_comparison`), whether it copied from that candidate before or not. So no
+state is kept about candidates. With failover, a frontier identifies the copied topic by its name
+alone (`find_copied_identity`), and stage two does not need to know the candidate.
 
 **Any of them.** Stage two and the command line ask the source little: how many partitions it has,
 and where a first frontier begins. Any candidate can answer (`select_answering`, `try_sources`).
 
 **The one of the next run.** Stage one has a `SourcePool`. Before every run all candidates are
 checked, including the one that was copied from last. They are tried in the order of the setting,
-beginning with that one; the first that answers, passes the checks of `replicator.source_checks` and
-is not behind another by more than `source.offset_lag_threshold` is selected. A candidate that fails
-a check is logged each time, and the lag of the others is not measured against it. When all
-candidates are refused, and none of them is only silent or behind, the service ends (SourceRefused).
-Otherwise it waits.
+beginning with that one; the first that answers, passes the checks of
+`replicator.runs.source_checks` and is not behind another by more than `source.offset_lag_threshold`
+is selected. A candidate that fails a check is logged each time, and the lag of the others is not
+measured against it. When all candidates are refused, and none of them is only silent or behind, the
+service ends (SourceRefused). Otherwise it waits.
 
 **While a run lives**, every `source.healthcheck_interval_ms` all candidates are asked at once for
 the last stable offsets of their partitions. Nothing waits for the answers: they are evaluated when

@@ -8,7 +8,7 @@ reached its target, and the destination shows what the frontiers say.
                         covers
 
 What the source has after the frontier need not be a record: transaction markers and aborted records
-have offsets too. Stage one states that as in any other run (`replicator.empty_envelopes`), and
+have offsets too. Stage one states that as in any other run (`replicator.runs.empty_envelopes`), and
 stage two commits it, so a frontier reaches its target all the same.
 
 The deduplicator compares the destination with the frontiers when it is assigned a partition

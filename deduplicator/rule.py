@@ -22,7 +22,7 @@ topic does with envelopes is used nowhere: it may lose, repeat and reorder them.
 
 The epoch separates statements about different worlds: another `filter.sql`, another source, a
 source that lost records and grew again. A run installs its epoch before it reads the frontiers that
-it begins at (`replicator.run_planner`), so the statements of two worlds are never mixed by
+it begins at (`replicator.runs.planner`), so the statements of two worlds are never mixed by
 envelopes that were still unread.
 
 `gap` is not part of the rule, and `decide` never reads it to decide: it is a hint for stage one,

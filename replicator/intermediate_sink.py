@@ -16,7 +16,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from common.kafka.clients import BATCH_OVERHEAD_BYTES
 from common.settings import Settings, client_options
-from replicator.run import Plan
+from replicator.runs.run import Plan
 
 SINK = "reo.EnvelopeSink"
 BUFFER_MIN, BUFFER_MAX = 32 * 2**20, 64 * 2**20

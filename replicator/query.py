@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from common.errors import StageFailed
 from replicator import intermediate_sink, source, sql_filter
-from replicator.run import Plan, Query
+from replicator.runs.run import Plan, Query
 
 SOURCE = "org.apache.spark.sql.catalyst.streaming.StreamingRelationV2"
 KAFKA = "kafka"

@@ -5,7 +5,7 @@ The JVM starts immediately, in parallel with the planning, because each takes se
 not get old while the JVM starts: its epoch is installed, so the frontiers stay where they are until
 the run writes. If another run begins in the meantime, or stage two begins again, the first snapshot
 shows it. What the source loses in the meantime, the first snapshot compares, too
-(`replicator.losses_during_run`).
+(`replicator.runs.losses`).
 
 All runs use the same JVM. A failed query does not resume from Spark's checkpoint; a new run from
 the frontier replaces it.
@@ -38,11 +38,11 @@ from common.settings import Settings
 from common.source_pool import SourcePool, get_request_timeout_s
 from common.stage_process import Stopping
 from common.stop_at_end import Targets
-from replicator import run
-from replicator.clients import Clients
-from replicator.run import Engine, Event, Plan, Query, State
-from replicator.run_planner import Planner, wait_unless_stopping
-from replicator.run_watch import Watch
+from replicator.runs import run
+from replicator.runs.clients import Clients
+from replicator.runs.planner import Planner, wait_unless_stopping
+from replicator.runs.run import Engine, Event, Plan, Query, State
+from replicator.runs.watch import Watch
 from replicator.spark import session, spark_master
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ Left = Literal["nothing", "records", "unknown"]
 
 
 class Stage:
-    """One process; `state` moves by the table in `replicator.run`."""
+    """One process; `state` moves by the table in `replicator.runs.run`."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ While the service does not run, the check calls stage two's own start
 destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked
 them: then only the frontiers are read. In both cases stage one's check follows: does the source
-still have the next records (`replicator.source_checks`).
+still have the next records (`replicator.runs.source_checks`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deduplicator.frontiers.source_start_offsets import (
 from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from replicator import source_checks, tail_comparison
+from replicator.runs import source_checks, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database

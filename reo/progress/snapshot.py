@@ -36,7 +36,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
 from reo.progress.partition_progress import PartitionProgress, measure_lag
-from replicator.clients import Clients
+from replicator.runs.clients import Clients
 
 
 @dataclass(frozen=True, slots=True)

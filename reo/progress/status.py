@@ -5,7 +5,7 @@ Two snapshots (`reo.progress.snapshot`) a second apart give the rates; with `--w
 snapshot is compared with the one before. The clusters show only the service's consumer group. Stage
 one is not a member of it: what it writes shows that it runs, and nothing shows that it does not.
 The clusters do not know the error that ended a process; they tell whether a start would continue
-(`replicator.source_checks`). What is not known is printed as unknown.
+(`replicator.runs.source_checks`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reo.progress import lag
 from reo.progress.partition_progress import Lag
 from reo.progress.snapshot import Snapshot, SnapshotReader, measure_rates
 from reo.report import convert_error_to_dict, format_table, print_json
-from replicator import source_checks
+from replicator.runs import source_checks
 
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"

@@ -33,7 +33,7 @@ from common.parent_death_signal import kill_children
 from common.settings import Settings, client_options
 from common.suggestions import suggest
 from replicator import query, sql_filter
-from replicator.run import Plan, Query
+from replicator.runs.run import Plan, Query
 from replicator.spark import jvm_options, memory, spark_master
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams: otherwise Spark logs a warning
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # see replicator.query
-        # includes the causes, see `replicator.run.describe_failure`
+        # includes the causes, see `replicator.runs.run.describe_failure`
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         "spark.sql.streaming.stopTimeout": "5s",
         # one for each partition; beyond it, Spark logs a warning at each use of the pool
@@ -126,7 +126,7 @@ def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
 
 
 class Spark:
-    """The engine of stage one (`replicator.run.Engine`): a JVM that starts in a thread.
+    """The engine of stage one (`replicator.runs.run.Engine`): a JVM that starts in a thread.
 
     The thread is a daemon: a process that is asked to stop does not wait for the JVM.
     """

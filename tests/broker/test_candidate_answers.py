@@ -23,8 +23,8 @@ from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.source_pool import SourcePool, SourceTopics
-from replicator.run import Plan
-from replicator.run_watch import Watch
+from replicator.runs.run import Plan
+from replicator.runs.watch import Watch
 from replicator.stage import Stage
 from tests.harness.identical_sources import (
     PARTITIONS,

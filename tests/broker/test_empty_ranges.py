@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewPartitions
 from common.envelope import Head
 from common.routes import TopicPartition
 from common.settings import load
-from replicator.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes
+from replicator.runs.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers

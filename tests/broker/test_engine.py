@@ -1,5 +1,5 @@
-"""Stage one without Spark: what runs its queries is a parameter (`replicator.run.Engine`), here one
-that copies by hand.
+"""Stage one without Spark: what runs its queries is a parameter (`replicator.runs.run.Engine`),
+here one that copies by hand.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any
 
 from common.settings import load
 from replicator import stage
-from replicator.run import Plan
+from replicator.runs.run import Plan
 from tests.conftest import Start
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until

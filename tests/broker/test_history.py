@@ -19,9 +19,9 @@ from common.frontier import LastRecord
 from common.kafka.clients import create_admin_client, create_reader
 from common.routes import TopicPartition
 from common.settings import Settings, load
-from replicator.last_record_check import LastCopied, check_source_history
-from replicator.run_planner import Planner
-from replicator.run_watch import Watch
+from replicator.runs.last_record_check import LastCopied, check_source_history
+from replicator.runs.planner import Planner
+from replicator.runs.watch import Watch
 from replicator.stage import Stage
 from tests.conftest import Start, make_topic_name
 from tests.harness.compared_sides import wait_for_markers

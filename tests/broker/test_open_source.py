@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from common import source_pool
 from common.settings import load
 from common.source_pool import SourceSnapshot
-from replicator.run_watch import Watch
+from replicator.runs.watch import Watch
 from replicator.stage import Stage
 from tests.conftest import Start
 from tests.harness.commands import reo

@@ -22,7 +22,7 @@ from common.errors import SettingsInvalid, StageFailed
 from deduplicator import compiled_path
 from reo import check, cli, setup_spark
 from reo.service.supervisor import Supervisor
-from replicator import run
+from replicator.runs import run
 from replicator.spark import class_archive, connector_jars, java, sink_jar
 from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
-from replicator import intermediate_sink, query, run, source
+from replicator import intermediate_sink, query, source
+from replicator.runs import run
 from tests.harness import librdkafka
 from tests.harness.judge import Record
 from tests.harness.kafka import COPY_S, make_record, make_records, until

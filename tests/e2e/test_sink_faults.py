@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused
-from replicator import run
+from replicator.runs import run
 from tests.harness.kafka import make_record, until
 from tests.harness.sink import SinkRuns, find_gaps
 from tools.faults.proxy import Proxy

@@ -14,7 +14,7 @@ import promql_parser as promql
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from replicator.run import Event
+from replicator.runs.run import Event
 from tests.harness.kafka import ROOT
 from tools.reference.interfaces import LABEL_VALUES, METRIC_MODULES
 

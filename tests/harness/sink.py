@@ -20,7 +20,7 @@ from common.kafka.topics import Topic
 from common.routes import Route
 from common.settings import load
 from replicator import query
-from replicator.run import Plan, Query
+from replicator.runs.run import Plan, Query
 from replicator.spark import session
 from tests.harness.judge import Record
 from tests.harness.kafka import COPY_S, Clusters, make_record, until

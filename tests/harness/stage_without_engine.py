@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from common.settings import Settings
-from replicator.run import Plan, Query
-from replicator.run_watch import Watch
+from replicator.runs.run import Plan, Query
+from replicator.runs.watch import Watch
 from replicator.stage import Stage
 
 

@@ -20,12 +20,12 @@ from common.kafka.partition_offsets import EndOffset, GroupCommit
 from common.kafka.topics import Topic
 from common.lag_gauges import LagReporter
 from common.routes import Route, TopicPartition
-from replicator import last_record_check
-from replicator.clients import Clients
-from replicator.cluster_snapshot import QUIET_S
-from replicator.last_record_check import LastCopied
-from replicator.run import Event, Plan
-from replicator.run_watch import Watch
+from replicator.runs import last_record_check
+from replicator.runs.clients import Clients
+from replicator.runs.last_record_check import LastCopied
+from replicator.runs.run import Event, Plan
+from replicator.runs.snapshot import QUIET_S
+from replicator.runs.watch import Watch
 from tests.harness.last_record import make_last_record
 
 EPOCH = 3 << 20 | 5

@@ -1,4 +1,4 @@
-"""When an envelope without records is written again (`replicator.empty_envelopes`)."""
+"""When an envelope without records is written again (`replicator.runs.empty_envelopes`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from common import runtime
 from common.envelope import Head, parse_head
 from common.routes import Route, TopicPartition
-from replicator import empty_envelopes
-from replicator.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes, build_empty_heads
+from replicator.runs import empty_envelopes
+from replicator.runs.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes, build_empty_heads
 
 TP = TopicPartition("orders-proxy", 3)
 IDENTITIES = {Route("orders", "orders", "orders-proxy"): "1d" * 8}

@@ -1,5 +1,5 @@
 """Epochs: a run is above all that was seen, no two runs share one, and a run begins only when its
-epoch is installed (`replicator.run_epochs`).
+epoch is installed (`replicator.runs.epochs`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from common.envelope import Head
 from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
-from replicator import run_epochs
-from replicator.run_epochs import RANDOM_BITS, EpochInstaller, choose_epoch
+from replicator.runs import epochs as run_epochs
+from replicator.runs.epochs import RANDOM_BITS, EpochInstaller, choose_epoch
 from tests.harness.properties import property_test
 
 BITS = st.integers(0, 2**RANDOM_BITS - 1)

@@ -1,4 +1,4 @@
-"""A run is planned when every frontier shows its epoch (`replicator.run_planner`)."""
+"""A run is planned when every frontier shows its epoch (`replicator.runs.planner`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
-from replicator import run_planner
-from replicator.run_planner import Planner
+from replicator.runs.planner import PAUSE_S, PREPARE_AGAIN_S, Planner
 
 TP, OTHER = TopicPartition("orders-proxy", 0), TopicPartition("orders-proxy", 1)
 
@@ -164,7 +163,7 @@ def test_topics_are_prepared_again_when_one_may_be_gone(stage_two: StageTwo, wha
     else:
         stage_two.undelivered = {OTHER}
     assert stage_two.install() is None
-    assert stage_two.now_s >= 1060 + run_planner.PREPARE_AGAIN_S - run_planner.PAUSE_S
+    assert stage_two.now_s >= 1060 + PREPARE_AGAIN_S - PAUSE_S
     stage_two.with_frontier, stage_two.undelivered = {TP, OTHER}, set()
     stage_two.every_pause = stage_two.read_all
     assert stage_two.install()

@@ -1,4 +1,4 @@
-"""A refused source is believed only when the frontiers are certain (`replicator.run_planner`); on
+"""A refused source is believed only when the frontiers are certain (`replicator.runs.planner`); on
 real brokers: `tests/broker/test_frontier_in_doubt.py`.
 """
 
@@ -21,8 +21,7 @@ from common.errors import (
 from common.kafka import permissions, topic_creation, topics
 from common.liveness import Liveness
 from common.routes import TopicPartition
-from replicator import run_planner
-from replicator.run_planner import Planner
+from replicator.runs.planner import Planner
 
 TP = TopicPartition("orders-proxy", 0)
 
@@ -78,7 +77,7 @@ def plan_with(
 
     monkeypatch.setattr(planner, "_build_plan", build_plan)
     monkeypatch.setattr(planner, "_has_moved", lambda _: has_moved.pop(0))
-    monkeypatch.setattr(run_planner, "wait_unless_stopping", lambda *_: None)
+    monkeypatch.setattr("replicator.runs.planner.wait_unless_stopping", lambda *_: None)
     monkeypatch.setattr(
         topics,
         "list_intermediate_partitions",

@@ -1,5 +1,5 @@
 """A source that has lost records, told by the last ones that were copied
-(`replicator.last_record_check`); on real brokers: `tests/broker/test_history.py`.
+(`replicator.runs.last_record_check`); on real brokers: `tests/broker/test_history.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from common.errors import SourceTruncated
 from common.kafka import partition_offsets, visible_records
 from common.routes import TopicPartition
 from common.settings import load
-from replicator.last_record_check import LastCopied, check_source_history
+from replicator.runs.last_record_check import LastCopied, check_source_history
 from tests.harness.last_record import make_last_record
 
 

@@ -1,6 +1,6 @@
 """What was seen empty at the source is stated only while the source is certainly the one that was
-looked at (`replicator.empty_envelopes`): while a run lives, and before one with `--stop-at-end`. On
-real brokers: `tests/broker/test_empty_ranges.py`.
+looked at (`replicator.runs.empty_envelopes`): while a run lives, and before one with
+`--stop-at-end`. On real brokers: `tests/broker/test_empty_ranges.py`.
 """
 
 from __future__ import annotations

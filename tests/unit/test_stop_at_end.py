@@ -20,7 +20,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.settings import load
 from common.stop_at_end import build_target
 from replicator import stage
-from replicator.run_planner import Planner
+from replicator.runs.planner import Planner
 from replicator.stage import COMMITTED_S, Stage
 from tests.harness.stage_without_engine import NoEngine
 from tests.harness.watched_source import ROUTE, SOURCE, TOPIC, WatchedSource

@@ -14,7 +14,7 @@ from common.liveness import Liveness
 from deduplicator.transactions import producer_states
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-from replicator import run
+from replicator.runs import run
 
 TABLES: list[tuple[str, Any]] = [("transaction", producer_states), ("run", run)]
 PAIRS = [

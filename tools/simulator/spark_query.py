@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import StageFailed
 from common.routes import TopicPartition
-from replicator.run import Plan
+from replicator.runs.run import Plan
 from tools.simulator.schedule import Process, Signal
 from tools.simulator.spark_task import Task
 
@@ -77,7 +77,7 @@ class Engine:
 
 
 class Query:
-    """The part of StreamingQuery that `replicator.run` and `replicator.stage` use."""
+    """The part of StreamingQuery that `replicator.runs.run` and `replicator.stage` use."""
 
     def __init__(self, engine: Engine, plan: Plan) -> None:
         self.engine = engine

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from common.envelope import Head
-from replicator.run_epochs import RANDOM_BITS, choose_epoch
+from replicator.runs.epochs import RANDOM_BITS, choose_epoch
 from tests.harness.rule_model.envelopes import IDENTITY, Envelope, Record, Variant
 from tests.harness.rule_model.source import LegalStop, Source
 from tests.harness.rule_model.stage_two import Committed

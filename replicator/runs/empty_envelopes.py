@@ -1,6 +1,6 @@
 """Writes envelopes without records. They say
 
-- that a run with a new epoch begins (`after` = `through` = -1; `replicator.run_epochs`), or
+- that a run with a new epoch begins (`after` = `through` = -1; `replicator.runs.epochs`), or
 - that the source has nothing to copy after the frontier up to some offset: only transaction markers
   and aborted records, which no reader ever sees. Their deletion by retention is no loss then, and
   a later start does not read them again.
@@ -16,9 +16,9 @@ may be made only when
    offset is not below that end, and no broker can have been away in between. Otherwise the leader
    that was read may have been replaced by one that lacks what it had; the same offsets then become
    other records, which the statement would leave out;
-4. the source still has the last record that was copied (`replicator.last_record_check`).
+4. the source still has the last record that was copied (`replicator.runs.last_record_check`).
 
-`replicator.run_watch` sees to them. With `filter.sql` there is no difference: the sink's own
+`replicator.runs.watch` sees to them. With `filter.sql` there is no difference: the sink's own
 envelopes go on over records that are left out.
 
 An envelope is written once, and again when it was not delivered, or after a while when it has had

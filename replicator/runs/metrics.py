@@ -12,8 +12,7 @@ import logging
 from common.lag_gauges import LagReporter
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.routes import TopicPartition
-from replicator.cluster_snapshot import ClusterSnapshot
-from replicator.partition_snapshot import PartitionSnapshot
+from replicator.runs.snapshot import ClusterSnapshot, PartitionSnapshot
 
 log = logging.getLogger(__name__)
 OPEN_S = 60.0

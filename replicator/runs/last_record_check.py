@@ -6,7 +6,7 @@ snapshot) and then grow past the frontier. Its offsets alone show nothing: the t
 one, and it begins and ends where it may. But another record is now at the offset of the last copied
 record. The frontier keeps that record's offset and checksum, whatever filter or mapping it went
 through. So one record of each partition is read and compared: before each run, and during a run
-after every event that can lose records (`replicator.run_watch`).
+after every event that can lose records (`replicator.runs.watch`).
 
 Between that record and the frontier no record is visible (`common.envelope`); a visible record
 there is a loss too. Where `filter.sql` left records out, the frontier says so, and this is not

@@ -33,7 +33,7 @@ from common.records import Consumed, get_compared_content
 from common.routes import Route, TopicPartition
 from common.settings import destination_kind
 from common.source_pool import SourceSnapshot, get_request_timeout_s
-from replicator.last_record_check import LastCopied
+from replicator.runs.last_record_check import LastCopied
 
 TAIL_OFFSETS = 1000
 TEXT_MAX = 60
@@ -89,7 +89,7 @@ def compare_tails(
     when a cluster does not answer now.
 
     `same_last`: the source partitions whose last copied record is this source's
-    (`replicator.last_record_check`). Where the destination's partition is not the copy of one
+    (`replicator.runs.last_record_check`). Where the destination's partition is not the copy of one
     source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import create_commit_reader
 from common.settings import Settings
-from replicator.empty_envelopes import EmptyEnvelopes
+from replicator.runs.empty_envelopes import EmptyEnvelopes
 
 SINGLE_RECORD_FETCH = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
 """A reader here reads one record of each partition, often in the middle of millions. What it

@@ -10,7 +10,7 @@ back to planning:
     planned ──complete──▶ done
 
 `finished` and `complete` belong to `--stop-at-end`: the query has read everything that was there.
-For the next plan stage two has to read all that was written (`replicator.run_epochs`), so the plan
+For the next plan stage two has to read all that was written (`replicator.runs.epochs`), so the plan
 shows whether anything is left to copy.
 """
 
@@ -24,8 +24,8 @@ from common.errors import FilterFailed, RecordRefused, SettingsInvalid
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from replicator.last_record_check import LastCopied
 from replicator.refused_records import find_refused_record
+from replicator.runs.last_record_check import LastCopied
 
 State = Literal["planned", "running", "done"]
 Event = Literal[

@@ -3,12 +3,12 @@ one keeps no state of its own.
 
     1. prepare   the source topics, and the topics of the destination
     2. wait      until every partition has a frontier
-    3. install   the epoch of the run at every frontier (`replicator.run_epochs`); stage two has
+    3. install   the epoch of the run at every frontier (`replicator.runs.epochs`); stage two has
                  then read all that older runs have written, and the frontiers stay where they are
     4. check     the source against these frontiers
 
 A run must not begin where it cannot be exact. So before every run the source is compared with the
-frontier (`replicator.source_checks`): it must still be the same topic, and still have
+frontier (`replicator.runs.source_checks`): it must still be the same topic, and still have
 everything after the frontier.
 """
 
@@ -38,10 +38,10 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_pool import SourcePool, SourceSnapshot
 from common.stage_process import Stopping
-from replicator import source_checks, tail_comparison
-from replicator.clients import Clients
-from replicator.run import Plan
-from replicator.run_epochs import EpochInstaller
+from replicator.runs import source_checks, tail_comparison
+from replicator.runs.clients import Clients
+from replicator.runs.epochs import EpochInstaller
+from replicator.runs.run import Plan
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1

@@ -3,9 +3,9 @@
 A source that loses records ends before what was copied from it. If it has grown again between two
 snapshots, its offsets show nothing. But records are lost only when the leader changes or while a
 broker is away. After either, the last copied records are compared with the source
-(`replicator.last_record_check`): as of the previous snapshot, and then as of each one, until stage
-two has read everything that was on the intermediate topic at that event. So what was read before
-the loss, and is copied after it, is compared too.
+(`replicator.runs.last_record_check`): as of the previous snapshot, and then as of each one, until
+stage two has read everything that was on the intermediate topic at that event. So what was read
+before the loss, and is copied after it, is compared too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 
 from common.routes import TopicPartition
 from common.settings import Settings
-from replicator import last_record_check, tail_comparison
-from replicator.clients import Clients
-from replicator.cluster_snapshot import OUTAGE_S, ClusterSnapshot
-from replicator.partition_snapshot import PartitionSnapshot
-from replicator.run import Plan
+from replicator.runs import last_record_check, tail_comparison
+from replicator.runs.clients import Clients
+from replicator.runs.run import Plan
+from replicator.runs.snapshot import OUTAGE_S, ClusterSnapshot, PartitionSnapshot
 
 
 @dataclass(slots=True)

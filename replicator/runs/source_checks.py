@@ -6,8 +6,8 @@ It can be copied from when
 1. it answers, and has as many partitions as the copy,
 2. it still has what follows the frontier, and is at least as far as the copy,
 3. its topics allow an exact copy (`topic_creation.prepare_topics`: no cycle, sizes, partitions),
-4. its records are the copy's records: the last one (`replicator.last_record_check`), with failover
-   also those before it (`replicator.tail_comparison`).
+4. its records are the copy's records: the last one (`replicator.runs.last_record_check`), with
+   failover also those before it (`replicator.runs.tail_comparison`).
 
 In single mode a condition that is not met ends the service. With failover another source is tried
 (`common.source_pool`).
@@ -25,8 +25,8 @@ from common.kafka.clients import create_admin_client, create_reader
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_pool import SourcePool, SourceSnapshot, SourceTopics
-from replicator import last_record_check, tail_comparison
-from replicator.clients import SINGLE_RECORD_FETCH
+from replicator.runs import last_record_check, tail_comparison
+from replicator.runs.clients import SINGLE_RECORD_FETCH
 
 Frontiers = Mapping[TopicPartition, Frontier]
 """By intermediate partition."""

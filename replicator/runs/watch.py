@@ -17,18 +17,18 @@ from common.kafka.partition_offsets import GroupCommit
 from common.lag_gauges import LagReporter
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from replicator import empty_envelopes
-from replicator.clients import Clients
-from replicator.cluster_snapshot import (
+from replicator.runs import empty_envelopes
+from replicator.runs.clients import Clients
+from replicator.runs.losses import SourceLosses, is_truncated
+from replicator.runs.metrics import report_snapshot
+from replicator.runs.run import Event, Plan
+from replicator.runs.snapshot import (
     QUIET_S,
     ClusterSnapshot,
+    PartitionSnapshot,
     describe_sources,
     take_snapshot,
 )
-from replicator.losses_during_run import SourceLosses, is_truncated
-from replicator.partition_snapshot import PartitionSnapshot
-from replicator.run import Event, Plan
-from replicator.run_metrics import report_snapshot
 
 GAP_S = 5.0
 """How long a gap may stay unchanged, and offsets may be missing at the source: an envelope that is

@@ -23,7 +23,7 @@ from common import runtime
 from common.envelope import Head
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
-from replicator.empty_envelopes import EmptyEnvelopes
+from replicator.runs.empty_envelopes import EmptyEnvelopes
 
 log = logging.getLogger(__name__)
 RANDOM_BITS = 20
