@@ -135,8 +135,9 @@ def test_what_nobody_sees_is_committed_before_the_end(
         source.frontier = 36
 
     monkeypatch.setattr(runtime, "sleep", commit)
-    source.records |= dict.fromkeys(range(37, 50), True)
     assert one._find_left(source.build_plan(30)) == "nothing"
+    source.records |= dict.fromkeys(range(37, 50), True)
+    assert one._find_left(source.build_plan(37)) == "nothing"
 
 
 def test_a_record_before_the_target_is_left(
