@@ -7,5 +7,4 @@ In the order of a start:
                         child_output.py: what it prints
     health.py           the HTTP server: metrics, health and readiness; service_status.py: /status
     progress_log.py     what the log says of the work: counts, what waits, that it has caught up
-    end_of_copy.py      `--stop-at-end`; deduplicator_stop_at_end.py: for stage two alone
 """
