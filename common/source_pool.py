@@ -267,8 +267,8 @@ class Candidate:
             self.snapshot = result
             report_stable_ends(result)
 
-    def passes(self, check: Callable[[SourceSnapshot], None]) -> bool:
-        """Whether it has passed this check, and all before."""
+    def run_check(self, check: Callable[[SourceSnapshot], None]) -> bool:
+        """Run this check; returns whether it has passed it, and all before."""
         try:
             if self.snapshot is not None:
                 check(self.snapshot)
@@ -345,9 +345,9 @@ class SourcePool:
         """
         for candidate, result in zip(self.candidates, take_snapshots(self.settings), strict=True):
             candidate.begin_selection(result)
-            candidate.passes(check_offsets)
+            candidate.run_check(check_offsets)
         while (selected := self._find_first()) is not None:
-            if self.candidates[selected].passes(check_copyable):
+            if self.candidates[selected].run_check(check_copyable):
                 break
         for candidate in self.candidates:
             candidate.report_refusal()
