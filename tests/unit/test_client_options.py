@@ -124,6 +124,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))
 
 
+@pytest.mark.usefixtures("empty_jars")
 def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reo gives a client is harmless by the guards' own measure; and what is given raw stands
     in its place.

@@ -27,6 +27,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.usefixtures("empty_jars")
 def test_the_command_line_is_that_of_sparks_own_image() -> None:
     """Options in the order of their numbers, the heap, the class path with what was put before it,
     and each argument of KubernetesExecutorBackend.

@@ -224,6 +224,7 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
         assert (probe.answer, probe.has_answered) == (answer, answered)
 
 
+@pytest.mark.usefixtures("empty_jars")
 def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """The port answers before: each process that is to be started is waited for already, and is not
     called silent.
@@ -240,6 +241,7 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
         raise InterruptedError
 
     monkeypatch.setattr(startup, "prepare_clusters", lambda *_: {})
+    monkeypatch.setattr("replicator.spark.java.find_version", lambda: "21.0.2")
     monkeypatch.setattr(health, "open_server", open_server)
     monkeypatch.setattr(health, "serve", serve)
     with pytest.raises(InterruptedError):

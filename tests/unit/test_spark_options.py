@@ -16,6 +16,7 @@ from replicator.spark import jvm_options, session, spark_master
 from tests.unit.test_client_options import read_refusal
 from tests.unit.test_settings import GOOD
 
+pytestmark = pytest.mark.usefixtures("empty_jars")
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
 KUBERNETES = {
     "REO_REPLICATOR_MASTER": "k8s://https://kubernetes.default.svc",
