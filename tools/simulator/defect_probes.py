@@ -88,7 +88,7 @@ def _find_difference(right: ast.AST, wrong: ast.AST) -> Difference | None:
     if len(differing) != 1:
         return here
     ours, others = differing[0]
-    if isinstance(ours, list):
+    if isinstance(ours, list) and isinstance(others, list):
         return _find_difference_of_lists(ours, others) or here
     if isinstance(ours, ast.AST) and isinstance(others, ast.AST):
         return _find_difference(ours, others) or here
