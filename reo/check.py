@@ -257,7 +257,7 @@ def run_command(settings: Settings, as_json: bool) -> int:
     """The sub-command: exit code 0 without errors, else the code of the first error."""
     found = list(run_checks(Start(settings)))
     if as_json:
-        print(findings.format_json(found))
+        findings.print_findings_as_json(found)
     else:
         findings.print_findings(found, Console())
     return findings.get_exit_code(found)

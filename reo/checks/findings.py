@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
 from rich.console import Console
 from rich.text import Text
 
 from common.errors import ReoError
+from reo.report import print_json
 
 Level = Literal["ok", "warning", "error"]
 STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "error": "bold red"}
@@ -74,16 +74,16 @@ def count_level(findings: Sequence[Finding], level: Level) -> int:
     return sum(finding.level == level for finding in findings)
 
 
-def format_json(findings: Sequence[Finding]) -> str:
-    """As JSON text, one object."""
-    return orjson.dumps(
+def print_findings_as_json(findings: Sequence[Finding]) -> None:
+    """One object."""
+    print_json(
         {
             "exit_code": get_exit_code(findings),
             "errors": count_level(findings, "error"),
             "warnings": count_level(findings, "warning"),
             "findings": [finding.to_dict() for finding in findings],
         }
-    ).decode()
+    )
 
 
 def _count(number: int, what: str) -> str:
