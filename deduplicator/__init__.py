@@ -2,18 +2,19 @@
 
 In the order in which an envelope and its records pass:
 
+    loop.py                 a round: one line per step
+    partition.py            one partition while this worker owns it: its state, and its part of a
+                            round; partitions.py: those that the group has assigned
     intermediate_consumer.py
-                            consumes envelopes; partitions.py: the partitions that the group has
-                            assigned; group_metadata.py: what a member commits with; purge.py:
-                            deletes the committed ones
-    round_input.py          consumes and decides what one transaction writes
+                            consumes envelopes; group_metadata.py: what a member commits with;
+                            purge.py: deletes the committed ones
+    round_input.py          consumes and decides what one transaction writes; round_decisions.py:
+                            what is decided for one partition
     rule.py                 which envelopes are new (pure)
     unwrap.py               from an envelope to the source's records, where they are needed one by
                             one
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
-    round_decisions.py      what a round has decided for a partition; round_output.py: what it
-                            writes
     kafka_destination.py    writes records to their partition; compiled_path.c: the records of a
                             whole envelope, called by compiled_path.py; refused_record.py: which of
                             them the brokers refuse
@@ -22,7 +23,6 @@ In the order in which an envelope and its records pass:
                             destinations outside of Kafka share; tables/: PostgreSQL
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
-    loop.py                 one line per step
     frontiers/              a partition's frontier when it is assigned: read, created, or refused;
                             where frontiers are stored
     destination_factory.py  builds the destination that the settings name

@@ -8,9 +8,8 @@ where it can take them so, in the envelopes in which they were consumed (`forwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
@@ -18,10 +17,10 @@ from common.routes import Route, TopicPartition
 from deduplicator.unwrap import AcceptedEnvelope, Record
 
 
-@dataclass(slots=True)
-class DestinationState:
-    """The state of a destination partition: the visible records after `known_offset` are exactly
-    the `sent` ones.
+class Output(NamedTuple):
+    """What is known of a destination partition: the visible records after `known_offset` are
+    exactly the `sent` ones. Outside of Kafka, `known_offset` is the source offset of the last
+    record, and `sent` is 0.
     """
 
     known_offset: int
@@ -37,9 +36,7 @@ class DestinationState:
         return self.known_offset + self.sent
 
 
-GetOffsets = Callable[[], Sequence[ClientTopicPartition]]
-"""Returns the offsets to commit, with their metadata."""
-UNCOUNTED = DestinationState(-1, -1)
+UNCOUNTED = Output(-1, -1)
 """For a route that is not one to one: other routes write to the partition too, so a count proves
 nothing.
 """
@@ -53,9 +50,6 @@ class Destination(Protocol):
     started when the one before it is finished.
     """
 
-    outputs: dict[TopicPartition, DestinationState]
-    """Of the partitions that one route alone writes."""
-
     @property
     def can_forward(self) -> bool:
         """Whether it takes whole envelopes."""
@@ -64,10 +58,14 @@ class Destination(Protocol):
         """Open a transaction."""
 
     def write(
-        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
-    ) -> None:
-        """Write records in order to one partition, in the open transaction. A route that is one to
-        one passes their source offsets.
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        source_offsets: Sequence[int],
+        output: Output,
+    ) -> Output:
+        """Write records in order to one partition, in the open transaction; returns `output` with
+        them. A route that is one to one passes their source offsets.
         """
 
     def forward(
@@ -80,9 +78,11 @@ class Destination(Protocol):
         transaction; how many these are. Only if `can_forward`.
         """
 
-    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
+    def send_offsets(
+        self, offsets: Sequence[ClientTopicPartition], member: Any
+    ) -> Mapping[TopicPartition, int]:
         """Put the offsets and their metadata into the transaction, whose records are written;
-        `offsets` is called last.
+        returns the offsets of the last records, by destination partition, where they are known.
         """
 
     def start_commit(self) -> None:
@@ -101,11 +101,14 @@ class Destination(Protocol):
         while the destination does not answer.
         """
 
-    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(
+        self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
+    ) -> None:
         """Once a second, between two transactions: DestinationTruncated when written records are
         found to be lost. Does not block.
 
-        `topic_ids` are the ids in the frontiers, by destination topic.
+        `topic_ids` are the ids in the frontiers, by destination topic; `last_offsets` those of the
+        outputs that are counted.
         """
 
     def is_answering(self) -> bool:

@@ -34,7 +34,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.visible_records import read_visible
 from common.records import Consumed, compute_message_checksum
 from common.routes import TopicPartition
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.unwrap import Record, compute_record_checksum
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def check_destination(
     compacted_topics: AbstractSet[str],
     undecided: AbstractSet[TopicPartition] = frozenset(),
     beat: Callable[[], None] = lambda: None,
-) -> tuple[dict[TopicPartition, DestinationState], dict[TopicPartition, Surplus]]:
+) -> tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]:
     """Read each destination partition after its known record; returns the state of the output, and
     the records beyond the frontier.
 
@@ -135,7 +135,7 @@ def check_destination(
             continue
         if counted[tp] < frontiers[tp].sent:
             counted[tp] += 1
-            outputs[tp] = DestinationState(offset, 0, is_known_written=True)
+            outputs[tp] = Output(offset, 0, is_known_written=True)
             if counted[tp] == frontiers[tp].sent and tp not in may_lack_records:
                 _check_checksum(tp, message, frontiers[tp])
         else:
@@ -181,8 +181,8 @@ def _has_known_record(frontier: Frontier) -> bool:
     return frontier.is_known_written or (frontier.last_written is not None and frontier.sent == 0)
 
 
-def _get_known_state(frontier: Frontier, is_checked: bool) -> DestinationState:
-    return DestinationState(frontier.destination_known, 0, is_checked or frontier.is_known_written)
+def _get_known_state(frontier: Frontier, is_checked: bool) -> Output:
+    return Output(frontier.destination_known, 0, is_checked or frontier.is_known_written)
 
 
 def _list_kept(

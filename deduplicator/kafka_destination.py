@@ -1,11 +1,10 @@
 """A topic as the destination.
 
-It keeps, per partition, what the check at the next start needs (`DestinationState`): the offset of
-the last record whose delivery is known, and how many records were sent after it. It requests a
-delivery report for one record per partition and transaction, the last. A commit waits for the
-reports anyway, so they are checked just before it: a partition that gives a record an offset which
-it must have given before has lost records, and nothing more is committed to it; nor is a
-transaction whose records have another timestamp.
+It requests a delivery report for one record per partition and transaction, the last: its offset,
+and how many records were sent after it, are what the check at the next start needs (`Output`). A
+commit waits for the reports anyway, so they are checked just before it: a partition that gives a
+record an offset which it must have given before has lost records (`Partition.on_delivered`), and
+nothing more is committed to it; nor is a transaction whose records have another timestamp.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from itertools import islice
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints
 from common.envelope import OFFSET_MAX, EnvelopeInvalid
-from common.errors import ClusterUnreachable, DestinationTruncated, StageFailed, TopicsUnfit
+from common.errors import ClusterUnreachable, StageFailed, TopicsUnfit
 from common.kafka import copied_configs, topic_fitness
 from common.kafka.copied_configs import Entries
 from common.kafka.intermediate_records import build_foreign_record_error
 from common.metrics import QUEUE_FULL
 from common.routes import Route, TopicPartition
 from deduplicator import compiled_path
-from deduplicator.destination import UNCOUNTED, DestinationState, GetOffsets
+from deduplicator.destination import Output
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -55,7 +55,6 @@ class KafkaDestination:
         """The configuration of a destination topic as it is now."""
         self.batch_bytes_max = batch_bytes_max
         """The smallest max.message.bytes for which the producers were made."""
-        self.outputs: dict[TopicPartition, DestinationState] = {}
         self._client: Producer | None = None
         self._delivered: dict[TopicPartition, int] = {}
         self._stamped: set[TopicPartition] = set()  # by a broker, with its time
@@ -73,7 +72,8 @@ class KafkaDestination:
         records: Sequence[Record],
         # a topic gives offsets of its own
         source_offsets: Sequence[int],  # noqa: ARG002
-    ) -> None:
+        output: Output,
+    ) -> Output:
         """Pass records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
@@ -89,12 +89,8 @@ class KafkaDestination:
             self.write_record(tp, records[-1], self._on_delivery)
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
-        self._note_written(tp, len(records))
-
-    def _note_written(self, tp: TopicPartition, count: int) -> None:
         self._written.add(tp)
-        if tp in self.outputs:
-            self.outputs[tp].sent += count
+        return output._replace(sent=output.sent + len(records))
 
     @property
     def can_forward(self) -> bool:
@@ -123,7 +119,7 @@ class KafkaDestination:
         except KafkaException as failed:
             raise self.producers.current.handle_failure(failed, f"writing to {tp}") from None
         if count:
-            self._note_written(tp, count)
+            self._written.add(tp)
         return count
 
     def _forward_envelope(
@@ -182,9 +178,11 @@ class KafkaDestination:
             else:
                 return
 
-    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:
-        """Send the offsets; DestinationTruncated when a record was delivered at an offset that is
-        not possible, TopicsUnfit or TransactionFailed when one may have another timestamp.
+    def send_offsets(
+        self, offsets: Sequence[ClientTopicPartition], member: Any
+    ) -> Mapping[TopicPartition, int]:
+        """Send the offsets; TopicsUnfit or TransactionFailed when a record may have another
+        timestamp.
 
         The first records of a partition are delivered before. Where the offsets of an open
         transaction are deleted (with their topic, or their group), a successor finds nothing to
@@ -194,14 +192,11 @@ class KafkaDestination:
         if not self._written <= self._not_empty:
             producer.flush()
             self._not_empty |= self._written
-        producer.send_offsets(offsets(), member)
+        producer.send_offsets(offsets, member)
         failpoints.hit("two: offsets sent")
         producer.flush()
         self._check_timestamps()
-        for tp in self._delivered.keys() & self.outputs.keys():
-            offset = self._delivered[tp]
-            check_delivered_offset(tp, self.outputs[tp], offset)
-            self.outputs[tp] = DestinationState(offset, 0, is_known_written=True)
+        return self._delivered
 
     def _check_timestamps(self) -> None:
         """TopicsUnfit when the records of this transaction have other timestamps; TransactionFailed
@@ -242,12 +237,13 @@ class KafkaDestination:
         """
         self.producers.initialise()
 
-    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(
+        self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
+    ) -> None:
         """Check the ids of the topics, and the end offsets of the partitions that this copy alone
         writes.
         """
-        counted = {tp: output for tp, output in self.outputs.items() if output != UNCOUNTED}
-        self.watcher.poll(topic_ids, {tp: output.last_offset for tp, output in counted.items()})
+        self.watcher.poll(topic_ids, last_offsets)
 
     def is_answering(self) -> bool:
         """It is the cluster of the intermediate topics."""
@@ -274,19 +270,3 @@ class KafkaDestination:
         self._delivered[tp] = message.offset()
         if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
             self._stamped.add(tp)
-
-
-def check_delivered_offset(tp: TopicPartition, output: DestinationState, offset: int) -> None:
-    """DestinationTruncated when the last record of the open transaction, which `output` counts, was
-    given an offset that it cannot have.
-
-    Offsets of a partition only grow. If the partition lost records (an unclean leader election, a
-    restored disk, a recreated topic), it gives their offsets again: then `known_offset` would be
-    another record's, and the next start would find nothing wrong.
-    """
-    if offset < output.last_offset:
-        raise DestinationTruncated(
-            f"{tp} lost records while it was copied to: {output.sent} were written after offset"
-            f" {output.known_offset}, and the last of them was given offset {offset}. This"
-            " transaction is aborted. Copy to a new topic, or restore this one"
-        )

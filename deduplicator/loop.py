@@ -20,30 +20,30 @@ the committed frontier again, checks it and continues from it: the same path as 
 (`deduplicator.frontiers.waiting_partitions`), which uses a transaction of its own to commit a first
 frontier. In a poll no transaction is open, except one whose EndTxn is sent; and none is begun
 inside a poll. Steps 1 and 2 alternate until their time is over, no more envelopes are there, or the
-transaction is full. The decisions are kept in `RoundDecisions`, which is forgotten together with
-its partition.
+transaction is full. Everything that is known of a partition is in its `Partition`, and dropped with
+it when the group revokes it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from common import failpoints, runtime
 from common.errors import DestinationTruncated, RecordRefused
 from common.liveness import Liveness
 from common.metrics import REREADS
-from common.routes import Route, TopicPartition
-from common.settings import Settings, destination_kind
+from common.routes import Route
+from common.settings import Settings
 from deduplicator.destination import Destination
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate_consumer import WAIT_S, Intermediate
+from deduplicator.partition import Partition
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.refused_record import name_refused_record
 from deduplicator.round_input import RoundInput
-from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.commit_metrics import StartedCommit
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
@@ -74,16 +74,9 @@ class Loop:
         self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
-        self.starter = starter
         self.destination = destination
         self.liveness = liveness
-        zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
-        self.round_output = RoundOutput(routes, partitions, destination, zero_timestamp_ms)
-        self.waiting = WaitingPartitions(
-            routes, partitions, intermediate, starter, destination, self.round_output, liveness
-        )
-        self.last_timestamp_ms: dict[TopicPartition, int] = {}
-        """The timestamp of the last record that was committed."""
+        self.waiting = WaitingPartitions(partitions, intermediate, starter, destination, liveness)
         self.started_commit: StartedCommit | None = None
         self.has_failed = False
         """Whether the last transaction was not committed."""
@@ -93,7 +86,6 @@ class Loop:
         )
         self.round_input = RoundInput(
             settings,
-            routes,
             partitions,
             intermediate,
             destination,
@@ -107,18 +99,16 @@ class Loop:
         `finish`, no commit is unfinished afterwards.
         """
         self.liveness.beat()
-        self.round_input.work = {}
         try:
             self.round_input.consume(NEXT_RECORD_S if self.started_commit else WAIT_S)
-            self._forget_revoked()
-            if self.round_input.work:
+            decided = self.partitions.list_decided()
+            if decided:
                 failpoints.hit("two: decided")
-                self.run_transaction()
-            if finish or not self.round_input.work or self.partitions.waiting or self.has_failed:
+                self.run_transaction(decided)
+            if finish or not decided or self.partitions.waiting or self.has_failed:
                 self.finish_commit()
         except TransactionFailed as failed:
             self._recover(failed)
-        self._forget_revoked()
         if self.partitions.waiting and not self.waiting.start():
             self.has_failed = True
             self.destination.resolve_in_doubt()
@@ -127,9 +117,10 @@ class Loop:
         """End what is open or unfinished; then every partition waits for its committed frontier."""
         log.warning("reading the frontier again after: %s", failed)
         REREADS.inc()
-        if self.round_input.work:
+        undone = self.partitions.list_decided()
+        if undone:
             self.transaction_size.on_failed(
-                sum(work.consumed for work in self.round_input.work.values())
+                sum(partition.get_decisions().consumed for partition in undone)
             )
         self.destination.abort()
         try:
@@ -140,22 +131,21 @@ class Loop:
         self.destination.resolve_in_doubt()
         self.partitions.on_in_doubt()
 
-    def run_transaction(self) -> None:
-        """Steps 3 to 7; then the state changes."""
+    def run_transaction(self, decided: Sequence[Partition]) -> None:
+        """Steps 3 to 7 for these partitions; then their state changes."""
         began_at = runtime.monotonic()
         member = self.intermediate.member_metadata.get()
         self.destination.begin()
         failpoints.hit("two: begun")
         try:
-            written = {
-                tp: self.round_output.write(tp, work) for tp, work in self.round_input.work.items()
-            }
+            for partition in decided:
+                partition.write(self.destination)
             failpoints.hit("two: written")
-            next_states = {
-                tp: self.round_output.build_next_state(tp, work)
-                for tp, work in self.round_input.work.items()
-            }
-            self.round_output.send_offsets(next_states, member)
+            last_offsets = self.destination.send_offsets(
+                [partition.prepare_commit() for partition in decided], member
+            )
+            for partition in decided:
+                partition.on_delivered(last_offsets)
             self.finish_commit()
             self.destination.start_commit()
             # one transaction at a time until one is committed, so that an error belongs to the
@@ -166,9 +156,7 @@ class Loop:
             self.destination.abort()
             self.destination.check_batches(self.routes.values())
             self.finish_commit()
-            raise name_refused_record(
-                refused, self.destination, self.round_output, self.round_input.work
-            ) from None
+            raise name_refused_record(refused, self.destination, decided) from None
         except TransactionFailed:
             raise
         except DestinationTruncated:
@@ -179,8 +167,9 @@ class Loop:
         except Exception:
             self.destination.abort()
             raise
-        self.partitions.assigned.update(next_states)
-        self.started_commit = StartedCommit(self.round_input.work, next_states, written, began_at)
+        self.started_commit = StartedCommit(
+            [(partition, partition.on_commit_started()) for partition in decided], began_at
+        )
 
     def finish_commit(self) -> None:
         """Wait for the commit that was started, if there is one; TransactionFailed when it is not
@@ -195,23 +184,10 @@ class Loop:
         try:
             self.destination.finish_commit()
         except (TransactionFailed, RecordRefused) as failed:
-            self.round_input.work = {}  # it was decided on top of that transaction
+            self.partitions.drop_decisions()  # they were made on top of that transaction
             self.transaction_size.on_failed(started.consumed)
             raise TransactionFailed(str(failed)) from None
         failpoints.hit("two: committed")
         self.has_failed = False
-        self.partitions.on_committed(started.next_states)
         self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
-        started.report(self.routes, self.partitions.assigned)
-        self.last_timestamp_ms.update(started.get_last_timestamps_ms(self.partitions.assigned))
-
-    def _forget_revoked(self) -> None:
-        """Forget all state of revoked partitions: none of their records may be written."""
-        revoked = self.partitions.pop_revoked()
-        if revoked:
-            self.starter.on_revoked()
-        self.round_input.forget(revoked)
-        for tp in revoked:
-            self.last_timestamp_ms.pop(tp, None)
-            self.waiting.forget(tp)
-            self.destination.outputs.pop(self.round_output.get_destination_partition(tp), None)
+        started.on_committed(self.partitions)

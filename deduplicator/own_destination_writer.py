@@ -12,6 +12,7 @@ from common import failpoints
 from common.errors import StageFailed
 from common.metrics import TRANSACTIONS
 from common.routes import TopicPartition
+from deduplicator.destination import Output
 from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
 from deduplicator.own_destination import NotOwner, Position, StoredRecord, Unavailable
 from deduplicator.stored_destination import StoredDestination
@@ -36,8 +37,12 @@ class OwnDestination(StoredDestination):
         self._records = []
 
     def write(
-        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
-    ) -> None:
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        source_offsets: Sequence[int],
+        output: Output,
+    ) -> Output:
         """Keep the records for the commit."""
         self._records += [
             StoredRecord(*tp, offset, key, value, list(headers or []), timestamp_ms)
@@ -45,7 +50,7 @@ class OwnDestination(StoredDestination):
                 records, source_offsets, strict=True
             )
         ]
-        self.outputs[tp].known_offset = source_offsets[-1]
+        return output._replace(known_offset=source_offsets[-1])
 
     def start_commit(self) -> None:
         """One step of the store; then the group's commits. StageFailed, or TransactionFailed when

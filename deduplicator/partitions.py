@@ -1,10 +1,8 @@
 """The partitions of the intermediate topics that the group has assigned to this worker.
 
-    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked
+    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ remembered
                                              ▲                  │
                                              └───start_again────┘
-
-A revoked partition is kept until the loop has seen it (`pop_revoked`).
 
 The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers,
 and commits first ones, after the poll (`deduplicator.loop`). A partition that waits is not fetched,
@@ -13,33 +11,31 @@ or its fetched records are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from common.frontier import Frontier
 from common.routes import TopicPartition
-from deduplicator.frontier_check import Surplus
-from deduplicator.partitioner import Partitioner
+from deduplicator.partition import Partition
 
 
-@dataclass(slots=True)
-class AssignedPartition:
-    """The state of one intermediate partition while the worker owns it."""
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A partition that is assigned, and whose frontier has to be loaded."""
 
-    next_offset: int
-    frontier: Frontier
-    surplus: Surplus | None = None
-    partitioner: Partitioner | None = None
-    """Chooses the destination partition of records, unless the route is one to one."""
+    started_before: Partition | None = None
+    """It is started again: this worker had it until now, and nobody else can have moved it."""
+    loaded: Partition | None = None
+    """Its frontier is loaded, but not committed yet."""
 
 
-class RememberedState(NamedTuple):
-    """The newest state that this worker has certainly committed, of a partition that it gave up:
-    more may be committed by now.
+class RememberedPartition(NamedTuple):
+    """One that this worker gave up, with what it has certainly committed: more may be committed by
+    now.
     """
 
-    state: AssignedPartition
+    partition: Partition
     generation: int | None
     """The group's, in which the partition was this worker's: in the next one nobody else can have
     had it. None after a transaction whose outcome is in doubt.
@@ -50,22 +46,18 @@ class Partitions:
     """Written by the consumer's callbacks and by the loop, in one thread."""
 
     def __init__(self) -> None:
-        self.assigned: dict[TopicPartition, AssignedPartition] = {}
-        """Those whose frontier is loaded: records of others are ignored."""
-        self.waiting: set[TopicPartition] = set()
-        """Those whose frontier has to be loaded, or committed for the first time."""
-        self.revoked: set[TopicPartition] = set()
-        """Those that were revoked, or are started again: their state has to be forgotten."""
-        self.generation = -1
-        """The group's (with group.protocol=consumer, the member's epoch) at the last assignment."""
-        self.committed: dict[TopicPartition, AssignedPartition] = {}
-        """The newest state that is certainly all that is committed, of partitions that are assigned
-        or wait. The group can lose it: it deletes its offsets together with a topic.
-        """
-        self.remembered: dict[TopicPartition, RememberedState] = {}
-        """Of other partitions. A client that notices the deletion of a topic gives its partitions
+        self.assigned: dict[TopicPartition, Partition] = {}
+        """Those that are started: records of others are ignored."""
+        self.waiting: dict[TopicPartition, Waiting] = {}
+        self.remembered: dict[TopicPartition, RememberedPartition] = {}
+        """Of partitions that are not assigned. The group can lose what is committed: it deletes its
+        offsets together with a topic, and a client that notices the deletion gives its partitions
         up.
         """
+        self.generation = -1
+        """The group's (with group.protocol=consumer, the member's epoch) at the last assignment."""
+        self.has_revoked = False
+        """Whether any were revoked since the last start."""
 
     def on_assigned(
         self, topic_partitions: Iterable[TopicPartition], generation: int | None = None
@@ -75,64 +67,78 @@ class Partitions:
         """
         topic_partitions = set(topic_partitions)
         self.on_revoked(topic_partitions)
-        self.waiting |= topic_partitions
+        self.waiting.update((tp, Waiting()) for tp in topic_partitions)
         if generation is not None:
             self.generation = generation
 
     def on_revoked(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has revoked these, or this worker has lost them."""
         for tp in topic_partitions:
-            self.assigned.pop(tp, None)
-            self.waiting.discard(tp)
-            if tp in self.committed:
-                self.remembered[tp] = RememberedState(self.committed.pop(tp), self.generation)
-            self.revoked.add(tp)
+            waiting = self.waiting.pop(tp, Waiting())
+            partition = self.assigned.pop(tp, waiting.started_before)
+            if partition is not None:
+                partition.decisions = None  # perhaps of a round that has begun: megabytes
+                self.remembered[tp] = RememberedPartition(partition, self.generation)
+            self.has_revoked = True
 
-    def start(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
+    def on_loaded(self, partitions: Iterable[Partition]) -> None:
+        """The frontiers of these are loaded, and perhaps not committed yet."""
+        for partition in partitions:
+            self.waiting[partition.tp].loaded = partition
+
+    def list_loaded(self) -> list[Partition]:
+        """Those that wait, with a loaded frontier: its commit has failed."""
+        return [waiting.loaded for waiting in self.waiting.values() if waiting.loaded]
+
+    def start(self, partitions: Iterable[Partition]) -> None:
         """The frontiers of these are loaded, and committed."""
-        self.waiting -= assigned.keys()
-        self.assigned.update(assigned)
-        self.committed.update(assigned)
-        for tp in assigned:
-            self.remembered.pop(tp, None)
+        for partition in partitions:
+            partition.on_committed()
+            self.waiting.pop(partition.tp, None)
+            self.remembered.pop(partition.tp, None)
+            self.assigned[partition.tp] = partition
 
-    def on_committed(self, states: Mapping[TopicPartition, AssignedPartition]) -> None:
-        """These states are certainly committed."""
-        for tp, state in states.items():
-            if tp in self.assigned:
-                self.committed[tp] = state
-            elif tp in self.remembered:
-                self.remembered[tp] = self.remembered[tp]._replace(state=state)
+    def start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Load the frontiers of these assigned partitions again; no transaction is unfinished."""
+        for tp in set(topic_partitions):
+            self.waiting[tp] = Waiting(started_before=self.assigned.pop(tp))
+            self.has_revoked = True
 
     def on_in_doubt(self) -> None:
         """Transactions have failed, and some may be committed nevertheless: load the frontiers of
         all assigned partitions again.
         """
+        for tp, waiting in self.waiting.items():
+            if waiting.started_before is not None:
+                self.remembered[tp] = RememberedPartition(waiting.started_before, None)
+                waiting.started_before = None
         self.on_assigned(self.assigned)
-        for tp, state in self.committed.items():  # of partitions that wait
-            self.remembered[tp] = RememberedState(state, None)
-        self.committed = {}
         self.remembered = {
             tp: remembered._replace(generation=None) for tp, remembered in self.remembered.items()
         }
 
-    def start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Load the frontiers of these assigned partitions again; no transaction is unfinished."""
-        topic_partitions = set(topic_partitions)
-        committed = {tp: state for tp, state in self.committed.items() if tp in topic_partitions}
-        self.on_assigned(topic_partitions)
-        self.committed.update(committed)
-
-    def list_certain(self) -> dict[TopicPartition, AssignedPartition]:
-        """What is certainly all that is committed of partitions that wait."""
-        certain = self.committed | {
-            tp: state
-            for tp, (state, generation) in self.remembered.items()
-            if generation is not None and self.generation <= generation + 1
+    def list_known(self) -> dict[TopicPartition, Frontier]:
+        """The frontiers that this worker knows of partitions that wait, in case the group has lost
+        them: those that are certainly the last ones, and on a route that is one to one also others.
+        There it is certain to be found when more is committed: the records of the destination are
+        compared with the frontier.
+        """
+        known = {tp: waiting.started_before for tp, waiting in self.waiting.items()}
+        for tp, (partition, generation) in self.remembered.items():
+            is_last = generation is not None and self.generation <= generation + 1
+            if tp in known and (is_last or partition.route.is_one_to_one):
+                known[tp] = known[tp] or partition
+        return {
+            tp: partition.committed
+            for tp, partition in known.items()
+            if partition is not None and partition.committed is not None
         }
-        return {tp: state for tp, state in certain.items() if tp in self.waiting}
 
-    def pop_revoked(self) -> set[TopicPartition]:
-        """Those that were revoked since the last call, also if they were assigned again."""
-        revoked, self.revoked = self.revoked, set()
-        return revoked
+    def list_decided(self) -> list[Partition]:
+        """Those of which the present round has decisions."""
+        return [partition for partition in self.assigned.values() if partition.decisions]
+
+    def drop_decisions(self) -> None:
+        """Nothing of the present round is written."""
+        for partition in self.assigned.values():
+            partition.decisions = None

@@ -8,7 +8,7 @@ of those that are refused, and so on, in transactions that are aborted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,8 +20,7 @@ from common.kafka.client_errors import RECORD_REJECTED
 from common.routes import TopicPartition
 from deduplicator.destination import Destination
 from deduplicator.kafka_destination import KafkaDestination
-from deduplicator.round_decisions import RoundDecisions
-from deduplicator.round_output import RoundOutput
+from deduplicator.partition import Partition
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record, unwrap_records
 
@@ -46,17 +45,14 @@ class Write(NamedTuple):
 
 
 def name_refused_record(
-    refused: RecordRefused,
-    destination: Destination,
-    output: RoundOutput,
-    works: Mapping[TopicPartition, RoundDecisions],
+    refused: RecordRefused, destination: Destination, decided: Iterable[Partition]
 ) -> RecordRefused:
     """The error of a transaction, which is aborted, with the record in it that brokers refuse.
     Without one if no record is refused now.
     """
     if refused.names_the_record or not isinstance(destination, KafkaDestination):
         return refused
-    suspects = _write_again(destination, list(_list_writes(output, works)))
+    suspects = _write_again(destination, list(_list_writes(decided)))
     while len(suspects) > 1:
         half = suspects[: len(suspects) // 2]
         suspects = _write_again(destination, half) or suspects[len(half) :]
@@ -86,24 +82,24 @@ def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list
     return rejected
 
 
-def _list_writes(
-    output: RoundOutput, works: Mapping[TopicPartition, RoundDecisions]
-) -> Iterator[Write]:
+def _list_writes(decided: Iterable[Partition]) -> Iterator[Write]:
     """What the transaction wrote, in the same order."""
-    for tp, work in works.items():
-        route, to = output.routes[tp.topic], output.get_destination_partition(tp)
-        source = f"the record of {route.get_source(tp.partition)} at offset"
-        for envelope in work.envelopes:
+    for partition in decided:
+        decisions, to = partition.get_decisions(), partition.destination_tp
+        source = f"the record of {partition.source_tp} at offset"
+        for envelope in decisions.envelopes:
             accepted = envelope.read_records()
-            records = unwrap_records(envelope, accepted, output.zero_timestamp_ms)
+            records = unwrap_records(envelope, accepted, decisions.zero_timestamp_ms)
             for one, record in zip(accepted, records, strict=True):
                 yield Write(to, record, f"{source} {one.source_offset}")
-        places = [place for place, group in work.partitioned_records for _ in group]
+        outputs = [tp for tp, group in decisions.partitioned_records for _ in group]
         written = zip(
-            places or [to] * len(work.records), work.records, work.source_offsets, strict=True
+            outputs or [to] * len(decisions.records),
+            decisions.records,
+            decisions.source_offsets,
+            strict=True,
         )
-        for place, record, source_offset in list(written)[work.torn :]:
-            yield Write(place, record, f"{source} {source_offset}")
-        for record in work.parked:
-            parked = TopicPartition(route.parked_topic, 0)
-            yield Write(parked, record, f"a parked record of {route.get_source(tp.partition)}")
+        for tp, record, source_offset in list(written)[decisions.torn :]:
+            yield Write(tp, record, f"{source} {source_offset}")
+        for record in decisions.parked:
+            yield Write(partition.parked_tp, record, f"a parked record of {partition.source_tp}")

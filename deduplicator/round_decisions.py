@@ -9,11 +9,11 @@ written record by record, all that follow it in the round are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from common.envelope import EnvelopeRecord, Head
 from common.errors import SourceRecreated
-from common.frontier import LastRecord
+from common.frontier import Frontier, LastRecord
 from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.record_filter import FilterResult
@@ -22,6 +22,7 @@ from deduplicator.unwrap import (
     AcceptedEnvelope,
     Record,
     describe_last_record,
+    describe_written,
     find_last_record,
     unwrap,
     unwrap_records,
@@ -38,6 +39,8 @@ class RoundDecisions:
     """The state after these decisions."""
     next_offset: int
     """Of the intermediate topic."""
+    zero_timestamp_ms: int | None = None
+    """Replaces timestamp 0 (`deduplicator.unwrap.unwrap`)."""
     envelopes: list[AcceptedEnvelope] = field(default_factory=list)
     """Those that are written as they are, in order."""
     records: list[Record] = field(default_factory=list)
@@ -64,6 +67,7 @@ class RoundDecisions:
     torn: int = 0
     """Accepted records that are not written, because a torn transaction has written them."""
     cycles: int = 0
+    written: int = 0
     timestamps_ms: tuple[int, int] | None = None
     """Of the first and the last record that was written, once the records are released."""
 
@@ -113,7 +117,6 @@ class RoundDecisions:
         self,
         envelope: AcceptedEnvelope,
         accepted: Sequence[EnvelopeRecord],
-        zero_timestamp_ms: int | None,
         filter_records: FilterRecords | None = None,
     ) -> list[Record]:
         """Write the next new records of an accepted envelope, perhaps none, one by one; returns
@@ -123,7 +126,7 @@ class RoundDecisions:
         if accepted:
             self.last = envelope, accepted[-1]
         self._note_left_out(envelope)
-        records = unwrap_records(envelope, accepted, zero_timestamp_ms)
+        records = unwrap_records(envelope, accepted, self.zero_timestamp_ms)
         source_offsets = [record.source_offset for record in accepted]
         if filter_records is not None:
             records, source_offsets, parked, cycles = filter_records(records, source_offsets)
@@ -161,12 +164,23 @@ class RoundDecisions:
         envelope, record = last
         return describe_last_record(envelope, record, left_out_through > record.source_offset)
 
-    def find_last_written(self, zero_timestamp_ms: int | None) -> Record | None:
-        """The last record that is written to the partition, as it is written."""
+    def _describe_last_written(self, before: str | None) -> str | None:
+        """The frontier's description of the last record that is written, as it is written."""
         if self.records:
-            return self.records[-1]
+            return describe_written(self.records[-1])
         last = find_last_record(self.envelopes)
-        return unwrap(*last, zero_timestamp_ms) if last else None
+        return describe_written(unwrap(*last, self.zero_timestamp_ms)) if last else before
+
+    def build_frontier(self, before: Frontier) -> Frontier:
+        """The frontier after this round, whose records at the destination are not counted yet."""
+        return replace(
+            before,
+            source_offset=self.rule.frontier,
+            epoch=self.rule.epoch,
+            gap=self.rule.gap,
+            last_record=self.describe_last_record(before.last_record),
+            last_written=self._describe_last_written(before.last_written),
+        )
 
     def release_records(self) -> None:
         """When they are written: only the counts and two timestamps are needed for what follows."""

@@ -9,7 +9,7 @@ round, as the rule decides any envelope of which a part is copied.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from common import failpoints, partition_mapping, runtime
@@ -17,14 +17,14 @@ from common.envelope import EnvelopeRecord, Head
 from common.kafka.intermediate_records import parse_intermediate
 from common.liveness import Liveness
 from common.records import Consumed
-from common.routes import Route, TopicPartition
+from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.destination import Destination
 from deduplicator.intermediate_consumer import Intermediate
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.partition import Partition
+from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.round_decisions import RoundDecisions
-from deduplicator.rule import RuleState
 from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import AcceptedEnvelope
 
@@ -41,12 +41,11 @@ or a user's function so slow, that a round decides less than one envelope.
 
 
 class RoundInput:
-    """Of one worker; `routes` is by intermediate topic."""
+    """Of one worker."""
 
     def __init__(
         self,
         settings: Settings,
-        routes: Mapping[str, Route],
         partitions: Partitions,
         intermediate: Intermediate,
         destination: Destination,
@@ -54,7 +53,6 @@ class RoundInput:
         transaction_size: TransactionSize,
         record_filter: RecordFilter | None = None,
     ) -> None:
-        self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
         self.destination = destination
@@ -66,28 +64,14 @@ class RoundInput:
             rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)
         ]
         self.calls_functions = bool(record_filter or functions)
-        self.work: dict[TopicPartition, RoundDecisions] = {}
-        """The decisions of the current round, for assigned partitions only."""
-        self.undecided: deque[Consumed] = deque()
-        """Consumed, and not decided yet."""
+        self.undecided: deque[tuple[Partition | None, Consumed]] = deque()
+        """Consumed, and not decided yet: nothing of a partition that is revoked meanwhile will
+        be.
+        """
         self.continued: Consumed | None = None
         """The envelope of which a part is decided: the first of `undecided`."""
         self.deadline = 0.0
         """When the round takes up no more, on the monotonic clock."""
-
-    def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Nothing of these partitions may be written."""
-        if not topic_partitions:
-            return
-        self.undecided = deque(
-            message
-            for message in self.undecided
-            if TopicPartition(message.topic(), message.partition()) not in topic_partitions
-        )
-        if self.continued not in self.undecided:
-            self.continued = None
-        for tp in topic_partitions:
-            self.work.pop(tp, None)
 
     def consume(self, wait_s: float) -> None:
         """Steps 1 and 2, alternately; waits up to `wait_s` for the first envelope."""
@@ -96,19 +80,22 @@ class RoundInput:
         self.deadline = runtime.monotonic() + self.transaction_size.consume_seconds_max
         while records_left > 0 and bytes_left > 0:
             # a poll is due in any case, and more are needed only when these are decided
-            self.undecided.extend(
+            messages = (
                 self.intermediate.consume(0, 1)
                 if self.undecided
                 else self.intermediate.consume(wait_s)
             )
+            for message in messages:
+                tp = TopicPartition(message.topic(), message.partition())
+                self.undecided.append((self.partitions.assigned.get(tp), message))
             if not self.undecided:
                 return
             wait_s = 0
             failpoints.hit("two: consumed")
             while self.undecided and records_left > 0 and bytes_left > 0:
-                message = self.undecided.popleft()
+                partition, message = self.undecided.popleft()
                 bytes_left -= len(message.value() or b"")
-                records_left -= self.decide(message, records_left)
+                records_left -= self.decide(partition, message, records_left)
                 self.liveness.beat()
                 if runtime.monotonic() > self.deadline:
                     return
@@ -120,58 +107,51 @@ class RoundInput:
             self.continued = None
             self.intermediate.start_fetching(self.partitions.assigned)
 
-    def decide(self, message: Consumed, records_max: int) -> int:
-        """Step 2 for one message, if its partition is still assigned: at most so many records, and
-        the rest of the message goes back to `undecided`, or all of it. How many were decided; all
-        of them when the round ends here.
+    def decide(self, partition: Partition | None, message: Consumed, records_max: int) -> int:
+        """Step 2 for one message, if its partition was not revoked meanwhile: at most so many
+        records, and the rest of the message goes back to `undecided`, or all of it. How many were
+        decided; all of them when the round ends here.
         """
-        tp = TopicPartition(message.topic(), message.partition())
-        state = self.partitions.assigned.get(tp)
-        if state is None:
+        if partition is None or self.partitions.assigned.get(partition.tp) is not partition:
             return 0
         head = parse_intermediate(message)
-        if head is not None and head.record_count > records_max and self._can_forward(state, head):
-            self.undecided.appendleft(message)  # it fits into the next transaction
+        if head and head.record_count > records_max and self._can_forward(partition, head):
+            self.undecided.appendleft((partition, message))  # it fits into the next transaction
             return records_max
-        frontier = state.frontier
-        work = self.work.get(tp)
-        if work is None:
-            rule = RuleState(frontier.source_offset, frontier.epoch, frontier.gap)
-            work = self.work[tp] = RoundDecisions(rule, state.next_offset)
-        consumed_before = work.consumed
+        decisions = partition.get_decisions(self.zero_timestamp_ms)
+        consumed_before = decisions.consumed
         if head is None:
-            work.drop_old_format(message)
-        elif envelope := work.decide(message, head, frontier.source_identity):
-            self._add(tp, state, work, envelope, records_max)
-        return max(1, work.consumed - consumed_before)
+            decisions.drop_old_format(message)
+        elif envelope := decisions.decide(message, head, partition.frontier.source_identity):
+            self._add(partition, decisions, envelope, records_max)
+        return max(1, decisions.consumed - consumed_before)
 
     def _add(
         self,
-        tp: TopicPartition,
-        state: AssignedPartition,
-        work: RoundDecisions,
+        partition: Partition,
+        decisions: RoundDecisions,
         envelope: AcceptedEnvelope,
         records_max: int,
     ) -> None:
         """Add an accepted envelope to what the round writes, or so many of its records."""
         is_continued, self.continued = self.continued is envelope.message, None
-        if self._can_forward(state, envelope.head) and not work.records and not is_continued:
-            work.add_envelope(envelope)
+        can_forward = self._can_forward(partition, envelope.head)
+        if can_forward and not decisions.records and not is_continued:
+            decisions.add_envelope(envelope)
             return
         new = envelope.read_records()
         if not is_continued:
-            work.count_duplicates(envelope.head.record_count - len(new))
-        end = self._add_records(tp, state, work, envelope, new[:records_max])
+            decisions.count_duplicates(envelope.head.record_count - len(new))
+        end = self._add_records(partition, decisions, envelope, new[:records_max])
         if end < len(new):
-            work.stop_before_end(envelope, new[end - 1].source_offset)
+            decisions.stop_before_end(envelope, new[end - 1].source_offset)
             self.continued = envelope.message
-            self.undecided.appendleft(envelope.message)
+            self.undecided.appendleft((partition, envelope.message))
 
     def _add_records(
         self,
-        tp: TopicPartition,
-        state: AssignedPartition,
-        work: RoundDecisions,
+        partition: Partition,
+        decisions: RoundDecisions,
         envelope: AcceptedEnvelope,
         new: Sequence[EnvelopeRecord],
     ) -> int:
@@ -179,33 +159,29 @@ class RoundInput:
         least a few; how many were added.
         """
         filter_records = (
-            partial(
-                self.record_filter.filter_records, self.routes[tp.topic].get_source(tp.partition)
-            )
+            partial(self.record_filter.filter_records, partition.source_tp)
             if self.record_filter
             else None
         )
         step = FEW_RECORDS if self.calls_functions else max(1, len(new))
         for begin in range(0, max(1, len(new)), step):
-            records = work.add_records(
-                envelope, new[begin : begin + step], self.zero_timestamp_ms, filter_records
-            )
-            if state.partitioner:
-                work.partitioned_records += state.partitioner(records)
+            records = decisions.add_records(envelope, new[begin : begin + step], filter_records)
+            if partition.partitioner:
+                decisions.partitioned_records += partition.partitioner(records)
             self.liveness.beat()
             if runtime.monotonic() > self.deadline:
                 return min(len(new), begin + step)
         return len(new)
 
-    def _can_forward(self, state: AssignedPartition, head: Head) -> bool:
+    def _can_forward(self, partition: Partition, head: Head) -> bool:
         """Whether an envelope can be written as it is. Not where a transaction has to end in the
         middle of it.
         """
         return (
             self.destination.can_forward
             and self.record_filter is None
-            and state.partitioner is None
-            and state.surplus is None
+            and partition.partitioner is None
+            and partition.surplus is None
             and self.transaction_size.records == self.transaction_size.records_max
             and head.record_count <= self.transaction_size.records_max
         )

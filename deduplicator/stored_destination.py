@@ -11,7 +11,6 @@ from typing import Any
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.routes import Route, TopicPartition
-from deduplicator.destination import DestinationState, GetOffsets
 from deduplicator.unwrap import AcceptedEnvelope
 
 
@@ -20,8 +19,6 @@ class StoredDestination:
 
     def __init__(self, commit_for_group: Callable[[Sequence[ClientTopicPartition]], None]) -> None:
         self.commit_for_group = commit_for_group
-        self.outputs: dict[TopicPartition, DestinationState] = {}
-        """`known_offset` is the source offset of the last record; `sent` is always 0."""
         self._offsets: Sequence[ClientTopicPartition] = ()
 
     can_forward = False
@@ -35,15 +32,21 @@ class StoredDestination:
         """Never called: such a store needs the records one by one."""
         raise RuntimeError(f"envelopes cannot be forwarded to {tp}")
 
-    # the store knows who owns a partition
-    def send_offsets(self, offsets: GetOffsets, member: Any) -> None:  # noqa: ARG002
+    def send_offsets(
+        self,
+        offsets: Sequence[ClientTopicPartition],
+        member: Any,  # noqa: ARG002 the store knows who owns a partition
+    ) -> Mapping[TopicPartition, int]:
         """Keep the offsets for the commit."""
-        self._offsets = offsets()
+        self._offsets = offsets
+        return {}
 
     def finish_commit(self) -> None:
         """Nothing to do: `start_commit` has waited."""
 
-    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(
+        self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
+    ) -> None:
         """Nothing to do: each start checks it, and a table before each commit."""
 
     def check_batches(self, routes: Collection[Route]) -> None:

@@ -20,7 +20,7 @@ from common.metrics import COMPILED
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import destination_factory
-from deduplicator.destination import Destination
+from deduplicator.destination import UNCOUNTED, Destination
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
@@ -138,7 +138,8 @@ class Worker:
             self.unassigned.check()
             self.join_timeout.check()
             self.lost_commits.check()
-        next_offsets = {tp: state.next_offset for tp, state in self.partitions.assigned.items()}
+        assigned = self.partitions.assigned
+        next_offsets = {tp: partition.next_offset for tp, partition in assigned.items()}
         end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
             self.requested_partitions = set(next_offsets)
@@ -159,9 +160,14 @@ class Worker:
         )
         self.destination.check_for_loss(
             {
-                self.routes[tp.topic].destination_topic: state.frontier.destination_topic_id
-                for tp, state in self.partitions.assigned.items()
-            }
+                partition.route.destination_topic: partition.frontier.destination_topic_id
+                for partition in assigned.values()
+            },
+            {
+                partition.destination_tp: partition.output.last_offset
+                for partition in assigned.values()
+                if partition.output != UNCOUNTED
+            },
         )
 
     def _find_wait_reason(self, end_offsets: Mapping[TopicPartition, int]) -> Reason | None:
@@ -181,7 +187,8 @@ class Worker:
         for tp, next_offset in next_offsets.items():
             lag = self.intermediate.find_lag(tp, next_offset, end_offsets.get(tp, -1))
             if lag is not None:
-                self.liveness.lag.report(tp, lag, self.loop.last_timestamp_ms.get(tp))
+                last_timestamp_ms = self.partitions.assigned[tp].last_timestamp_ms
+                self.liveness.lag.report(tp, lag, last_timestamp_ms)
 
     def _add_routes(self, new_routes: Collection[Route]) -> None:
         """Copy source topics that have appeared."""

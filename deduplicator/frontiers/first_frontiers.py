@@ -21,14 +21,14 @@ from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import SAME, Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.destination import UNCOUNTED, DestinationState
+from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.frontier_store import FrontierStore
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
     find_first_source_offset,
 )
-from deduplicator.partitions import AssignedPartition
+from deduplicator.partition import Partition
 
 log = logging.getLogger(__name__)
 
@@ -76,32 +76,30 @@ class FirstFrontiers:
         missing: Sequence[TopicPartition],
         commits: Mapping[TopicPartition, GroupCommit],
         destinations: Mapping[str, topics.Topic],
-    ) -> tuple[dict[TopicPartition, AssignedPartition], dict[TopicPartition, DestinationState]]:
-        """The first frontiers of these intermediate partitions, to be committed, and the outputs
-        that they count, by destination partition. FrontierLost when one was there before,
-        TopicMissing when a source topic was deleted.
+    ) -> list[Partition]:
+        """These intermediate partitions with their first frontiers, to be committed; the positions
+        are not known yet. FrontierLost when one was there before, TopicMissing when a source topic
+        was deleted.
         """
-        assigned: dict[TopicPartition, AssignedPartition] = {}
-        outputs: dict[TopicPartition, DestinationState] = {}
+        partitions: list[Partition] = []
         if not missing:
-            return assigned, outputs
+            return partitions
         state = self.read_cluster_state(missing, commits, destinations)
         for tp in missing:
             route = self.routes[tp.topic]
-            output = route.get_destination(tp.partition)
             has_records = self.has_records(tp, state)
-            first_output = (
-                DestinationState(state.ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            output = (
+                Output(state.ends[route.get_destination(tp.partition)] - 1, 0)
+                if route.is_one_to_one
+                else UNCOUNTED
             )
-            frontier = self._build_frontier(tp, has_records, first_output, state)
+            frontier = self._build_frontier(tp, has_records, output, state)
             log.info(
                 "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
                 {"tp": route.get_source(tp.partition), "offset": frontier.source_offset + 1},
             )
-            assigned[tp] = AssignedPartition(-1, frontier)
-            if route.is_one_to_one:
-                outputs[output] = first_output
-        return assigned, outputs
+            partitions.append(Partition(tp, route, -1, frontier, output, is_uncommitted=True))
+        return partitions
 
     def read_cluster_state(
         self,
@@ -158,7 +156,7 @@ class FirstFrontiers:
         )
 
     def _build_frontier(
-        self, tp: TopicPartition, filled: bool, output: DestinationState, state: ClusterState
+        self, tp: TopicPartition, filled: bool, output: Output, state: ClusterState
     ) -> Frontier:
         source = state.sources[self.routes[tp.topic]]
         destination = state.destinations[tp.topic]

@@ -22,12 +22,12 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.frontier_check import Surplus, check_destination
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 
 log = logging.getLogger(__name__)
-CheckedOutputs = tuple[dict[TopicPartition, DestinationState], dict[TopicPartition, Surplus]]
+CheckedOutputs = tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
 

@@ -14,7 +14,7 @@ from common.frontier import Frontier
 from common.kafka import topics
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
@@ -114,10 +114,7 @@ class OwnFrontierStore:
                     f" had source offset {known}, now it is {last}. Copy to a new"
                     " destination.topic, or restore this one"
                 )
-        return {
-            tp: DestinationState(frontier.destination_known, 0)
-            for tp, frontier in frontiers.items()
-        }, {}
+        return {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}, {}
 
     def _get_last_source_offset(self, tp: TopicPartition) -> int:
         return self.call_with_retries(

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from common import source_pool
@@ -39,32 +38,15 @@ from common.kafka import partition_offsets, topic_creation, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.destination import DestinationState
+from deduplicator.destination import UNCOUNTED
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore, LoadedFrontiers
+from deduplicator.partition import Partition
 from deduplicator.partitioner import build_partitioner
-from deduplicator.partitions import AssignedPartition
 from deduplicator.user_call_timeout import CallLimit
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class StartedPartitions:
-    """Frontiers of some partitions; those in `to_commit` are new, or have to be committed again,
-    before anything else.
-    """
-
-    assigned: dict[TopicPartition, AssignedPartition] = field(default_factory=dict)
-    outputs: dict[TopicPartition, DestinationState] = field(default_factory=dict)
-    """By destination partition; everything else is by intermediate partition."""
-    to_commit: list[TopicPartition] = field(default_factory=list)
-
-    def forget(self, tp: TopicPartition) -> None:
-        """The partition is another worker's now, or its frontier has to be loaded again."""
-        self.assigned.pop(tp, None)
-        self.to_commit = [other for other in self.to_commit if other != tp]
 
 
 class PartitionStarter:
@@ -88,16 +70,16 @@ class PartitionStarter:
     def start_partitions(
         self,
         topic_partitions: Iterable[TopicPartition],
-        known: Mapping[TopicPartition, AssignedPartition] = MappingProxyType({}),
-    ) -> StartedPartitions:
-        """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while
-        the destination does not answer; TransactionUndecided while another producer's transaction
-        is open, or topics were created: then it has to be called again, after a poll. `known`:
-        states that are committed unless the group has lost them.
+        known: Mapping[TopicPartition, Frontier] = MappingProxyType({}),
+    ) -> list[Partition]:
+        """These intermediate partitions with their frontiers; a Stop when one is refused. Waits
+        while the destination does not answer; TransactionUndecided while another producer's
+        transaction is open, or topics were created: then it has to be called again, after a poll.
+        `known`: frontiers that are committed unless the group has lost them.
         """
         partitions = sorted(topic_partitions)
         if not partitions:
-            return StartedPartitions()
+            return []
         names = {tp.topic for tp in partitions}
         commits, to_commit_again = self._load_frontiers(partitions, known)
         destinations = self.frontier_store.describe_destinations(
@@ -118,61 +100,59 @@ class PartitionStarter:
         }
         for tp, commit in usable.items():
             check_not_moved(self.routes[tp.topic].get_source(tp.partition), commit.frontier)
-        result = StartedPartitions()
         one_to_one = {
             self._get_output(tp): commit.frontier
             for tp, commit in usable.items()
-            if self._is_one_to_one(tp)
+            if self.routes[tp.topic].is_one_to_one
         }
-        result.outputs, surplus = self._check_outputs(one_to_one, partitions, commits, known)
-        result.assigned = {
-            tp: AssignedPartition(
-                commit.intermediate_offset, commit.frontier, surplus.get(self._get_output(tp))
+        outputs, surplus = self._check_outputs(one_to_one, partitions, commits, known)
+        started = [
+            Partition(
+                tp,
+                self.routes[tp.topic],
+                commit.intermediate_offset,
+                commit.frontier,
+                outputs.get(self._get_output(tp), UNCOUNTED),
+                surplus.get(self._get_output(tp)),
+                is_uncommitted=tp in to_commit_again,
             )
             for tp, commit in usable.items()
-        }
-        first_assigned, first_outputs = self.first_frontiers.create(
+        ]
+        first = self.first_frontiers.create(
             [tp for tp in partitions if tp not in usable], commits, destinations
         )
-        result.assigned |= first_assigned
-        result.outputs |= first_outputs
-        self._set_first_positions(result.assigned)
-        result.to_commit = sorted(first_assigned.keys() | (to_commit_again & usable.keys()))
-        self._set_partitioners(result.assigned, destinations)
+        self._set_first_positions(first)
+        for partition in (started := started + first):
+            if not partition.route.is_one_to_one:
+                partition.partitioner = build_partitioner(
+                    partition.route,
+                    partition.tp.partition,
+                    destinations[partition.tp.topic].partitions,
+                    CallLimit(self.consumer_group.liveness.beat),
+                )
         self.consumer_group.undecided_since = None
-        return result
+        return started
 
-    def _set_first_positions(self, assigned: Mapping[TopicPartition, AssignedPartition]) -> None:
+    def _set_first_positions(self, first: Collection[Partition]) -> None:
         """A copy begins at the end of the intermediate partition: what is there already was written
         for another one.
         """
-        without = [tp for tp, state in assigned.items() if state.next_offset < 0]
-        ends = partition_offsets.list_end_offsets(self.consumer_group.admin, without)
-        for tp in without:
-            assigned[tp].next_offset = ends[tp]
-
-    def _set_partitioners(
-        self,
-        assigned: Mapping[TopicPartition, AssignedPartition],
-        destinations: Mapping[str, topics.Topic],
-    ) -> None:
-        for tp, state in assigned.items():
-            if not self._is_one_to_one(tp):
-                limit = CallLimit(self.consumer_group.liveness.beat)
-                state.partitioner = build_partitioner(
-                    self.routes[tp.topic], tp.partition, destinations[tp.topic].partitions, limit
-                )
+        ends = partition_offsets.list_end_offsets(
+            self.consumer_group.admin, [partition.tp for partition in first]
+        )
+        for partition in first:
+            partition.next_offset = ends[partition.tp]
 
     def _load_frontiers(
         self,
         partitions: Collection[TopicPartition],
-        known: Mapping[TopicPartition, AssignedPartition],
+        known: Mapping[TopicPartition, Frontier],
     ) -> LoadedFrontiers:
         """Where the group has lost one, as it is known, and to be committed again. Its position is
         one of a topic that was deleted, so everything is read in the new one.
         """
         loaded = self.frontier_store.load_frontiers(partitions)
-        known_commits = {tp: GroupCommit(0, state.frontier) for tp, state in known.items()}
+        known_commits = {tp: GroupCommit(0, frontier) for tp, frontier in known.items()}
         lost = known_commits.keys() - loaded.commits.keys()
         return LoadedFrontiers(known_commits | loaded.commits, loaded.to_commit_again | lost)
 
@@ -181,7 +161,7 @@ class PartitionStarter:
         one_to_one: Mapping[TopicPartition, Frontier],
         partitions: Collection[TopicPartition],
         commits: Mapping[TopicPartition, GroupCommit],
-        known: Mapping[TopicPartition, AssignedPartition],
+        known: Mapping[TopicPartition, Frontier],
     ) -> CheckedOutputs:
         """TransactionUndecided when these commits are not the last ones: a worker that stood still
         after reading them sees all that another one has written since.
@@ -217,9 +197,6 @@ class PartitionStarter:
             log.debug("the group's offsets cannot be read now: %s", unreadable)
             return []
         return [tp for tp in lost if tp.topic in existing]
-
-    def _is_one_to_one(self, tp: TopicPartition) -> bool:
-        return self.routes[tp.topic].is_one_to_one
 
     def _get_output(self, tp: TopicPartition) -> TopicPartition:
         return self.routes[tp.topic].get_destination(tp.partition)

@@ -28,6 +28,7 @@ from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
 from common.routes import TopicPartition
+from deduplicator.destination import Output
 from deduplicator.stored_destination import StoredDestination
 from deduplicator.tables.rows import BEGIN, COLUMNS, END, encode_rows
 from deduplicator.tables.table_frontier_store import LATE, TableFrontierStore
@@ -71,12 +72,16 @@ class PostgresqlDestination(StoredDestination):
         self._copying = None
 
     def write(
-        self, tp: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
-    ) -> None:
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        source_offsets: Sequence[int],
+        output: Output,
+    ) -> Output:
         """Keep the records for the commit."""
         self._written.append((tp, records, source_offsets))
-        self._last_offsets.setdefault(tp, self.outputs[tp].known_offset)
-        self.outputs[tp].known_offset = source_offsets[-1]
+        self._last_offsets.setdefault(tp, output.known_offset)
+        return output._replace(known_offset=source_offsets[-1])
 
     def start_commit(self) -> None:
         """One transaction; then the group's commits. StageFailed, TransactionFailed, or a Stop that

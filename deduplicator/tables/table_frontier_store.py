@@ -35,7 +35,7 @@ from common.kafka import topics
 from common.postgresql import PAUSE_S, Session
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
@@ -162,10 +162,7 @@ class TableFrontierStore:
         """
         for tp, last in self._load_last_offsets(frontiers).items():
             check_last_row(tp, frontiers[tp].destination_known, last)
-        return {
-            tp: DestinationState(frontier.destination_known, 0)
-            for tp, frontier in frontiers.items()
-        }, {}
+        return {tp: Output(frontier.destination_known, 0) for tp, frontier in frontiers.items()}, {}
 
     def move_frontiers(
         self, session: Session, positions: Mapping[TopicPartition, tuple[int, str]]

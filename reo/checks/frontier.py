@@ -11,7 +11,7 @@ still have the next records (`replicator.runs.source_checks`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -36,7 +36,8 @@ from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
     find_first_source_offset,
 )
-from deduplicator.frontiers.start import PartitionStarter, StartedPartitions
+from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.partition import Partition
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from replicator.runs import source_checks, tail_comparison
@@ -169,7 +170,10 @@ def _check_start(
     starter = PartitionStarter(
         state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)
     )
-    start = starter.start_partitions(list_intermediate_partitions(ready))
+    started = {
+        partition.tp: partition
+        for partition in starter.start_partitions(list_intermediate_partitions(ready))
+    }
     known = committed | (in_tables.rows.keys() if in_tables else set())
     findings = []
     for route, source in ready.items():
@@ -178,13 +182,13 @@ def _check_start(
         for tp in map(route.get_intermediate, range(source.partitions)):
             how = (
                 CONTINUES
-                if tp not in start.to_commit
+                if not started[tp].is_uncommitted
                 else CONTINUES_ANEW
                 if tp in known
                 else BEGINS
             )
             next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = (
-                start.assigned[tp].frontier.source_offset + 1
+                started[tp].frontier.source_offset + 1
             )
         findings += [
             report_ok(
@@ -192,19 +196,21 @@ def _check_start(
             )
             for how, offsets in next_offsets.items()
         ]
-        findings += _check_surplus(state, route, start)
-    return {tp: assigned.frontier for tp, assigned in start.assigned.items()}, findings
+        findings += _check_surplus(state, route, started.values())
+    return {tp: partition.frontier for tp, partition in started.items()}, findings
 
 
-def _check_surplus(state: RouteTopics, route: Route, start: StartedPartitions) -> Iterator[Finding]:
+def _check_surplus(
+    state: RouteTopics, route: Route, started: Iterable[Partition]
+) -> Iterator[Finding]:
     """Records at the destination that the frontier does not count: compared with the next source
     records, where records are copied as they are.
     """
     about = f"{ABOUT} of {route.source_topic}"
     with_surplus = {
-        route.get_source(tp.partition): (assigned.surplus, assigned.frontier.source_offset + 1)
-        for tp, assigned in start.assigned.items()
-        if tp.topic == route.intermediate_topic and assigned.surplus
+        partition.source_tp: (partition.surplus, partition.frontier.source_offset + 1)
+        for partition in started
+        if partition.route == route and partition.surplus
     }
     if not with_surplus:
         return

@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.liveness import Liveness
 from common.routes import TopicPartition
+from deduplicator.destination import UNCOUNTED
 from deduplicator.kafka_destination import KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
@@ -56,8 +57,8 @@ def test_offsets_wait_for_the_first_records(proxied: tuple[Cluster, Proxy], topi
     def write_and_send_offsets(following: int) -> None:
         offsets: list[Any] = [ClientTopicPartition(topic, 0, following)]
         destination.begin()
-        destination.write(TopicPartition(topic, 0), [RECORD], ())
-        destination.send_offsets(lambda: offsets, group.consumer_group_metadata())
+        destination.write(TopicPartition(topic, 0), [RECORD], (), UNCOUNTED)
+        destination.send_offsets(offsets, group.consumer_group_metadata())
 
     for number in range(2):
         produce = proxy.add_rule("hold", "Produce", client_id=topic)

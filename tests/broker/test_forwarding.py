@@ -133,7 +133,7 @@ def test_values_stay_until_they_are_sent(clusters: Clusters, topic: str) -> None
         assert [bytes(size) for _ in range(20)]
     group = Consumer({"bootstrap.servers": cluster.address, "group.id": topic, "log_level": 0})
     offsets = [ClientTopicPartition(topic, 0, 0)]
-    destination.send_offsets(lambda: offsets, group.consumer_group_metadata())
+    destination.send_offsets(offsets, group.consumer_group_metadata())
     destination.start_commit()
     destination.finish_commit()
     group.close()

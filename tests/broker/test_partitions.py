@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka.admin import MemberDescription
 
 from common.kafka.clients import create_stage_two_consumer
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.intermediate_consumer import Intermediate
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.partition import Partition
+from deduplicator.partitions import Partitions
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.recovery import LONG_SESSION
 from tests.harness.service import build_environment
@@ -42,8 +43,10 @@ class Member:
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
-        begun = {tp: AssignedPartition(3, FRONTIER) for tp in self.partitions.waiting}
-        self.partitions.start(begun)
+        begun = list(self.partitions.waiting)
+        self.partitions.start(
+            Partition(tp, Route(tp.topic, tp.topic, tp.topic), 3, FRONTIER) for tp in begun
+        )
         self.intermediate.start_fetching(begun)
 
     def end(self) -> None:
@@ -76,7 +79,7 @@ def test_members_share_partitions_before_and_after_they_begin(
     one = Member(clusters, topic, protocol, 1)
     assert (
         until(
-            lambda: one.poll_offsets() or one.partitions.waiting == topic_partitions,
+            lambda: one.poll_offsets() or one.partitions.waiting.keys() == topic_partitions,
             "the group has taken it in",
         )
         is True
@@ -91,10 +94,10 @@ def test_members_share_partitions_before_and_after_they_begin(
     def is_shared() -> bool:
         assert two.poll_offsets() == []
         one.poll_offsets()
-        mine = one.partitions.assigned.keys() | one.partitions.waiting
+        mine = one.partitions.assigned.keys() | one.partitions.waiting.keys()
         return (
             len(mine) == len(two.partitions.waiting) == 1
-            and mine | two.partitions.waiting == topic_partitions
+            and mine | two.partitions.waiting.keys() == topic_partitions
         )
 
     until(is_shared, "each has one")
@@ -103,7 +106,7 @@ def test_members_share_partitions_before_and_after_they_begin(
     until(
         lambda: (
             one.poll_offsets() is not None
-            and one.partitions.assigned.keys() | one.partitions.waiting == topic_partitions
+            and one.partitions.assigned.keys() | one.partitions.waiting.keys() == topic_partitions
         ),
         "the first one has both again",
     )

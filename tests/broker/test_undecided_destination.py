@@ -10,7 +10,7 @@ from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from tests.harness.kafka import Clusters, until
@@ -43,6 +43,6 @@ def test_records_that_are_not_visible_yet_are_not_missing(
     producer.commit_transaction(ANSWER_S)
     until(lambda: cluster.has_no_open_transaction(topic), "its marker is written", ANSWER_S)
     assert store.check_outputs({tp: frontier}) == (
-        {tp: DestinationState(1, 0, is_known_written=True)},
+        {tp: Output(1, 0, is_known_written=True)},
         {},
     )

@@ -17,7 +17,6 @@ from common.envelope import parse_head
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
 from deduplicator.tables.frontier_rows import FrontierRow
-from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
@@ -28,6 +27,7 @@ from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.postgresql_destination import (
     FRONTIER,
     SLOW,
+    TableDestination,
     resume_after_failure,
     rows,
     take_over,
@@ -166,7 +166,7 @@ def test_what_looks_at_a_destination_topic_is_refused(
 
 
 @pytest.fixture
-def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]:
+def destination(database: Server, topic: str) -> Iterator[TableDestination]:
     """The destination of one route, with a table of its own in a schema of its own."""
     made = take_over(database, topic[-40:])
     yield made
@@ -175,7 +175,7 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
 
 @pytest.mark.parametrize("name", ["a\0b", "\0"])
 def test_a_name_that_a_text_can_not_hold_is_refused(
-    destination: PostgresqlDestination, database: Server, name: str
+    destination: TableDestination, database: Server, name: str
 ) -> None:
     """Nothing is changed to fit: the record is named, and nothing of its transaction is there, its
     frontier neither.
@@ -192,12 +192,12 @@ def test_a_name_that_a_text_can_not_hold_is_refused(
 
 
 def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
-    destination: PostgresqlDestination, database: Server
+    destination: TableDestination, database: Server
 ) -> None:
     """The fence alone tells, and the string alone: neither the records nor the frontier are
     there.
     """
-    (tp,) = destination.outputs
+    tp = destination.tp
     there = TopicPartition(f"{tp.topic}-proxy", 0)
     transact(destination, [], "one")
     held = destination.frontier_store.rows[there]
@@ -212,7 +212,7 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
 
 
 def test_a_first_frontier_that_is_there_already_is_not_recreated(
-    destination: PostgresqlDestination,
+    destination: TableDestination,
 ) -> None:
     """Two workers that both found none: the second one is fenced."""
     transact(destination, [], "one")
@@ -222,12 +222,12 @@ def test_a_first_frontier_that_is_there_already_is_not_recreated(
 
 
 def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
-    destination: PostgresqlDestination, database: Server
+    destination: TableDestination, database: Server
 ) -> None:
     """While it is waited for there are signs of life; what does not fit in its time is tried with
     fewer records, and a single one becomes a named stop.
     """
-    (tp,) = destination.outputs
+    tp = destination.tp
     beats: list[bool] = []
     frontier_store, set_deadline = (
         destination.frontier_store,

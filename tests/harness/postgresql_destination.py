@@ -13,7 +13,7 @@ from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.tables.postgresql_destination import PostgresqlDestination
 from deduplicator.tables.table_frontier_store import TableFrontierStore
 from tests.harness.postgresql import Server
@@ -24,7 +24,14 @@ SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
 """A trigger's function: each row takes its time."""
 
 
-def take_over(database: Server, name: str) -> PostgresqlDestination:
+class TableDestination(PostgresqlDestination):
+    """With the only partition that is written, and what is known of its table."""
+
+    tp: TopicPartition
+    output: Output
+
+
+def take_over(database: Server, name: str) -> TableDestination:
     """The destination of a source of this name, in a schema that has a blank in its name."""
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     given = load(
@@ -40,38 +47,35 @@ def take_over(database: Server, name: str) -> PostgresqlDestination:
     frontier_store = TableFrontierStore(
         given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
     )
-    made = PostgresqlDestination(frontier_store, lambda _: None)
+    made = TableDestination(frontier_store, lambda _: None)
     frontier_store.load_frontiers([TopicPartition(f"{name}-proxy", 0)])
-    made.outputs[TopicPartition(name, 0)] = DestinationState(-1, 0)
+    made.tp, made.output = TopicPartition(name, 0), Output(-1, 0)
     return made
 
 
 def transact(
-    destination: PostgresqlDestination, records: list[Any], frontier: str = "{}", first: int = 10
+    destination: TableDestination, records: list[Any], frontier: str = "{}", first: int = 10
 ) -> None:
     """Write and commit."""
-    (tp,) = destination.outputs
+    tp = destination.tp
     destination.begin()
     if records:
-        destination.write(tp, records, [first + number for number in range(len(records))])
-    destination.send_offsets(
-        lambda: [ClientTopicPartition(f"{tp.topic}-proxy", 0, 5, frontier)], None
-    )
+        source_offsets = [first + number for number in range(len(records))]
+        destination.output = destination.write(tp, records, source_offsets, destination.output)
+    destination.send_offsets([ClientTopicPartition(f"{tp.topic}-proxy", 0, 5, frontier)], None)
     destination.start_commit()
 
 
-def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:
+def rows(destination: TableDestination, database: Server) -> list[Any]:
     """What is there."""
-    (tp,) = destination.outputs
     return database.ask(
         'SELECT partition, source_offset, key, header_names, header_values FROM "Other'
-        f' schema"."{tp.topic}" ORDER BY 2'
+        f' schema"."{destination.tp.topic}" ORDER BY 2'
     )
 
 
-def resume_after_failure(destination: PostgresqlDestination, known: int) -> None:
+def resume_after_failure(destination: TableDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
-    (tp,) = destination.outputs
     destination.resolve_in_doubt()
-    destination.frontier_store.load_frontiers([TopicPartition(f"{tp.topic}-proxy", 0)])
-    destination.outputs[tp] = DestinationState(known, 0)
+    destination.frontier_store.load_frontiers([TopicPartition(f"{destination.tp.topic}-proxy", 0)])
+    destination.output = Output(known, 0)

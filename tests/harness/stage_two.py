@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,19 +19,20 @@ from common.records import Consumed, Headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings, load
 from deduplicator import compiled_path, kafka_destination
-from deduplicator.destination import DestinationState
+from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontier_check import Surplus
-from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate_consumer import ENVELOPES_MAX
 from deduplicator.loop import Loop
+from deduplicator.partition import Partition
 from deduplicator.partitioner import Partitioner
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.unwrap import Record
 from tests.harness.intermediate_records import EPOCH, HERE, IDENTITY, THERE
 from tools.simulator import compiled_path_twin
 
+ROUTE = Route(THERE.topic, THERE.topic, HERE.topic)
 FIRST_FRONTIER = Frontier(-1, EPOCH, IDENTITY, 1, "id", -1, 0)
 
 
@@ -188,24 +188,27 @@ def use_compiled_path(monkeypatch: pytest.MonkeyPatch) -> None:
 class Starter:
     """As `PartitionStarter`: a partition is started where it was committed last."""
 
-    def __init__(self, producers: Producers, first: AssignedPartition) -> None:
+    def __init__(
+        self, producers: Producers, frontier: Frontier, partitioner: Partitioner | None
+    ) -> None:
         self.producers = producers
-        self.first = first
-        self.known: list[dict[TopicPartition, AssignedPartition]] = []
+        self.frontier = frontier
+        self.partitioner = partitioner
+        self.known: list[dict[TopicPartition, Frontier]] = []
 
     def start_partitions(
-        self,
-        topic_partitions: Iterable[TopicPartition],
-        known: Mapping[TopicPartition, AssignedPartition],
-    ) -> StartedPartitions:
+        self, topic_partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, Frontier]
+    ) -> list[Partition]:
         """As `PartitionStarter.start_partitions`."""
         self.known.append(dict(known))
         commits = self.producers.commits
-        state = AssignedPartition(*commits[-1][HERE]) if commits else replace(self.first)
-        return StartedPartitions(
-            dict.fromkeys(topic_partitions, state),
-            {THERE: DestinationState(-1, len(self.producers.list_records()))},
-        )
+        state = commits[-1][HERE] if commits else (0, self.frontier)
+        sent = len(self.producers.list_records())
+        output = UNCOUNTED if self.partitioner else Output(-1, sent)
+        return [
+            Partition(tp, ROUTE, *state, output, partitioner=self.partitioner)
+            for tp in topic_partitions
+        ]
 
     def on_revoked(self) -> None:
         """Nothing was waited for."""
@@ -227,17 +230,15 @@ class Copy:
         self.partitions = Partitions()
         self.reader = EnvelopeReader(messages, self.partitions)
         self.producers = Producers()
-        first = AssignedPartition(0, frontier, surplus, partitioner)
-        self.partitions.start({HERE: first})
-        self.starter = Starter(self.producers, replace(first))
+        output = UNCOUNTED if partitioner else Output(-1, 0)
+        self.partitions.start([Partition(HERE, ROUTE, 0, frontier, output, surplus, partitioner)])
+        self.starter = Starter(self.producers, frontier, partitioner)
         self.destination = kafka_destination.KafkaDestination(
             cast(Any, self.producers), cast(Any, None), describe_config, is_compiled=True
         )
-        if partitioner is None:
-            self.destination.outputs = {THERE: DestinationState(-1, 0)}
         self.loop = Loop(
             load_settings(settings),
-            {HERE.topic: Route("t", "t", HERE.topic)},
+            {HERE.topic: ROUTE},
             self.partitions,
             cast(Any, self.reader),
             cast(Any, self.starter),

@@ -20,15 +20,27 @@ from common.errors import ClusterUnreachable, DestinationTruncated, TopicsUnfit
 from common.frontier import Frontier, decode
 from common.routes import Route, TopicPartition
 from deduplicator import destination_watch
-from deduplicator.destination import DestinationState
+from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.kafka_destination import KafkaDestination, check_delivered_offset
-from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.round_output import RoundOutput
+from deduplicator.kafka_destination import KafkaDestination
+from deduplicator.partition import Partition
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.harness.stage_two import describe_config
 
 PLACE = TopicPartition("copy", 0)
+
+
+def make_partition(output: Output) -> Partition:
+    """That is written to PLACE."""
+    route, frontier = Route("t", "copy", "copy-proxy"), Frontier(-1, 1, "1d" * 8, 1, "id", 4, 0)
+    return Partition(TopicPartition("copy-proxy", 0), route, 0, frontier, output)
+
+
+def deliver(output: Output, offset: int) -> Output:
+    """The output of a partition whose last record is delivered at this offset."""
+    partition = make_partition(output)
+    partition.on_delivered({PLACE: offset})
+    return partition.output
 
 
 @of_hypothesis(max_examples=500, deadline=None)
@@ -43,25 +55,22 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(
     """A log with markers, aborted records and deliveries of unknown offset is never called short;
     one that lost its last record, and others, always is.
     """
-    log, output = 0, DestinationState(-1, 0)
+    log, output = 0, Output(-1, 0)
     for aborted, records, reported in before:
         log += aborted + (aborted > 0)
         if records:
-            output.sent += records
+            output = output._replace(sent=output.sent + records)
             log += records
-            check_delivered_offset(PLACE, output, log - 1)
+            delivered = deliver(output, log - 1)
+            assert delivered == Output(log - 1, 0, is_known_written=True)
             if reported:
-                output = DestinationState(log - 1, 0)
+                output = delivered
             log += 1
-    check_delivered_offset(
-        PLACE, DestinationState(output.known_offset, output.sent + after), log + after - 1
-    )
+    deliver(output._replace(sent=output.sent + after), log + after - 1)
     if output.known_offset >= 0 and not output.sent:
         end = max(0, output.known_offset + 1 - lost)
         with pytest.raises(DestinationTruncated, match="lost records"):
-            check_delivered_offset(
-                PLACE, DestinationState(output.known_offset, after), end + after - 1
-            )
+            deliver(output._replace(sent=after), end + after - 1)
 
 
 class Delivering:
@@ -85,27 +94,26 @@ class Delivering:
 
 def test_the_frontier_says_that_the_last_delivered_record_has_to_be_there() -> None:
     """That of the next transaction; this one's was sent before the delivery was known."""
-    here, pair, partitions = TopicPartition("copy-proxy", 0), Mock(), Partitions()
+    pair, partition = Mock(), make_partition(Output(4, 0))
     pair.begin.return_value = Delivering()
     destination = KafkaDestination(pair, Mock(), describe_config)
-    destination.outputs = {PLACE: DestinationState(4, 0)}
-    output = RoundOutput({"copy-proxy": Route("t", "copy", "copy-proxy")}, partitions, destination)
-    state = AssignedPartition(0, Frontier(-1, 1, "1d" * 8, 1, "id", 4, 0))
     found = []
     for _ in range(2):
         destination.begin()
-        destination.write(PLACE, [(None, b"value", None, 1)], [0])
-        output.send_offsets({here: state}, None)
+        partition.get_decisions().records = [(None, b"value", None, 1)]
+        partition.write(destination)
+        partition.on_delivered(destination.send_offsets([partition.prepare_commit()], None))
+        partition.on_commit_started()
         ((sent,), _) = pair.current.send_offsets.call_args.args
         frontier = decode(sent.metadata)
         found.append((frontier.destination_known, frontier.sent, frontier.is_known_written))
     assert found == [(4, 1, False), (7, 1, True)]
-    assert destination.outputs == {PLACE: DestinationState(9, 0, is_known_written=True)}
+    assert partition.output == Output(9, 0, is_known_written=True)
 
 
-@pytest.mark.parametrize("outputs", [{PLACE: DestinationState(-1, 0)}, {}], ids=["own", "shared"])
+@pytest.mark.parametrize("output", [Output(-1, 0), UNCOUNTED], ids=["own", "shared"])
 def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are_sent(
-    outputs: dict[TopicPartition, DestinationState],
+    output: Output,
 ) -> None:
     """The offsets can be deleted with their topic while the transaction is open: a successor that
     finds no frontier has to find the destination not empty. Later, the two go side by side.
@@ -113,15 +121,14 @@ def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are
     pair = Mock()
     pair.begin.return_value = Delivering()
     destination = KafkaDestination(pair, Mock(), describe_config)
-    destination.outputs = outputs
     there = PLACE._replace(partition=PLACE.partition + 1)
     for partitions in ([PLACE], [PLACE], [PLACE, there], [there]):
         if partitions == [there]:  # one of its records was perhaps refused
             destination.abort()
         destination.begin()
         for tp in partitions:
-            destination.write(tp, [(None, b"value", None, 1)], [0])
-        destination.send_offsets(list, None)
+            destination.write(tp, [(None, b"value", None, 1)], [0], output)
+        destination.send_offsets([], None)
     calls = [name for name, *_ in pair.current.method_calls if name in ("flush", "send_offsets")]
     first, later = ["flush", "send_offsets", "flush"], ["send_offsets", "flush"]
     assert calls == [*first, *later, *first, *first]
@@ -148,11 +155,11 @@ def test_a_timestamp_of_a_brokers_is_not_committed(type_now: Any, error: type[Ex
     for kind in (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_CREATE_TIME):
         client.timestamp = kind, 1
         destination.begin()
-        destination.write(PLACE, [(None, b"value", None, 1)], [0])
+        destination.write(PLACE, [(None, b"value", None, 1)], [0], UNCOUNTED)
         with (
             pytest.raises(error) if kind == TIMESTAMP_LOG_APPEND_TIME else contextlib.nullcontext()
         ):
-            destination.send_offsets(list, None)
+            destination.send_offsets([], None)
     config.assert_called_once_with("copy")
 
 

@@ -19,11 +19,11 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import DestinationState
+from deduplicator.destination import Output
 from deduplicator.frontiers import first_frontiers as module
 from deduplicator.frontiers.first_frontiers import FirstFrontiers
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.partitions import AssignedPartition
+from deduplicator.partition import Partition
 
 ORDERS = Topic("orders", "id of orders", 1, "cluster b")
 DESTINATION = Topic("all", "id of all", 1, "destination")
@@ -232,7 +232,7 @@ def test_no_run_of_before_is_believed(
         {first_frontiers.routes[NEW.topic]: ORDERS},
     )
     own = NEW._replace(partition=3)
-    frontier = first_frontiers._build_frontier(own, False, DestinationState(6, 0), state)
+    frontier = first_frontiers._build_frontier(own, False, Output(6, 0), state)
     assert (frontier.source_offset, frontier.epoch, frontier.gap) == (119, expected, None)
     assert (frontier.destination_topic_id, frontier.source_identity) == (
         DESTINATION.topic_id,
@@ -244,18 +244,11 @@ def test_no_run_of_before_is_believed(
 def test_a_copy_begins_at_the_end_of_the_intermediate_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is there was written for another one. A committed position stays, wherever the topic
-    ends by now.
-    """
-    frontier = make_frontier(ORDERS.identity)
-    assigned = {
-        NEW: AssignedPartition(-1, frontier),
-        NEW._replace(partition=1): AssignedPartition(0, frontier),
-        NEW._replace(partition=2): AssignedPartition(40, frontier),
-    }
+    """What is there was written for another one."""
+    partition = Partition(NEW, Route("orders", "all", NEW.topic), -1, make_frontier("identity"))
     monkeypatch.setattr(
         partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 17)
     )
     starter = SimpleNamespace(consumer_group=SimpleNamespace(admin=None))
-    PartitionStarter._set_first_positions(cast(Any, starter), assigned)
-    assert [state.next_offset for state in assigned.values()] == [17, 0, 40]
+    PartitionStarter._set_first_positions(cast(Any, starter), [partition])
+    assert partition.next_offset == 17

@@ -15,7 +15,7 @@ from common.metrics import QUEUE_FULL
 from deduplicator import compiled_path
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.harness.intermediate_records import (
-    THERE,
+    HERE,
     build_envelope,
     build_envelopes,
     build_source_record,
@@ -47,7 +47,7 @@ def test_the_last_record_has_a_delivery_report(compiled: list[tuple[int, int]]) 
     assert copy.producers.reported == unwrap_offsets(9)
     assert compiled == [(-1, OFFSET_MAX), (3, 9), (9, OFFSET_MAX)]
     assert copy.frontier.source_offset == 12
-    assert copy.destination.outputs[THERE].sent == 10
+    assert copy.partitions.assigned[HERE].output.sent == 10
 
 
 def test_a_single_record_is_written_by_python(compiled: list[tuple[int, int]]) -> None:

@@ -14,9 +14,9 @@ from common.envelope import HEAD, EnvelopeInvalid, parse_head
 from common.errors import ForeignRecord, SettingsInvalid
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.partitions import AssignedPartition
+from deduplicator.partition import Partition
 from tools.fuzz.messages import frame, parse_messages
-from tools.fuzz.rounds import REQUIRED_SETTINGS, Rounds
+from tools.fuzz.rounds import REQUIRED_SETTINGS, ROUTE, Rounds
 from tools.fuzz.seeds import ENVELOPES, SEEDS, build_envelope
 from tools.fuzz.targets import COMMITTED_FRONTIER, TARGETS
 
@@ -25,8 +25,8 @@ TP = TopicPartition("orders-proxy", 0)
 
 def make_rounds(batch: bytes, records_max: int, can_forward: bool) -> Rounds:
     """Of partition 0, from the committed frontier."""
-    assigned = {TP: AssignedPartition(0, COMMITTED_FRONTIER)}
-    return Rounds(parse_messages(batch), assigned, records_max, can_forward)
+    partition = Partition(TP, ROUTE, 0, COMMITTED_FRONTIER)
+    return Rounds(parse_messages(batch), [partition], records_max, can_forward)
 
 
 @pytest.mark.parametrize("place", [10, 18, 22, 30, 46, 50])

@@ -12,9 +12,9 @@ from common import runtime
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import worker
-from deduplicator.partitions import AssignedPartition
+from deduplicator.partition import Partition
 from tests.harness.intermediate_records import HERE
-from tests.harness.stage_two import FIRST_FRONTIER
+from tests.harness.stage_two import FIRST_FRONTIER, ROUTE
 
 ROUNDS = 50
 ROUND_S = 0.3
@@ -62,9 +62,9 @@ def test_nothing_is_purged_beyond_the_end(ends: dict[TopicPartition, int], purge
     """In a topic that was created again, the position can be beyond the end until something comes:
     a broker refuses to delete up to there.
     """
-    state = AssignedPartition(8, FIRST_FRONTIER)
     parts = MagicMock()
-    parts.partitions.assigned, parts.ends.answer = {HERE: state}, ends
+    parts.partitions.assigned = {HERE: Partition(HERE, ROUTE, 8, FIRST_FRONTIER)}
+    parts.ends.answer = ends
     parts.intermediate.get_cached_lag.return_value = 0
     worker.Worker.run_housekeeping(parts)
     parts.purge.delete_committed.assert_called_once_with({HERE: purged})

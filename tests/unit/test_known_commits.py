@@ -13,6 +13,7 @@ import pytest
 
 from common import runtime
 from common.errors import ClusterUnreachable, HangingTransaction
+from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
@@ -20,15 +21,27 @@ from common.settings import load
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.partitions import AssignedPartition, Partitions, RememberedState
+from deduplicator.partition import Partition
+from deduplicator.partitions import Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.worker import CHECK_COMMITS_S, LostCommits
 from tests.unit.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
 from tests.unit.test_settings import GOOD
 
-BEFORE, AFTER = (
-    AssignedPartition(offset, replace(FRONTIER, source_offset=offset - 1)) for offset in (7, 9)
-)
+BEFORE, AFTER = (replace(FRONTIER, source_offset=offset) for offset in (6, 8))
+MAPPED = Route("t", "t", "t-proxy", "key")
+"""Of whose partitions only what is certain is known."""
+
+
+def make_partition(tp: TopicPartition, frontier: Frontier = BEFORE) -> Partition:
+    """With this frontier."""
+    return Partition(tp, MAPPED, frontier.source_offset + 1, frontier)
+
+
+def commit(partition: Partition, frontier: Frontier = AFTER) -> None:
+    """In a transaction, which is certainly committed."""
+    partition.frontier = frontier
+    partition.on_committed()
 
 
 def create_starter(commits: dict[TopicPartition, GroupCommit], **group: Any) -> PartitionStarter:
@@ -40,22 +53,18 @@ def create_starter(commits: dict[TopicPartition, GroupCommit], **group: Any) -> 
 
 
 def test_the_newest_commit_is_known() -> None:
-    """Of partitions that are assigned, or started again because the group has lost it."""
-    partitions = Partitions()
-    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
-    partitions.on_committed({FIRST: AFTER})
-    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
+    """Of partitions that are started again because the group has lost it."""
+    partitions, first = Partitions(), make_partition(FIRST)
+    partitions.start([first, make_partition(SECOND)])
+    commit(first)
     partitions.start_again([FIRST])
-    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
-    assert (partitions.waiting, partitions.revoked) == ({FIRST}, {FIRST})
-    partitions.start({FIRST: AFTER})
-    assert partitions.committed == {FIRST: AFTER, SECOND: BEFORE}
-    assert partitions.remembered == {}
-
-
-def remember(generation: int | None, state: AssignedPartition = BEFORE) -> object:
-    """What is remembered of a partition."""
-    return {FIRST: RememberedState(state, generation)}
+    assert partitions.list_known() == {FIRST: AFTER}
+    assert (partitions.waiting.keys(), partitions.has_revoked) == ({FIRST}, True)
+    partitions.start([make_partition(FIRST, AFTER)])
+    assert partitions.list_known() == {}
+    partitions.on_revoked([SECOND, FIRST])
+    partitions.on_assigned([SECOND, FIRST])
+    assert partitions.list_known() == {FIRST: AFTER, SECOND: BEFORE}
 
 
 @pytest.mark.parametrize("event", ["on_assigned", "on_revoked"])
@@ -63,46 +72,52 @@ def test_what_another_worker_can_have_moved_is_only_remembered(event: str) -> No
     """A process that stood still can learn at once that its partition was lost and is its own
     again. A commit that was on its way when the partition was revoked is remembered, too.
     """
-    partitions = Partitions()
+    partitions, first = Partitions(), make_partition(FIRST)
     partitions.on_assigned([FIRST, SECOND], 4)
-    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
+    partitions.start([first, make_partition(SECOND)])
     getattr(partitions, event)([FIRST])
-    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, remember(4))
-    partitions.on_committed({FIRST: AFTER})
-    assert (partitions.committed, partitions.remembered) == ({SECOND: BEFORE}, remember(4, AFTER))
+    assert FIRST not in partitions.assigned
+    commit(first)
+    assert partitions.remembered == {FIRST: (first, 4)}
     partitions.on_revoked([FIRST])
-    assert partitions.remembered == remember(4, AFTER), "it is not forgotten at the second time"
-    partitions.start({FIRST: BEFORE})
-    assert partitions.committed == {FIRST: BEFORE, SECOND: BEFORE}
+    assert partitions.remembered == {FIRST: (first, 4)}, "it is not forgotten at the second time"
+    partitions.on_assigned([FIRST], 5)
+    assert partitions.list_known() == {FIRST: AFTER}
+    partitions.start([make_partition(FIRST)])
     assert partitions.remembered == {}
 
 
-def test_a_commit_of_a_partition_that_was_never_assigned_is_not_known() -> None:
-    """It is not remembered either."""
-    partitions = Partitions()
-    partitions.on_committed({FIRST: AFTER})
-    assert partitions.committed == {}
-    assert partitions.remembered == {}
+def test_what_a_round_has_decided_is_dropped_with_its_partition() -> None:
+    """What is remembered of it is only what it has committed."""
+    partitions, first = Partitions(), make_partition(FIRST)
+    partitions.start([first])
+    first.get_decisions()
+    assert partitions.list_decided() == [first]
+    partitions.on_revoked([FIRST])
+    assert (partitions.list_decided(), first.decisions) == ([], None)
 
 
 def test_a_transaction_in_doubt_leaves_nothing_certain() -> None:
     """More may be committed than this worker knows, also of a partition that was revoked while the
-    commit was on its way, or that waits.
+    commit was on its way, or that waits. What is loaded stays: nobody else moves it.
     """
     third = SECOND._replace(partition=2)
-    partitions = Partitions()
+    partitions, loaded = Partitions(), make_partition(third)
     partitions.on_assigned([FIRST, SECOND, third], 4)
-    partitions.start({FIRST: BEFORE, SECOND: BEFORE, third: AFTER})
+    partitions.start([make_partition(FIRST), make_partition(SECOND), make_partition(third, AFTER)])
     partitions.on_assigned([SECOND], 4)
     partitions.start_again([third])
-    assert partitions.list_certain() == {SECOND: BEFORE, third: AFTER}
+    partitions.on_loaded([loaded])
+    assert partitions.list_known() == {SECOND: BEFORE, third: AFTER}
     partitions.on_in_doubt()
-    assert partitions.waiting == {FIRST, SECOND, third}
-    assert (partitions.assigned, partitions.committed, partitions.list_certain()) == ({}, {}, {})
-    assert partitions.remembered == {
-        FIRST: RememberedState(BEFORE, None),
-        SECOND: RememberedState(BEFORE, None),
-        third: RememberedState(AFTER, None),
+    assert partitions.waiting.keys() == {FIRST, SECOND, third}
+    assert (partitions.assigned, partitions.list_known()) == ({}, {})
+    assert partitions.list_loaded() == [loaded]
+    remembered = partitions.remembered.items()
+    assert {tp: (one.partition.committed, one.generation) for tp, one in remembered} == {
+        FIRST: (BEFORE, None),
+        SECOND: (BEFORE, None),
+        third: (AFTER, None),
     }
 
 
@@ -115,10 +130,10 @@ def test_in_the_next_generation_nobody_else_can_have_had_it(
     """
     partitions = Partitions()
     partitions.on_assigned([FIRST, SECOND], 4)
-    partitions.start({FIRST: BEFORE, SECOND: BEFORE})
+    partitions.start([make_partition(FIRST), make_partition(SECOND)])
     partitions.on_revoked([FIRST, SECOND])
     partitions.on_assigned([FIRST], generation)
-    assert partitions.list_certain() == ({FIRST: BEFORE} if is_certain else {})
+    assert partitions.list_known() == ({FIRST: BEFORE} if is_certain else {})
 
 
 @pytest.mark.parametrize("generation", [5, 6], ids=["certain", "remembered"])
@@ -131,7 +146,7 @@ def test_what_is_remembered_is_believed_where_it_can_be_compared(
     is certain.
     """
     stand = Stand(incremental)
-    stand.loop.routes["t-proxy"] = Route("t", "t", "t-proxy", mapping)
+    stand.route = Route("t", "t", "t-proxy", mapping)
     stand.happens("on_assign", FIRST, SECOND)
     stand.loop.run_round()
     assert stand.known == {}
@@ -155,8 +170,7 @@ def test_a_failed_transaction_is_not_certain() -> None:
     stand.loop.round_input.consume = cast(Any, consume)
     stand.loop.waiting.start = cast(Any, lambda: True)
     stand.loop.run_round()
-    assert stand.partitions.waiting == {FIRST}
-    assert stand.partitions.list_certain() == {}
+    assert stand.partitions.waiting.keys() == {FIRST}
     assert stand.partitions.remembered[FIRST].generation is None
 
 
@@ -167,7 +181,7 @@ def test_what_the_worker_knows_stands_in_for_what_the_group_has_lost() -> None:
     commits = {FIRST: GroupCommit(11, FRONTIER)}
     starter = create_starter(commits)
     assert starter._load_frontiers([FIRST, SECOND], {FIRST: BEFORE, SECOND: AFTER}) == (
-        {FIRST: GroupCommit(11, FRONTIER), SECOND: GroupCommit(0, AFTER.frontier)},
+        {FIRST: GroupCommit(11, FRONTIER), SECOND: GroupCommit(0, AFTER)},
         {SECOND},
     )
 
@@ -211,7 +225,7 @@ def test_lost_commits_are_looked_for_regularly(monkeypatch: pytest.MonkeyPatch) 
     now_s = 100.0
     monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     partitions, asked = Partitions(), list[list[TopicPartition]]()
-    partitions.start({FIRST: BEFORE, SECOND: AFTER})
+    partitions.start([make_partition(FIRST), make_partition(SECOND, AFTER)])
 
     def find_lost_commits(topic_partitions: Any) -> list[TopicPartition]:
         asked.append(sorted(topic_partitions))
@@ -224,8 +238,8 @@ def test_lost_commits_are_looked_for_regularly(monkeypatch: pytest.MonkeyPatch) 
     check.check()
     check.check()
     assert asked == [[FIRST, SECOND]]
-    assert (partitions.assigned, partitions.waiting) == ({FIRST: BEFORE}, {SECOND})
-    assert partitions.committed == {FIRST: BEFORE, SECOND: AFTER}
+    assert (partitions.assigned.keys(), partitions.waiting.keys()) == ({FIRST}, {SECOND})
+    assert partitions.list_known() == {SECOND: AFTER}
 
 
 def test_a_commit_that_is_lost_between_two_requests_is_not_there(
@@ -234,8 +248,8 @@ def test_a_commit_that_is_lost_between_two_requests_is_not_there(
     """The group's coordinator deletes it with its topic. What an open transaction does not hold up
     is read of other workers' partitions only: of its own it can be an older one.
     """
-    commit = GroupCommit(5, FRONTIER)
-    answers = {"commit reader": {FIRST: commit, SECOND: commit}, "reader": {}}
+    committed = GroupCommit(5, FRONTIER)
+    answers = {"commit reader": {FIRST: committed, SECOND: committed}, "reader": {}}
     monkeypatch.setattr(
         partition_offsets,
         "read_commits",
@@ -248,4 +262,4 @@ def test_a_commit_that_is_lost_between_two_requests_is_not_there(
         list_partitions=lambda _: [FIRST, SECOND],
     )
     loaded = ConsumerGroup.load_commits(cast(Any, group), [FIRST.topic], [FIRST])
-    assert loaded == {SECOND: commit}
+    assert loaded == {SECOND: committed}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from common.errors import DestinationTruncated, ReoError
-from deduplicator.round_decisions import RoundDecisions
-from deduplicator.rule import RuleState
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from tests.harness.intermediate_records import EPOCH, HERE
-from tests.unit.test_torn_records import RECORDS, run_torn_round
+from tests.harness.intermediate_records import HERE
+from tests.unit.test_torn_records import run_torn_round
 
 
 @pytest.mark.parametrize(
@@ -23,14 +21,15 @@ def test_a_destination_lacks_what_was_never_written(
     read again, and the record is named.
     """
     loop = run_torn_round(fails).loop
-    loop.round_input.work = {HERE: RoundDecisions(RuleState(RECORDS - 1, EPOCH), RECORDS)}
+    partition = loop.partitions.assigned[HERE]
+    partition.get_decisions()
 
     def find_loss(*_: object) -> None:
         raise DestinationTruncated("t-0 lost records while it was copied to")
 
-    monkeypatch.setattr(loop.round_output, "send_offsets", find_loss)
+    monkeypatch.setattr(loop.destination, "send_offsets", find_loss)
     monkeypatch.setattr(loop.destination, "abort", lambda: None)
     with pytest.raises(raised):
-        loop.run_transaction()
+        loop.run_transaction([partition])
     assert loop.started_commit is None
     assert not issubclass(TransactionFailed, ReoError), "the loop goes on after it"

@@ -15,12 +15,12 @@ from common.frontier import Frontier
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import DestinationState, GetOffsets
+from deduplicator.destination import Output
 from deduplicator.frontiers.committed_frontiers import TransactionUndecided
-from deduplicator.frontiers.start import StartedPartitions
 from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.loop import Loop
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.partition import Partition
+from deduplicator.partitions import Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
 FRONTIER = Frontier(6, 1, "0123456789abcdef", 1, "id", -1, 0)
@@ -78,14 +78,13 @@ class Stand:
     def __init__(self, incremental: bool) -> None:
         self.client = Client()
         self.partitions = Partitions()
-        self.outputs: dict[TopicPartition, DestinationState] = {}
         self.asked: list[object] = []
         self.fails = 0
         self.undecided = 0
         """How often the frontiers cannot be read yet."""
         self.is_coordinator_agreed = True
         self.reason_at_start: str | None = None
-        self.known: dict[TopicPartition, AssignedPartition] = {}
+        self.known: dict[TopicPartition, Frontier] = {}
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
         intermediate.subscribe(["t-proxy"])
         loaded = load(
@@ -95,10 +94,10 @@ class Stand:
                 "REO_SOURCE_TOPIC": "t",
             }
         )
-        routes = {"t-proxy": Route("t", "t", "t-proxy")}
+        self.route = Route("t", "t", "t-proxy")
         self.loop = Loop(
             loaded,
-            routes,
+            {"t-proxy": self.route},
             self.partitions,
             intermediate,
             cast(Any, self),
@@ -119,10 +118,8 @@ class Stand:
         self.client.events.append(event)
 
     def start_partitions(
-        self,
-        topic_partitions: Collection[TopicPartition],
-        known: Mapping[TopicPartition, AssignedPartition],
-    ) -> StartedPartitions:
+        self, topic_partitions: Collection[TopicPartition], known: Mapping[TopicPartition, Frontier]
+    ) -> list[Partition]:
         """Every frontier is a first one."""
         self.known = dict(known)
         self.reason_at_start = self.loop.liveness.reason
@@ -131,11 +128,10 @@ class Stand:
             self.asked.append("undecided")
             raise TransactionUndecided("no marker yet")
         self.asked.append(sorted(topic_partitions))
-        return StartedPartitions(
-            {tp: AssignedPartition(7, FRONTIER) for tp in topic_partitions},
-            {TopicPartition("t", tp.partition): DestinationState(-1, 0) for tp in topic_partitions},
-            sorted(topic_partitions),
-        )
+        return [
+            Partition(tp, self.route, 7, FRONTIER, Output(-1, 0), is_uncommitted=True)
+            for tp in sorted(topic_partitions)
+        ]
 
     def on_revoked(self) -> None:
         """What a start waits for is forgotten."""
@@ -154,12 +150,15 @@ class Stand:
         """A transaction."""
         self.asked.append(f"begin after {self.client.polls}")
 
-    def send_offsets(self, offsets: GetOffsets, _: object) -> None:
+    def send_offsets(
+        self, offsets: Sequence[ClientTopicPartition], _: object
+    ) -> dict[TopicPartition, int]:
         """Of the first frontiers."""
-        self.asked.append([tp.partition for tp in offsets()])
+        self.asked.append([tp.partition for tp in offsets])
         if self.fails:
             self.fails -= 1
             raise TransactionFailed("no")
+        return {}
 
     def start_commit(self) -> None:
         """It is done at once."""
@@ -193,7 +192,6 @@ def test_the_callback_only_notes(incremental: bool) -> None:
         ("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])
     ]
     assert not stand.partitions.assigned
-    assert not stand.outputs
 
 
 @BOTH_PROTOCOLS
@@ -206,12 +204,11 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
     stand.loop.run_round()
-    assert stand.partitions.waiting == {FIRST}
+    assert stand.partitions.waiting.keys() == {FIRST}
     stand.loop.run_round()
     assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
     assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
     assert not stand.partitions.waiting
-    assert not stand.outputs
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assert stand.asked[4] == [FIRST], "it is read again when it comes back"
@@ -250,7 +247,7 @@ def test_frontiers_that_cannot_be_read_yet_are_waited_for(incremental: bool) -> 
     stand.loop.run_round()
     stand.loop.run_round()
     assert stand.asked == ["undecided", "undecided"]
-    assert stand.partitions.waiting == {FIRST}
+    assert stand.partitions.waiting.keys() == {FIRST}
     assert len(stand.client.calls) == 1, "only the callback's own, without a partition"
     stand.loop.run_round()
     assert stand.asked[2:] == [[FIRST], "begin after 3", [0]]
@@ -279,5 +276,4 @@ def test_an_eager_assignment_is_everything() -> None:
     stand.loop.run_round()
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {SECOND}
-    assert stand.outputs.keys() == {TopicPartition("t", 1)}
     assert stand.client.calls[-1] == ("assign", [(1, 7)])

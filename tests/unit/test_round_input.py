@@ -15,6 +15,7 @@ from common.partition_mapping import SourceRecord
 from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator import round_input
+from deduplicator.partition import Partition
 from deduplicator.record_filter import FunctionFilter
 from deduplicator.unwrap import Record
 from deduplicator.user_call_timeout import CallLimit
@@ -25,7 +26,7 @@ from tests.harness.intermediate_records import (
     build_message,
     unwrap_offsets,
 )
-from tests.harness.stage_two import FIRST_FRONTIER, Copy, use_compiled_path
+from tests.harness.stage_two import FIRST_FRONTIER, ROUTE, Copy, use_compiled_path
 
 FEW = {"REO_DEDUPLICATOR_TRANSACTION_RECORDS": "3"}
 
@@ -239,11 +240,10 @@ def test_what_is_not_decided_is_forgotten_with_its_partition() -> None:
     other = TopicPartition(HERE.topic, 1)
     copy = Copy([*build_envelopes(5), build_envelope(9, -1, 5, tp=other)], settings=FEW)
     copy.run_rounds()
-    assert [message.partition() for message in copy.loop.round_input.undecided] == [0, 1]
+    assert [message.partition() for _, message in copy.loop.round_input.undecided] == [0, 1]
     copy.partitions.on_assigned([HERE])
     copy.run_rounds()
     assert not copy.loop.round_input.undecided
-    assert copy.loop.round_input.continued is None
     assert len(copy.producers.commits) == 1, "nothing of them was written"
     copy.run_rounds(2)
     assert copy.producers.list_records() == unwrap_offsets(*range(6))
@@ -253,9 +253,8 @@ def test_only_a_revoked_partition_is_forgotten() -> None:
     """What was consumed of others is decided."""
     other = TopicPartition(HERE.topic, 1)
     copy = Copy([*build_envelopes(5), build_envelope(9, -1, 5, tp=other)], settings=FEW)
+    copy.partitions.start([Partition(other, ROUTE, 9, FIRST_FRONTIER)])
     copy.run_rounds()
-    copy.loop.round_input.forget({other})
-    assert [message.partition() for message in copy.loop.round_input.undecided] == [0]
-    assert copy.loop.round_input.continued is copy.loop.round_input.undecided[0]
+    copy.partitions.on_revoked([other])
     copy.run_rounds()
     assert copy.producers.list_records() == unwrap_offsets(*range(6))

@@ -15,10 +15,10 @@ from common.liveness import Liveness
 from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.destination import DestinationState
-from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.destination import Output
+from deduplicator.partition import Partition
+from deduplicator.partitions import Partitions
 from deduplicator.round_input import RoundInput
-from deduplicator.round_output import RoundOutput
 from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import AcceptedEnvelope, Record, unwrap_records
 
@@ -47,7 +47,6 @@ class NoClients:
     def __init__(self, messages: Iterable[Consumed], can_forward: bool) -> None:
         self.messages = list(messages)
         self.can_forward = can_forward
-        self.outputs: dict[TopicPartition, DestinationState] = {}
         self.written: dict[TopicPartition, list[Record]] = {}
 
     def consume(self, _: float, envelopes_max: int = 8) -> list[Consumed]:
@@ -55,9 +54,12 @@ class NoClients:
         consumed, self.messages = self.messages[:envelopes_max], self.messages[envelopes_max:]
         return consumed
 
-    def write(self, tp: TopicPartition, records: Sequence[Record], _: Sequence[int]) -> None:
+    def write(
+        self, tp: TopicPartition, records: Sequence[Record], _: Sequence[int], output: Output
+    ) -> Output:
         """As `Destination.write`."""
         self.written.setdefault(tp, []).extend(records)
+        return output
 
     def forward(
         self,
@@ -71,7 +73,7 @@ class NoClients:
             for envelope in envelopes
             for record in unwrap_records(envelope, envelope.read_records(), zero_timestamp_ms)
         ]
-        self.write(tp, records, ())
+        self.written.setdefault(tp, []).extend(records)
         return len(records)
 
 
@@ -81,19 +83,19 @@ class Rounds:
     def __init__(
         self,
         messages: Iterable[Consumed],
-        assigned: dict[TopicPartition, AssignedPartition],
+        assigned: Iterable[Partition],
         records_max: int,
         can_forward: bool,
     ) -> None:
         self.clients = NoClients(messages, can_forward)
         self.partitions = Partitions()
         self.partitions.start(assigned)
-        self.counts: dict[TopicPartition, Counter[str]] = {tp: Counter() for tp in assigned}
-        routes, clients = {ROUTE.intermediate_topic: ROUTE}, cast(Any, self.clients)
-        self.output = RoundOutput(routes, self.partitions, clients, ZERO_TIMESTAMP_MS)
+        self.counts: dict[TopicPartition, Counter[str]] = {
+            tp: Counter() for tp in self.partitions.assigned
+        }
+        clients = cast(Any, self.clients)
         self.input = RoundInput(
             _load_settings(),
-            routes,
             self.partitions,
             clients,
             clients,
@@ -103,7 +105,7 @@ class Rounds:
 
     def list_written(self, tp: TopicPartition) -> list[Record]:
         """What was written of an intermediate partition."""
-        return self.clients.written.get(self.output.get_destination_partition(tp), [])
+        return self.clients.written.get(ROUTE.get_destination(tp.partition), [])
 
     def run(self) -> None:
         """Until no message is left."""
@@ -111,14 +113,11 @@ class Rounds:
         while self.clients.messages or self.input.undecided:
             rounds += 1
             assert rounds < ROUNDS_MAX, "stage two does not come to an end"
-            self.input.work = {}
             self.input.consume(0)
-            states = {}
-            for tp, work in self.input.work.items():
-                self.output.write(tp, work)
-                states[tp] = self.output.build_next_state(tp, work)
-                text = states[tp].frontier.encode()
-                assert decode(text) == states[tp].frontier, f"nobody could read {text}"
+            for partition in self.partitions.list_decided():
+                partition.write(cast(Any, self.clients))
+                text = partition.prepare_commit().metadata
+                decisions = partition.on_commit_started()
+                assert decode(text) == partition.frontier, f"nobody could read {text}"
                 for name in COUNTS:
-                    self.counts[tp][name] += getattr(work, name)
-            self.partitions.assigned.update(states)
+                    self.counts[partition.tp][name] += getattr(decisions, name)

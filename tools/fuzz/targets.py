@@ -30,14 +30,14 @@ from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.setting_index import BY_NAME
 from common.settings.settings_sources import FILE_VARIABLE
-from deduplicator.partitions import AssignedPartition
+from deduplicator.partition import Partition
 from deduplicator.rule import RuleState, decide
 from deduplicator.unwrap import Record
 from tools.fuzz import naive_reading
 from tools.fuzz.collecting_producer import CollectingProducer
 from tools.fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope
 from tools.fuzz.messages import IDENTITY, OLD_FORMAT, PARTITIONS, Message, parse_messages
-from tools.fuzz.rounds import REQUIRED_SETTINGS, ZERO_TIMESTAMP_MS, Rounds
+from tools.fuzz.rounds import REQUIRED_SETTINGS, ROUTE, ZERO_TIMESTAMP_MS, Rounds
 
 COMMITTED_FRONTIER = Frontier(
     41, 1_795_000_000_000 << 20, IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3
@@ -82,15 +82,15 @@ def records(data: bytes) -> None:
     if not data:
         return
     batch = list(parse_messages(data[1:]))
-    assigned = {  # the last partition is revoked
-        TopicPartition("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER)
+    assigned = [  # the last partition is revoked
+        Partition(ROUTE.get_intermediate(partition), ROUTE, 0, COMMITTED_FRONTIER)
         for partition in range(PARTITIONS - 1)
-    }
+    ]
     expected: dict[TopicPartition, Expected] | None
     try:
         expected = {
             tp: _expect(message for message in batch if message.of_partition == tp.partition)
-            for tp in assigned
+            for tp in (partition.tp for partition in assigned)
         }
     except (ForeignRecord, EnvelopeInvalid, SourceRecreated):
         expected = None
