@@ -55,6 +55,17 @@ class Surplus:
     records: deque[tuple[int, str]] = field(default_factory=deque)
     """Offset and checksum: the records themselves may be gigabytes."""
 
+    def add(self, message: Consumed) -> None:
+        """The next one; ForeignWriter when there are too many."""
+        self.records.append((message.offset(), compute_message_checksum(message)))
+        if len(self.records) > SURPLUS_MAX:
+            raise ForeignWriter(
+                f"{self.tp} has more than {SURPLUS_MAX} records from offset {self.records[0][0]} on"
+                " that this copy did not write. If somebody else writes to the destination topic,"
+                " stop the other writer, then copy to a new topic. If the group's offsets were set"
+                " back, stop the service and run `reo recover`"
+            )
+
     def check_matching(self, records: Iterable[Record]) -> None:
         """ForeignWriter when one of the next accepted records is not what the destination has."""
         for (offset, checksum), record in zip(self.records, records, strict=False):
@@ -83,6 +94,118 @@ class Surplus:
         return covered
 
 
+class OutputCheck:
+    """Compares the frontier of one destination partition with its visible records, which are added
+    in order.
+    """
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        frontier: Frontier,
+        beginning: int,
+        is_compacted: bool,
+        is_undecided: bool,
+    ) -> None:
+        self.tp = tp
+        self.frontier = frontier
+        known = frontier.destination_known
+        has_deletions = is_compacted or beginning > known + 1
+        self.may_lack_records = has_deletions and not is_undecided
+        # a frontier of an older version has no flag: its known record was written if it has a
+        # checksum, and nothing was sent after it
+        was_written = frontier.is_known_written or (
+            frontier.last_written is not None and frontier.sent == 0
+        )
+        self.awaits_known = was_written and not self.may_lack_records and beginning <= known
+        """Whether the record at the known offset has to be there, and was not seen yet."""
+        is_kept = (frontier.last_written or "").endswith(KEPT)
+        self.awaits_kept = (
+            is_kept and self.may_lack_records and beginning <= known + (frontier.sent > 0)
+        )
+        """Whether the last record that was written has to be there, and was not seen yet: retention
+        has not deleted it, and compaction keeps it.
+        """
+        reads_known = self.awaits_known or (self.awaits_kept and frontier.sent == 0)
+        self.start_offset = max(known if reads_known else known + 1, beginning)
+        self.counted = 0
+        self.output = Output(known, 0, self.awaits_known or frontier.is_known_written)
+        self.surplus = Surplus(tp, known)
+
+    def add(self, message: Consumed) -> None:
+        """The next visible record."""
+        if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+            raise TopicsUnfit(
+                f"the record on {self.tp} at offset {message.offset()} has the time at which a"
+                " broker appended it: message.timestamp.type was LogAppendTime when it was written."
+                " `reo verify` names the first record with another timestamp than at the source."
+                " Copy to a new topic"
+            )
+        if self.awaits_known:
+            self.awaits_known = False
+            self._check_known(message)
+            return
+        if self.awaits_kept and self._is_last_written(message):
+            self.awaits_kept = False
+        if message.offset() <= self.frontier.destination_known:
+            return
+        if self.counted < self.frontier.sent:
+            self.counted += 1
+            self.output = Output(message.offset(), 0, is_known_written=True)
+            if self.counted == self.frontier.sent and not self.may_lack_records:
+                self._check_checksum(message)
+        else:
+            self.surplus.known_offset = self.output.known_offset
+            self.surplus.add(message)
+
+    def _check_known(self, message: Consumed) -> None:
+        if message.offset() != self.frontier.destination_known:
+            raise self._build_missing_record_error()
+        if self.frontier.sent == 0:
+            self._check_checksum(message)
+
+    def _check_checksum(self, message: Consumed) -> None:
+        if self.frontier.last_written is not None and not self._is_last_written(message):
+            raise _build_truncated_error(
+                self.tp, f"the last one, at offset {message.offset()}, is a different record now"
+            )
+
+    def _is_last_written(self, message: Consumed) -> bool:
+        return self.frontier.last_written_checksum == compute_message_checksum(message)
+
+    def _build_missing_record_error(self) -> DestinationTruncated:
+        known = self.frontier.destination_known
+        return _build_truncated_error(
+            self.tp, f"a record at offset {known}, where no record is now"
+        )
+
+    def finish(self) -> None:
+        """There are no more records; DestinationTruncated when some are missing that had to be
+        there.
+        """
+        known, sent = self.frontier.destination_known, self.frontier.sent
+        if self.awaits_known:
+            raise self._build_missing_record_error()
+        if self.awaits_kept:
+            raise _build_truncated_error(
+                self.tp, "the last one is gone, which compaction keeps: it has a key and a value"
+            )
+        if self.counted == sent:
+            return
+        if not self.may_lack_records:
+            raise _build_truncated_error(
+                self.tp,
+                f"{sent} records were written after offset {known}, {self.counted} are left",
+            )
+        log.warning(
+            "%s: retention or compaction deleted %d of the last %d records; the frontier cannot be"
+            " checked",
+            self.tp,
+            sent - self.counted,
+            sent,
+        )
+
+
 def check_destination(
     reader: Consumer,
     frontiers: Mapping[TopicPartition, Frontier],
@@ -104,45 +227,22 @@ def check_destination(
     replaced.
     """
     _check_ends(frontiers, ends)
-    may_lack_records = {
-        tp
-        for tp, frontier in frontiers.items()
-        if tp.topic in compacted_topics or beginnings[tp] > frontier.destination_known + 1
-    } - undecided
-    at_known = _list_checked_at_known(frontiers, beginnings, may_lack_records)
-    kept = _list_kept(frontiers, beginnings, may_lack_records)
-    read_at_known = at_known | {tp for tp in kept if frontiers[tp].sent == 0}
-    start_offsets = {
-        tp: max(frontier.destination_known + (tp not in read_at_known), beginnings[tp])
+    checks = {
+        tp: OutputCheck(tp, frontier, beginnings[tp], tp.topic in compacted_topics, tp in undecided)
         for tp, frontier in frontiers.items()
     }
-    counted = dict.fromkeys(frontiers, 0)
-    outputs = {tp: _get_known_state(row, tp in at_known) for tp, row in frontiers.items()}
-    surplus: dict[TopicPartition, Surplus] = {}
+    start_offsets = {tp: check.start_offset for tp, check in checks.items()}
     # beyond an open transaction no consumer gets a record, nor the end of the partition
     decided_ends = {tp: end for tp, end in ends.items() if tp not in undecided}
     for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S, decided_ends):
         beat()
-        tp, offset = TopicPartition(message.topic(), message.partition()), message.offset()
-        _check_timestamp(tp, message)
-        if tp in at_known:
-            at_known.remove(tp)
-            _check_known(tp, message, frontiers[tp])
-            continue
-        if tp in kept and _is_last_written(message, frontiers[tp]):
-            kept.remove(tp)
-        if offset <= frontiers[tp].destination_known:
-            continue
-        if counted[tp] < frontiers[tp].sent:
-            counted[tp] += 1
-            outputs[tp] = Output(offset, 0, is_known_written=True)
-            if counted[tp] == frontiers[tp].sent and tp not in may_lack_records:
-                _check_checksum(tp, message, frontiers[tp])
-        else:
-            _add(surplus.setdefault(tp, Surplus(tp, outputs[tp].known_offset)), message)
-    _check_seen(frontiers, at_known, kept)
-    _check_counts(frontiers, counted, may_lack_records)
-    return outputs, surplus
+        checks[TopicPartition(message.topic(), message.partition())].add(message)
+    for check in checks.values():
+        check.finish()
+    return (
+        {tp: check.output for tp, check in checks.items()},
+        {tp: check.surplus for tp, check in checks.items() if check.surplus.records},
+    )
 
 
 def _check_ends(
@@ -155,132 +255,6 @@ def _check_ends(
                 f"record {frontier.destination_known} and {frontier.sent} after it were written,"
                 f" the partition ends at {ends[tp]}",
             )
-
-
-def _list_checked_at_known(
-    frontiers: Mapping[TopicPartition, Frontier],
-    beginnings: Mapping[TopicPartition, int],
-    may_lack_records: AbstractSet[TopicPartition],
-) -> set[TopicPartition]:
-    """The partitions whose known record has to be there. It is compared, too, where nothing was
-    sent after it.
-    """
-    return {
-        tp
-        for tp, frontier in frontiers.items()
-        if _has_known_record(frontier)
-        and tp not in may_lack_records
-        and beginnings[tp] <= frontier.destination_known
-    }
-
-
-def _has_known_record(frontier: Frontier) -> bool:
-    """Also without a flag, which older versions did not write, where a record was written and none
-    after it.
-    """
-    return frontier.is_known_written or (frontier.last_written is not None and frontier.sent == 0)
-
-
-def _get_known_state(frontier: Frontier, is_checked: bool) -> Output:
-    return Output(frontier.destination_known, 0, is_checked or frontier.is_known_written)
-
-
-def _list_kept(
-    frontiers: Mapping[TopicPartition, Frontier],
-    beginnings: Mapping[TopicPartition, int],
-    may_lack_records: AbstractSet[TopicPartition],
-) -> set[TopicPartition]:
-    """The partitions that may lack records, but not the last one that was written: retention has
-    not deleted it, and compaction keeps it.
-    """
-    return {
-        tp
-        for tp in may_lack_records
-        if (frontiers[tp].last_written or "").endswith(KEPT)
-        and beginnings[tp] <= frontiers[tp].destination_known + (frontiers[tp].sent > 0)
-    }
-
-
-def _check_seen(
-    frontiers: Mapping[TopicPartition, Frontier],
-    at_known: AbstractSet[TopicPartition],
-    kept: AbstractSet[TopicPartition],
-) -> None:
-    """DestinationTruncated for a partition whose last record had to be there and was not seen."""
-    for tp in at_known:
-        raise _build_missing_record_error(tp, frontiers[tp])
-    for tp in kept:
-        raise _build_truncated_error(
-            tp, "the last one is gone, which compaction keeps: it has a key and a value"
-        )
-
-
-def _add(surplus: Surplus, message: Consumed) -> None:
-    surplus.records.append((message.offset(), compute_message_checksum(message)))
-    if len(surplus.records) > SURPLUS_MAX:
-        raise ForeignWriter(
-            f"{surplus.tp} has more than {SURPLUS_MAX} records from offset"
-            f" {surplus.records[0][0]} on that this copy did not write. If somebody else writes to"
-            " the destination topic, stop the other writer, then copy to a new topic. If the"
-            " group's offsets were set back, stop the service and run `reo recover`"
-        )
-
-
-def _check_timestamp(tp: TopicPartition, message: Consumed) -> None:
-    if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
-        raise TopicsUnfit(
-            f"the record on {tp} at offset {message.offset()} has the time at which a broker"
-            " appended it: message.timestamp.type was LogAppendTime when it was written. `reo"
-            " verify` names the first record with another timestamp than at the source. Copy to a"
-            " new topic"
-        )
-
-
-def _check_known(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
-    if message.offset() != frontier.destination_known:
-        raise _build_missing_record_error(tp, frontier)
-    if frontier.sent == 0:
-        _check_checksum(tp, message, frontier)
-
-
-def _check_checksum(tp: TopicPartition, message: Consumed, frontier: Frontier) -> None:
-    if frontier.last_written is not None and not _is_last_written(message, frontier):
-        raise _build_truncated_error(
-            tp, f"the last one, at offset {message.offset()}, is a different record now"
-        )
-
-
-def _is_last_written(message: Consumed, frontier: Frontier) -> bool:
-    return frontier.last_written_checksum == compute_message_checksum(message)
-
-
-def _check_counts(
-    frontiers: Mapping[TopicPartition, Frontier],
-    counted: Mapping[TopicPartition, int],
-    may_lack_records: AbstractSet[TopicPartition],
-) -> None:
-    for tp, frontier in frontiers.items():
-        if counted[tp] == frontier.sent:
-            continue
-        if tp not in may_lack_records:
-            raise _build_truncated_error(
-                tp,
-                f"{frontier.sent} records were written after offset {frontier.destination_known},"
-                f" {counted[tp]} are left",
-            )
-        log.warning(
-            "%s: retention or compaction deleted %d of the last %d records; the frontier cannot be"
-            " checked",
-            tp,
-            frontier.sent - counted[tp],
-            frontier.sent,
-        )
-
-
-def _build_missing_record_error(tp: TopicPartition, frontier: Frontier) -> DestinationTruncated:
-    return _build_truncated_error(
-        tp, f"a record at offset {frontier.destination_known}, where no record is now"
-    )
 
 
 def _build_truncated_error(tp: TopicPartition, evidence: str) -> DestinationTruncated:
