@@ -11,7 +11,7 @@ topic, `reo recover` and `reo cutover` write it too. A partition's frontier has
   the source is compared before each run (`replicator.runs.last_record_check`),
 - the position in the output: the destination topic's id, the offset of the last record whose
   delivery is known, how many were sent after it, and a checksum of the last of them. The check at
-  the start compares these with the data (`deduplicator.frontier_check`).
+  the start compares these with the data (`deduplicator.frontiers.frontier_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default
 (`offset.metadata.max.bytes`), and this needs about 250. Version 1, of the time when an intermediate

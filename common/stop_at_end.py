@@ -12,10 +12,10 @@ have offsets too. Stage one states that as in any other run (`replicator.runs.em
 stage two commits it, so a frontier reaches its target all the same.
 
 The deduplicator compares the destination with the frontiers when it is assigned a partition
-(`deduplicator.frontier_check`), and knows what to do about a difference. A partition of a worker
-that died has nobody who does, for as long as the group waits for that worker, and meanwhile its
-frontier may say what was copied to a topic that is gone, or has lost its newest records. So at the
-end the destination is read once more (`has_copied_records`).
+(`deduplicator.frontiers.frontier_check`), and knows what to do about a difference. A partition of a
+worker that died has nobody who does, for as long as the group waits for that worker, and meanwhile
+its frontier may say what was copied to a topic that is gone, or has lost its newest records. So at
+the end the destination is read once more (`has_copied_records`).
 """
 
 from __future__ import annotations

@@ -23,11 +23,10 @@ In the order in which an envelope and its records pass:
                             destinations outside of Kafka share; tables/: PostgreSQL
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
-    frontiers/              a partition's frontier when it is assigned: read, created, or refused;
-                            where frontiers are stored
-    destination_factory.py  builds the destination that the settings name
-    frontier_check.py       compares the frontier with the destination's records;
-                            destination_watch.py: asks again while a worker runs
+    frontiers/              a partition's frontier when it is assigned: read and compared with the
+                            destination, created, or refused; where frontiers are stored
+    destination_factory.py  builds the destination that the settings name; destination_watch.py:
+                            looks for lost records while a worker runs
     topic_discovery.py      topics that appear later
     join_timeout.py         stops a worker that the group silently does not accept
     namesake.py             names another process that has this worker's name

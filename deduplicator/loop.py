@@ -17,11 +17,10 @@ or as soon as no more records are there (`Loop.finish_commit`). What makes that 
 design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
 transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads
 the committed frontier again, checks it and continues from it: the same path as after an assignment
-(`deduplicator.frontiers.waiting_partitions`), which uses a transaction of its own to commit a first
-frontier. In a poll no transaction is open, except one whose EndTxn is sent; and none is begun
-inside a poll. Steps 1 and 2 alternate until their time is over, no more envelopes are there, or the
-transaction is full. Everything that is known of a partition is in its `Partition`, and dropped with
-it when the group revokes it.
+(`Loop.start_waiting`). In a poll no transaction is open, except one whose EndTxn is sent; and none
+is begun inside a poll. Steps 1 and 2 alternate until their time is over, no more envelopes are
+there, or the transaction is full. Everything that is known of a partition is in its `Partition`,
+and dropped with it when the group revokes it.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from common.metrics import REREADS
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.destination import Destination
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.frontiers.waiting_partitions import WaitingPartitions
 from deduplicator.intermediate_consumer import WAIT_S, Intermediate
 from deduplicator.partition import Partition
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.refused_record import name_refused_record
 from deduplicator.round_input import RoundInput
-from deduplicator.transactions.commit_metrics import StartedCommit
+from deduplicator.transactions.commit_metrics import StartedCommit, set_frontier_metric
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
 
@@ -74,9 +73,9 @@ class Loop:
         self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
+        self.starter = starter
         self.destination = destination
         self.liveness = liveness
-        self.waiting = WaitingPartitions(partitions, intermediate, starter, destination, liveness)
         self.started_commit: StartedCommit | None = None
         self.has_failed = False
         """Whether the last transaction was not committed."""
@@ -109,7 +108,7 @@ class Loop:
                 self.finish_commit()
         except TransactionFailed as failed:
             self._recover(failed)
-        if self.partitions.waiting and not self.waiting.start():
+        if self.partitions.waiting and not self.start_waiting():
             self.has_failed = True
             self.destination.resolve_in_doubt()
 
@@ -191,3 +190,63 @@ class Loop:
         self.has_failed = False
         self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
         started.on_committed(self.partitions)
+
+    def start_waiting(self) -> bool:
+        """For partitions that wait: load and check their frontiers, commit those that are new, in a
+        transaction of their own, then fetch from there; False when such a commit has failed. The
+        worker is not ready meanwhile.
+
+        If that commit fails, they go on waiting, and the next round polls first: partitions that
+        are revoked by then are not tried again. What is to be committed is kept, since nobody else
+        moves these frontiers.
+        """
+        if self.partitions.has_revoked:
+            self.partitions.has_revoked = False
+            self.starter.on_revoked()
+        while self.partitions.waiting:
+            if self.liveness.reason is None:
+                self.liveness.report_waiting("destination")
+            try:
+                loaded = self.partitions.list_loaded()
+                if not loaded:
+                    if not self._is_assignment_current():
+                        return True
+                    loaded = self.starter.start_partitions(
+                        self.partitions.waiting, self.partitions.list_known()
+                    )
+                    failpoints.hit("two: frontier read")
+                    self.partitions.on_loaded(loaded)
+                self._commit_first_frontiers([one for one in loaded if one.is_uncommitted])
+            except TransactionUndecided as undecided:
+                log.info("waiting for a transaction: %s", undecided)
+                return True
+            except TransactionFailed as failed:
+                log.warning("committing first frontiers again after: %s", failed)
+                return False
+            self.partitions.start(loaded)
+            # only now: partitions that are lost together with their cluster keep reporting lag
+            self.liveness.lag.keep_only(self.partitions.assigned)
+            for partition in loaded:
+                set_frontier_metric(partition)
+            self.intermediate.start_fetching([partition.tp for partition in loaded])
+        return True
+
+    def _is_assignment_current(self) -> bool:
+        """Whether offsets that are sent with the group metadata of the last assignment are refused
+        as soon as these partitions are another worker's (`deduplicator.intermediate_consumer`).
+        """
+        return self.intermediate.incremental or self.starter.consumer_group.is_assigned(
+            self.partitions.waiting, self.intermediate.member_metadata.get_member_id()
+        )
+
+    def _commit_first_frontiers(self, uncommitted: Sequence[Partition]) -> None:
+        if not uncommitted:
+            return
+        member = self.intermediate.member_metadata.get()
+        self.destination.begin()
+        self.destination.send_offsets([one.prepare_commit() for one in uncommitted], member)
+        self.destination.start_commit()
+        self.destination.finish_commit()
+        failpoints.hit("two: first frontier made")
+        for partition in uncommitted:
+            partition.on_commit_started()

@@ -27,7 +27,7 @@ from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import UNCOUNTED, Destination, Output
-from deduplicator.frontier_check import Surplus
+from deduplicator.frontiers.frontier_check import Surplus
 from deduplicator.partitioner import Partitioner
 from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import RuleState

@@ -3,7 +3,7 @@ before the transaction begins.
 
 Records that it leaves out are accepted nevertheless: the frontier moves over them in the
 transaction of the records around them, so they never come back. The destination's records are
-compared with those that pass (`deduplicator.frontier_check`), so a filter has to be
+compared with those that pass (`deduplicator.frontiers.frontier_check`), so a filter has to be
 deterministic.
 
 If the function fails on a record, the service stops and names the record, or the record is parked:

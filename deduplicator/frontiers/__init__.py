@@ -2,11 +2,11 @@
 
 In the order of a start:
 
-    waiting_partitions.py   starts the partitions that wait, between two polls
-    start.py                loads, checks or creates their frontiers
+    start.py                loads, checks or creates frontiers
     frontier_store.py       where frontiers are: the group's commits, or beside the records in a
                             store of the user's own (own_frontier_store.py)
     committed_frontiers.py  the group's commits, and how long an unfinished transaction is waited
                             for
+    frontier_check.py       compares a frontier with the destination's records
     first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
 """

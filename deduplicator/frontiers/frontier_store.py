@@ -23,8 +23,8 @@ from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import Output
-from deduplicator.frontier_check import Surplus, check_destination
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.frontier_check import Surplus, check_destination
 
 log = logging.getLogger(__name__)
 CheckedOutputs = tuple[dict[TopicPartition, Output], dict[TopicPartition, Surplus]]

@@ -7,8 +7,9 @@ any process is killed.
 
 What is found, and what follows:
 
-- a frontier: it is compared with the destination's records (`deduplicator.frontier_check`). Its
-  position need not exist any more: the client goes on at the earliest record;
+- a frontier: it is compared with the destination's records
+  (`deduplicator.frontiers.frontier_check`). Its position need not exist any more: the client goes
+  on at the earliest record;
 - no frontier, an empty destination partition: the first frontier
   (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
 - a frontier of a topic that has moved (`reo cutover run`): MoveRefused;

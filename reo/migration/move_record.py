@@ -30,7 +30,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from deduplicator.frontier_check import check_destination
+from deduplicator.frontiers.frontier_check import check_destination
 from deduplicator.frontiers.frontier_store import reset_uncounted
 
 WHO_LENGTH_MAX = 200

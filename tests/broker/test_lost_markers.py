@@ -20,7 +20,7 @@ from common.kafka.clients import create_reader
 from common.kafka.visible_records import read_visible
 from common.routes import TopicPartition
 from common.settings import load
-from deduplicator.frontier_check import check_destination
+from deduplicator.frontiers.frontier_check import check_destination
 from tests.harness.kafka import START_S, Clusters, until
 from tests.harness.service import build_environment
 from tools.demo.broker import Broker

@@ -17,7 +17,7 @@ from common.records import compute_checksum
 from common.routes import TopicPartition
 from common.settings import load
 from common.stop_at_end import find_missing_records
-from deduplicator.frontier_check import check_destination
+from deduplicator.frontiers.frontier_check import check_destination
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.failpoint_marker import wait_for_failpoint

@@ -12,7 +12,7 @@ from confluent_kafka import Message
 from common.envelope import EnvelopeRecord, Head, Header, encode
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator.frontier_check import Surplus
+from deduplicator.frontiers.frontier_check import Surplus
 from deduplicator.unwrap import Record, compute_record_checksum
 
 IDENTITY = "0123456789abcdef"

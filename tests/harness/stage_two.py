@@ -20,7 +20,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings, load
 from deduplicator import compiled_path, kafka_destination
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.frontier_check import Surplus
+from deduplicator.frontiers.frontier_check import Surplus
 from deduplicator.intermediate_consumer import ENVELOPES_MAX
 from deduplicator.loop import Loop
 from deduplicator.partition import Partition

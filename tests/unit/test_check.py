@@ -16,8 +16,8 @@ from common.errors import DestinationTruncated, ForeignWriter, TopicsUnfit
 from common.frontier import Frontier
 from common.records import Consumed
 from common.routes import TopicPartition
-from deduplicator import frontier_check
-from deduplicator.frontier_check import Surplus
+from deduplicator.frontiers import frontier_check
+from deduplicator.frontiers.frontier_check import Surplus
 from deduplicator.unwrap import Record, compute_record_checksum
 from tests.harness.intermediate_records import build_message
 

@@ -168,7 +168,7 @@ def test_a_failed_transaction_is_not_certain() -> None:
         raise TransactionFailed("no answer")
 
     stand.loop.round_input.consume = cast(Any, consume)
-    stand.loop.waiting.start = cast(Any, lambda: True)
+    stand.loop.start_waiting = cast(Any, lambda: True)
     stand.loop.run_round()
     assert stand.partitions.waiting.keys() == {FIRST}
     assert stand.partitions.remembered[FIRST].generation is None
