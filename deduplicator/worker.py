@@ -198,7 +198,7 @@ class Worker:
         log.info("new: %s", ", ".join(map(str, new_routes)))
         for route in new_routes:
             self.routes[route.intermediate_topic] = route
-            self.starter.first_frontiers.new_topics.add(route.intermediate_topic)
+            self.starter.new_topics.add(route.intermediate_topic)
         self.intermediate.subscribe(self.routes)
 
     def close(self, is_planned: bool) -> None:

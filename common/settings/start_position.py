@@ -1,5 +1,5 @@
 """`source.start`: where a copy without a frontier begins, in one of four forms;
-`deduplicator.frontiers.first_frontiers` makes an offset of it.
+`deduplicator.frontiers.start` makes an offset of it.
 
     earliest                    the first record that the source still has
     latest                      the next record that the source gets

@@ -3,10 +3,12 @@
 In the order of a start:
 
     start.py                loads, checks or creates frontiers
+    start_table.py          what is found of a partition, and what is decided; found_partition.py:
+                            the conditions
     frontier_store.py       where frontiers are: the group's commits, or beside the records in a
                             store of the user's own (own_frontier_store.py)
     committed_frontiers.py  the group's commits, and how long an unfinished transaction is waited
                             for
     frontier_check.py       compares a frontier with the destination's records
-    first_frontiers.py      where a copy begins; source_start_offsets.py: `source.start`
+    source_start_offsets.py where `source.start` lets a copy begin
 """

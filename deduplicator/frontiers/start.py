@@ -5,44 +5,36 @@ Only stage two writes frontiers, in a transaction, and stage one begins no run b
 partition has one. So the offset where a copy begins is durable before any record is copied, even if
 any process is killed.
 
-What is found, and what follows:
-
-- a frontier: it is compared with the destination's records
-  (`deduplicator.frontiers.frontier_check`). Its position need not exist any more: the client goes
-  on at the earliest record;
-- no frontier, an empty destination partition: the first frontier
-  (`deduplicator.frontiers.first_frontiers`): `source.start`, or the beginning for a new partition;
-- a frontier of a topic that has moved (`reo cutover run`): MoveRefused;
-- a frontier of another destination topic (the topic was recreated): as without a frontier, but
-  never later than what was copied;
-- no frontier, records at the destination: FrontierLost, or, with
-  deduplicator.without_frontier=append, the first frontier;
-- the same, on a route that is not one to one: the first frontier, if the records certainly came
-  from other sources;
-- no frontier of a partition that this worker has copied until now: the group has lost it together
-  with the topic, and it is committed again.
-
-A frontier of a route that is not one to one (a mapping, or a shared destination) says nothing about
-its output: other routes write there too.
+What is found, and what follows, is a table (`deduplicator.frontiers.start_table`). A frontier is
+compared with the destination's records (`deduplicator.frontiers.frontier_check`); its position need
+not exist any more, the client goes on at the earliest record. A frontier of a route that is not one
+to one (a mapping, or a shared destination) says nothing about its output: other routes write there
+too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from common import source_pool
+from common import filters, source_pool
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
-from common.frontier import Frontier, check_not_moved
+from common.frontier import Frontier
 from common.kafka import partition_offsets, topic_creation, topics
+from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
-from common.settings import Settings
-from deduplicator.destination import UNCOUNTED
+from common.settings import Settings, destination_kind
+from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
-from deduplicator.frontiers.first_frontiers import FirstFrontiers
-from deduplicator.frontiers.frontier_store import CheckedOutputs, FrontierStore, LoadedFrontiers
+from deduplicator.frontiers.found_partition import ClusterState, FoundPartition
+from deduplicator.frontiers.frontier_store import FrontierStore, LoadedFrontiers
+from deduplicator.frontiers.source_start_offsets import (
+    check_start_offsets,
+    find_first_source_offset,
+)
+from deduplicator.frontiers.start_table import BEGINNING, find_row
 from deduplicator.partition import Partition
 from deduplicator.partitioner import build_partitioner
 from deduplicator.user_call_timeout import CallLimit
@@ -66,7 +58,17 @@ class PartitionStarter:
         self.routes = routes
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
-        self.first_frontiers = FirstFrontiers(settings, routes, consumer_group, frontier_store)
+        self.new_topics: set[str] = set()
+        """Intermediate topics of sources that did not exist when the process started: with
+        `source.start=latest` they are copied from the beginning.
+        """
+        self.started_topics = frontier_store.list_started_topics()
+        """Read before this worker joins the group: later, other workers can have created frontiers
+        in the same first start.
+        """
+        self.is_recoverable = not (
+            filters.list_filter_settings(settings) or destination_kind.is_outside_kafka(settings)
+        )
 
     def start_partitions(
         self,
@@ -93,37 +95,30 @@ class PartitionStarter:
                 self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
             )
             raise TransactionUndecided("topics were created: starting again after a poll")
-        usable = {
-            tp: commits[tp]
+        found = [
+            FoundPartition(
+                self, tp, commits.get(tp), destinations[tp.topic], is_lost=tp in to_commit_again
+            )
             for tp in partitions
-            if tp in commits
-            and commits[tp].frontier.destination_topic_id == destinations[tp.topic].topic_id
-        }
-        for tp, commit in usable.items():
-            check_not_moved(self.routes[tp.topic].get_source(tp.partition), commit.frontier)
-        one_to_one = {
-            self._get_output(tp): commit.frontier
-            for tp, commit in usable.items()
-            if self.routes[tp.topic].is_one_to_one
-        }
-        outputs, surplus = self._check_outputs(one_to_one, partitions, commits, known)
+        ]
         started = [
             Partition(
-                tp,
-                self.routes[tp.topic],
-                commit.intermediate_offset,
-                commit.frontier,
-                outputs.get(self._get_output(tp), UNCOUNTED),
-                surplus.get(self._get_output(tp)),
-                is_uncommitted=tp in to_commit_again,
+                one.tp,
+                one.route,
+                commits[one.tp].intermediate_offset,
+                one.frontier,
+                is_uncommitted=one.decide() == "commit again",
             )
-            for tp, commit in usable.items()
+            for one in found
+            if one.frontier
         ]
-        first = self.first_frontiers.create(
-            [tp for tp in partitions if tp not in usable], commits, destinations
+        self._check_outputs(
+            [partition for partition in started if partition.route.is_one_to_one],
+            {tp: commits.get(tp) for tp in partitions},
+            known,
         )
-        self._set_first_positions(first)
-        for partition in (started := started + first):
+        started += self._create_first_frontiers([one for one in found if not one.frontier], commits)
+        for partition in started:
             if not partition.route.is_one_to_one:
                 partition.partitioner = build_partitioner(
                     partition.route,
@@ -134,15 +129,81 @@ class PartitionStarter:
         self.consumer_group.undecided_since = None
         return started
 
-    def _set_first_positions(self, first: Collection[Partition]) -> None:
-        """A copy begins at the end of the intermediate partition: what is there already was written
-        for another one.
+    def _create_first_frontiers(
+        self, missing: Sequence[FoundPartition], commits: Mapping[TopicPartition, GroupCommit]
+    ) -> list[Partition]:
+        """Of partitions without a frontier, to be committed. The position is the end of the
+        intermediate partition: what is there already was written for another copy. FrontierLost
+        when a frontier was there before, TopicMissing when a source topic was deleted.
         """
+        partitions: list[Partition] = []
+        if not missing:
+            return partitions
+        self.read_cluster_state(missing, commits)
+        for found in missing:
+            found.decide()
+            partitions.append(self.build_first_frontier(found))
         ends = partition_offsets.list_end_offsets(
-            self.consumer_group.admin, [partition.tp for partition in first]
+            self.consumer_group.admin, [found.tp for found in missing]
         )
-        for partition in first:
+        for partition in partitions:
             partition.next_offset = ends[partition.tp]
+        return partitions
+
+    def read_cluster_state(
+        self, missing: Sequence[FoundPartition], commits: Mapping[TopicPartition, GroupCommit]
+    ) -> None:
+        """What these partitions are asked for later; `commits` are those of their topics."""
+        ends = self.frontier_store.get_end_offsets(
+            {output for found in missing for output in found.outputs}
+        )
+        settings = source_pool.select_answering(self.settings)
+        source_admin = create_admin_client(settings.source_cluster, settings)
+        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
+        topics.check_none_deleted([found.route for found in missing], sources)
+        topic_ids = {found.tp.topic: found.destination.topic_id for found in missing}
+        started = {
+            tp
+            for tp, commit in commits.items()
+            # "": a store of the user's own says nothing of other workers' partitions
+            if commit.frontier.destination_topic_id in ("", topic_ids.get(tp.topic))
+        }.difference(found.tp for found in missing)
+        check_start_offsets(self.settings, source_admin, sources, started)
+        for found in missing:
+            found.cluster = ClusterState(commits, ends, source_admin, sources)
+
+    def build_first_frontier(self, found: FoundPartition) -> Partition:
+        """A partition with its first frontier."""
+        output = UNCOUNTED
+        if found.route.is_one_to_one:
+            end = found.cluster.ends[found.route.get_destination(found.tp.partition)]
+            output = Output(end - 1, 0)
+        topic_id, source = found.destination.topic_id, found.route.get_source(found.tp.partition)
+        offset = find_first_source_offset(
+            self.settings,
+            found.cluster.source_admin,
+            source,
+            added=find_row(BEGINNING, found).decided == "first record",
+        )
+        log.info(
+            "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
+            {"tp": source, "offset": offset},
+        )
+        frontier = Frontier(
+            source_offset=offset - 1,
+            # above those of the runs that have written before: what they wrote is not of this copy
+            epoch=max((frontier.epoch for frontier in found.topic_frontiers), default=-1) + 1,
+            source_identity=source_pool.find_copied_identity(
+                self.settings,
+                found.cluster.sources[found.route],
+                [one for one in found.topic_frontiers if one.destination_topic_id == topic_id],
+            ),
+            source_partitions=found.source_partitions,
+            destination_topic_id=topic_id,
+            destination_known=output.known_offset,
+            sent=output.sent,
+        )
+        return Partition(found.tp, found.route, -1, frontier, output, is_uncommitted=True)
 
     def _load_frontiers(
         self,
@@ -159,24 +220,29 @@ class PartitionStarter:
 
     def _check_outputs(
         self,
-        one_to_one: Mapping[TopicPartition, Frontier],
-        partitions: Collection[TopicPartition],
-        commits: Mapping[TopicPartition, GroupCommit],
+        one_to_one: Collection[Partition],
+        commits: Mapping[TopicPartition, GroupCommit | None],
         known: Mapping[TopicPartition, Frontier],
-    ) -> CheckedOutputs:
-        """TransactionUndecided when these commits are not the last ones: a worker that stood still
+    ) -> None:
+        """Compare these partitions with what the destination has. TransactionUndecided when
+        `commits`, of all partitions of the start, are not the last ones: a worker that stood still
         after reading them sees all that another one has written since.
         """
         try:
-            return self.frontier_store.check_outputs(one_to_one)
+            outputs, surplus = self.frontier_store.check_outputs(
+                {partition.destination_tp: partition.frontier for partition in one_to_one}
+            )
         except ForeignWriter:
-            again, _ = self._load_frontiers(partitions, known)
-            if all(again.get(tp) == commits.get(tp) for tp in partitions):
+            again, _ = self._load_frontiers(commits, known)
+            if all(again.get(tp) == commit for tp, commit in commits.items()):
                 raise
             raise TransactionUndecided(
                 "the frontiers have moved while the destination was compared with them: another"
                 " worker had these partitions"
             ) from None
+        for partition in one_to_one:
+            partition.output = outputs[partition.destination_tp]
+            partition.surplus = surplus.get(partition.destination_tp)
 
     def on_revoked(self) -> None:
         """Other partitions are to be started than before: whatever transaction was waited for, it
@@ -198,9 +264,6 @@ class PartitionStarter:
             log.debug("the group's offsets cannot be read now: %s", unreadable)
             return []
         return [tp for tp in lost if tp.topic in existing]
-
-    def _get_output(self, tp: TopicPartition) -> TopicPartition:
-        return self.routes[tp.topic].get_destination(tp.partition)
 
     def find_unassigned(self) -> list[TopicPartition] | None:
         """The partitions of the intermediate topics that are unassigned; None while the group is

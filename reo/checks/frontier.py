@@ -30,7 +30,7 @@ from common.records import get_headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.frontiers.committed_frontiers import ConsumerGroup
-from deduplicator.frontiers.first_frontiers import FirstFrontiers
+from deduplicator.frontiers.found_partition import FoundPartition
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
@@ -138,19 +138,20 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     is_table = destination_kind.is_outside_kafka(state.settings)
     if destination is None or is_table or not route.is_one_to_one:
         return
-    topic_partitions = list(map(route.get_intermediate, range(destination.partitions)))
     consumer_group = ConsumerGroup(state.settings, Liveness("check"))
-    first_frontiers = FirstFrontiers(
+    starter = PartitionStarter(
         state.settings,
         {route.intermediate_topic: route},
         consumer_group,
         KafkaFrontierStore(consumer_group),
     )
-    cluster_state = first_frontiers.read_cluster_state(
-        topic_partitions, {}, {route.intermediate_topic: destination}
-    )
-    for tp in topic_partitions:
-        first_frontiers.has_records(tp, cluster_state)
+    missing = [
+        FoundPartition(starter, route.get_intermediate(partition), None, destination)
+        for partition in range(destination.partitions)
+    ]
+    starter.read_cluster_state(missing, {})
+    for found in missing:
+        found.decide()
 
 
 def _check_start(

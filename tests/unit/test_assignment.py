@@ -162,7 +162,7 @@ def test_a_worker_that_stood_still_does_not_call_its_successor_foreign(has_moved
         ),
     )
     with pytest.raises(TransactionUndecided if has_moved else ForeignWriter):
-        starter._check_outputs({}, [FIRST], commits, {})
+        starter._check_outputs([], commits, {})
 
 
 def test_after_a_failure_the_client_is_moved() -> None:

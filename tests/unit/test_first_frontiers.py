@@ -5,8 +5,9 @@ brokers: `tests/e2e/test_start.py`.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,11 +20,9 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.destination import Output
-from deduplicator.frontiers import first_frontiers as module
-from deduplicator.frontiers.first_frontiers import FirstFrontiers
+from deduplicator.frontiers import start as module
+from deduplicator.frontiers.found_partition import ClusterState, FoundPartition
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.partition import Partition
 
 ORDERS = Topic("orders", "id of orders", 1, "cluster b")
 DESTINATION = Topic("all", "id of all", 1, "destination")
@@ -42,15 +41,15 @@ def make_frontier(source_identity: str, destination_topic_id: str = "id of all")
     return Frontier(9, 5, source_identity, 1, destination_topic_id, 9, 10)
 
 
-def create_first_frontiers(
+def create_starter(
     values: dict[str, str], found: dict[TopicPartition, Frontier]
-) -> FirstFrontiers:
+) -> PartitionStarter:
     """With these frontiers in the group."""
     settings = load(SHARED | values)
     consumer_group = SimpleNamespace(
         admin=None, group=SimpleNamespace(list_frontiers=lambda: found)
     )
-    return FirstFrontiers(
+    return PartitionStarter(
         settings,
         {route.intermediate_topic: route for route in settings.build_routes()},
         cast(Any, consumer_group),
@@ -61,6 +60,18 @@ def create_first_frontiers(
             ),
         ),
     )
+
+
+def find_partition(
+    starter: PartitionStarter,
+    tp: TopicPartition,
+    commits: Mapping[TopicPartition, GroupCommit] = MappingProxyType({}),
+) -> FoundPartition:
+    """What a start finds of a partition whose destination is DESTINATION and has records."""
+    found = FoundPartition(starter, tp, commits.get(tp), DESTINATION)
+    ends = dict.fromkeys(found.outputs, 7)
+    found.cluster = ClusterState(commits, ends, cast(Any, None), {found.route: ORDERS})
+    return found
 
 
 @pytest.mark.parametrize(
@@ -104,14 +115,9 @@ def test_a_route_that_gets_company_is_not_copied_again(
     """Its intermediate topic has another name now, and the records are under the old one. With
     failover the identity is made of the name, or is that of the cluster that was copied before.
     """
-    first_frontiers = create_first_frontiers(
-        values, {TopicPartition(topic, 0): make_frontier(identity)}
-    )
+    starter = create_starter(values, {TopicPartition(topic, 0): make_frontier(identity)})
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 0))
-    assert (
-        first_frontiers._is_from_other_sources(NEW, ORDERS, {NEW.topic: DESTINATION})
-        is is_from_others
-    )
+    assert find_partition(starter, NEW).is_from_other_sources is is_from_others
 
 
 COPIED = LastRecord(9, "1d" * 8, False)
@@ -149,12 +155,10 @@ def test_a_frontier_that_is_lost_is_told_from_a_new_one_by_its_topics_others(
     again, and another worker has committed those again that it knew.
     """
     own = replace(make_frontier(ORDERS.identity), last_record=last_record)
-    first_frontiers = create_first_frontiers({}, {TopicPartition(NEW.topic, 7): own, **more})
+    starter = create_starter({}, {TopicPartition(NEW.topic, 7): own, **more})
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 0))
-    found = first_frontiers._is_from_other_sources(
-        TopicPartition(NEW.topic, partition), ORDERS, {NEW.topic: DESTINATION}
-    )
-    assert found is is_from_others
+    found = find_partition(starter, TopicPartition(NEW.topic, partition))
+    assert found.is_from_other_sources is is_from_others
 
 
 @pytest.mark.parametrize(
@@ -172,13 +176,11 @@ def test_start_offsets_are_checked_again_for_a_new_destination(
     """The destination topic was deleted and created again, and `source.start` is still set: the
     frontier of the deleted one is not where partition 0 begins. Partition 1 has none yet.
     """
-    first_frontiers = create_first_frontiers(
-        {"REO_TOPICS": "orders=all", "REO_SOURCE_START": "0=120"}, {}
-    )
+    starter = create_starter({"REO_TOPICS": "orders=all", "REO_SOURCE_START": "0=120"}, {})
     source = Topic("orders", "id of orders", 2, "cluster b")
 
     def describe_sources(*_: object) -> dict[Route, Topic]:
-        return {first_frontiers.routes["all-proxy"]: source}
+        return {starter.routes["all-proxy"]: source}
 
     def list_bounds(_: object, tps: Any) -> tuple[dict[TopicPartition, int], ...]:
         return dict.fromkeys(tps, 500), dict.fromkeys(tps, 900)
@@ -196,8 +198,9 @@ def test_start_offsets_are_checked_again_for_a_new_destination(
         if is_checked
         else contextlib.nullcontext()
     ):
-        first_frontiers.read_cluster_state(
-            [TopicPartition("all-proxy", missing)], commits, {"all-proxy": DESTINATION}
+        starter.read_cluster_state(
+            [FoundPartition(starter, TopicPartition("all-proxy", missing), None, DESTINATION)],
+            commits,
         )
 
 
@@ -212,8 +215,8 @@ def test_no_run_of_before_is_believed(
     """What an earlier run has written was for another copy: the epoch is above those of all
     frontiers of the topic, its own former one among them. Another topic's are its own business.
     """
-    first_frontiers = create_first_frontiers({}, {})
-    monkeypatch.setattr(module, "find_first_source_offset", lambda *_: 120)
+    starter = create_starter({}, {})
+    monkeypatch.setattr(module, "find_first_source_offset", lambda *_, **__: 120)
     commits = {
         TopicPartition(NEW.topic, partition): GroupCommit(
             9, replace(make_frontier(ORDERS.identity, "deleted"), epoch=epoch)
@@ -224,15 +227,12 @@ def test_no_run_of_before_is_believed(
             9, replace(make_frontier("another"), epoch=99 << 20)
         )
     }
-    state = module.ClusterState(
-        commits,
-        {NEW.topic: DESTINATION},
-        {},
-        cast(Any, None),
-        {first_frontiers.routes[NEW.topic]: ORDERS},
+    found = find_partition(starter, NEW._replace(partition=3), commits)
+    found.route = replace(found.route, shared=False)
+    found.cluster = found.cluster._replace(
+        ends={found.route.get_destination(3): 7}, sources={found.route: ORDERS}
     )
-    own = NEW._replace(partition=3)
-    frontier = first_frontiers._build_frontier(own, False, Output(6, 0), state)
+    frontier = starter.build_first_frontier(found).frontier
     assert (frontier.source_offset, frontier.epoch, frontier.gap) == (119, expected, None)
     assert (frontier.destination_topic_id, frontier.source_identity) == (
         DESTINATION.topic_id,
@@ -245,10 +245,14 @@ def test_a_copy_begins_at_the_end_of_the_intermediate_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is there was written for another one."""
-    partition = Partition(NEW, Route("orders", "all", NEW.topic), -1, make_frontier("identity"))
+    starter = create_starter({}, {})
+    found = find_partition(starter, NEW)
+    found.cluster = found.cluster._replace(ends=dict.fromkeys(found.outputs, 0))
+    monkeypatch.setattr(starter, "read_cluster_state", lambda *_: None)
+    monkeypatch.setattr(module, "find_first_source_offset", lambda *_, **__: 120)
     monkeypatch.setattr(
         partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 17)
     )
-    starter = SimpleNamespace(consumer_group=SimpleNamespace(admin=None))
-    PartitionStarter._set_first_positions(cast(Any, starter), [partition])
-    assert partition.next_offset == 17
+    (partition,) = starter._create_first_frontiers([found], {})
+    assert (partition.next_offset, partition.frontier.source_offset) == (17, 119)
+    assert partition.is_uncommitted
