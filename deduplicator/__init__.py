@@ -23,6 +23,7 @@ In the order in which an envelope and its records pass:
                             destinations outside of Kafka share; tables/: PostgreSQL
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
+    started_commit.py       counts what is committed
     frontiers/              a partition's frontier when it is assigned: read and compared with the
                             destination, created, or refused; where frontiers are stored
     destination_factory.py  builds the destination that the settings name; destination_watch.py:

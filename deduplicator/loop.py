@@ -43,7 +43,7 @@ from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.refused_record import name_refused_record
 from deduplicator.round_input import RoundInput
-from deduplicator.transactions.commit_metrics import StartedCommit, set_frontier_metric
+from deduplicator.started_commit import StartedCommit, set_frontier_metric
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_size import TransactionSize
 

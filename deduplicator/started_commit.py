@@ -1,4 +1,4 @@
-"""What is counted when a commit that was started is confirmed: records, offsets, times.
+"""The commit of a round that was started: what is counted when it is confirmed.
 
 It keeps counts and timestamps only: the records belong to the producer by then.
 """
