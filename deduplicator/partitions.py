@@ -65,7 +65,7 @@ class Partitions:
         """The group has assigned these to this worker, in this generation, or they are started
         again.
         """
-        topic_partitions = set(topic_partitions)
+        topic_partitions = list(topic_partitions)
         self.on_revoked(topic_partitions)
         self.waiting.update((tp, Waiting()) for tp in topic_partitions)
         if generation is not None:
@@ -100,7 +100,7 @@ class Partitions:
 
     def start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Load the frontiers of these assigned partitions again; no transaction is unfinished."""
-        for tp in set(topic_partitions):
+        for tp in list(topic_partitions):
             self.waiting[tp] = Waiting(started_before=self.assigned.pop(tp))
             self.has_revoked = True
 
