@@ -50,17 +50,17 @@ class FoundPartition:
         self.starter = starter
         self.tp = tp
         self.route = starter.routes[tp.topic]
-        self.commit = commit
+        self.commit: GroupCommit | None = commit
         """Also one of a destination topic that is gone."""
         self.destination = destination
-        self.is_lost = is_lost
+        self.is_lost: bool = is_lost
         """Whether the group has lost this commit, which this worker, or the store, knows."""
-        self.may_append = starter.settings.deduplicator.without_frontier == "append"
-        self.starts_at_latest = starter.settings.start.kind == "latest"
-        self.is_new_topic = tp.topic in starter.new_topics
-        self.is_started = bool(starter.started_topics)
+        self.may_append: bool = starter.settings.deduplicator.without_frontier == "append"
+        self.starts_at_latest: bool = starter.settings.start.kind == "latest"
+        self.is_new_topic: bool = tp.topic in starter.new_topics
+        self.is_started: bool = bool(starter.started_topics)
         """Whether the service had frontiers when this process began."""
-        self.has_other_topics = bool(starter.started_topics - {tp.topic})
+        self.has_other_topics: bool = bool(starter.started_topics - {tp.topic})
         """Whether it had frontiers of other topics."""
 
     def decide(self) -> Decision:
