@@ -189,7 +189,7 @@ class Loop:
         failpoints.hit("two: committed")
         self.has_failed = False
         self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
-        started.on_committed(self.partitions)
+        started.on_committed()
 
     def start_waiting(self) -> bool:
         """For partitions that wait: load and check their frontiers, commit those that are new, in a

@@ -47,6 +47,8 @@ class Partition:
     surplus: Surplus | None = None
     partitioner: Partitioner | None = None
     """Chooses the destination partition of records, unless the route is one to one."""
+    is_assigned: bool = False
+    """Whether it is started, and not revoked since."""
     is_uncommitted: bool = False
     """Whether the group does not have this frontier: it is committed before anything else."""
     decisions: RoundDecisions | None = None
@@ -165,6 +167,13 @@ class Partition:
         decisions, self.decisions = self.get_decisions(), None
         decisions.release_records()
         return decisions
+
+    def drop(self) -> None:
+        """The partition is another worker's, or is started again. Only what is committed of it is
+        remembered.
+        """
+        self.is_assigned = False
+        self.decisions = self.surplus = None  # perhaps megabytes
 
     def on_committed(self, decisions: RoundDecisions | None = None) -> None:
         """The state is certainly committed; it is that after these decisions."""

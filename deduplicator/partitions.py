@@ -77,7 +77,7 @@ class Partitions:
             waiting = self.waiting.pop(tp, Waiting())
             partition = self.assigned.pop(tp, waiting.started_before)
             if partition is not None:
-                partition.decisions = None  # perhaps of a round that has begun: megabytes
+                partition.drop()
                 self.remembered[tp] = RememberedPartition(partition, self.generation)
             self.has_revoked = True
 
@@ -94,6 +94,7 @@ class Partitions:
         """The frontiers of these are loaded, and committed."""
         for partition in partitions:
             partition.on_committed()
+            partition.is_assigned = True
             self.waiting.pop(partition.tp, None)
             self.remembered.pop(partition.tp, None)
             self.assigned[partition.tp] = partition
@@ -101,7 +102,9 @@ class Partitions:
     def start_again(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Load the frontiers of these assigned partitions again; no transaction is unfinished."""
         for tp in list(topic_partitions):
-            self.waiting[tp] = Waiting(started_before=self.assigned.pop(tp))
+            partition = self.assigned.pop(tp)
+            partition.drop()
+            self.waiting[tp] = Waiting(started_before=partition)
             self.has_revoked = True
 
     def on_in_doubt(self) -> None:

@@ -28,6 +28,8 @@ from deduplicator.round_decisions import RoundDecisions
 from deduplicator.transactions.transaction_size import TransactionSize
 from deduplicator.unwrap import AcceptedEnvelope
 
+Undecided = tuple[Partition | None, Consumed]
+"""A message, and its partition if this worker has it."""
 FEW_RECORDS = 20
 """Decided at once where a user's function sees each record: time is checked in between, and a poll
 is due every ten minutes (max.poll.interval.ms).
@@ -64,11 +66,11 @@ class RoundInput:
             rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)
         ]
         self.calls_functions = bool(record_filter or functions)
-        self.undecided: deque[tuple[Partition | None, Consumed]] = deque()
+        self.undecided: deque[Undecided] = deque()
         """Consumed, and not decided yet: nothing of a partition that is revoked meanwhile will
         be.
         """
-        self.continued: Consumed | None = None
+        self.continued: Undecided | None = None
         """The envelope of which a part is decided: the first of `undecided`."""
         self.deadline = 0.0
         """When the round takes up no more, on the monotonic clock."""
@@ -85,17 +87,19 @@ class RoundInput:
                 if self.undecided
                 else self.intermediate.consume(wait_s)
             )
-            for message in messages:
-                tp = TopicPartition(message.topic(), message.partition())
-                self.undecided.append((self.partitions.assigned.get(tp), message))
+            assigned = self.partitions.assigned
+            self.undecided += [
+                (assigned.get(TopicPartition(message.topic(), message.partition())), message)
+                for message in messages
+            ]
             if not self.undecided:
                 return
             wait_s = 0
             failpoints.hit("two: consumed")
             while self.undecided and records_left > 0 and bytes_left > 0:
-                partition, message = self.undecided.popleft()
-                bytes_left -= len(message.value() or b"")
-                records_left -= self.decide(partition, message, records_left)
+                undecided = self.undecided.popleft()
+                bytes_left -= len(undecided[1].value() or b"")
+                records_left -= self.decide(undecided, records_left)
                 self.liveness.beat()
                 if runtime.monotonic() > self.deadline:
                     return
@@ -104,26 +108,29 @@ class RoundInput:
         """Before a round, when they have become too many: the client fetches them again."""
         if len(self.undecided) > UNDECIDED_MAX:
             self.undecided.clear()
-            self.continued = None
             self.intermediate.start_fetching(self.partitions.assigned)
 
-    def decide(self, partition: Partition | None, message: Consumed, records_max: int) -> int:
+    def decide(self, undecided: Undecided, records_max: int) -> int:
         """Step 2 for one message, if its partition was not revoked meanwhile: at most so many
         records, and the rest of the message goes back to `undecided`, or all of it. How many were
         decided; all of them when the round ends here.
         """
-        if partition is None or self.partitions.assigned.get(partition.tp) is not partition:
+        partition, message = undecided
+        if partition is None or not partition.is_assigned:
             return 0
         head = parse_intermediate(message)
         if head and head.record_count > records_max and self._can_forward(partition, head):
-            self.undecided.appendleft((partition, message))  # it fits into the next transaction
+            self.undecided.appendleft(undecided)  # it fits into the next transaction
             return records_max
-        decisions = partition.get_decisions(self.zero_timestamp_ms)
+        decisions = partition.decisions or partition.get_decisions(self.zero_timestamp_ms)
         consumed_before = decisions.consumed
         if head is None:
             decisions.drop_old_format(message)
         elif envelope := decisions.decide(message, head, partition.frontier.source_identity):
-            self._add(partition, decisions, envelope, records_max)
+            is_continued, self.continued = self.continued is undecided, None
+            if not self._add(partition, decisions, envelope, records_max, is_continued):
+                self.continued = undecided
+                self.undecided.appendleft(undecided)
         return max(1, decisions.consumed - consumed_before)
 
     def _add(
@@ -132,21 +139,22 @@ class RoundInput:
         decisions: RoundDecisions,
         envelope: AcceptedEnvelope,
         records_max: int,
-    ) -> None:
-        """Add an accepted envelope to what the round writes, or so many of its records."""
-        is_continued, self.continued = self.continued is envelope.message, None
+        is_continued: bool,
+    ) -> bool:
+        """Add an accepted envelope to what the round writes, or so many of its records; whether it
+        is added to its end.
+        """
         can_forward = self._can_forward(partition, envelope.head)
         if can_forward and not decisions.records and not is_continued:
             decisions.add_envelope(envelope)
-            return
+            return True
         new = envelope.read_records()
         if not is_continued:
             decisions.count_duplicates(envelope.head.record_count - len(new))
         end = self._add_records(partition, decisions, envelope, new[:records_max])
         if end < len(new):
             decisions.stop_before_end(envelope, new[end - 1].source_offset)
-            self.continued = envelope.message
-            self.undecided.appendleft((partition, envelope.message))
+        return end >= len(new)
 
     def _add_records(
         self,

@@ -20,7 +20,6 @@ from common.metrics import (
 )
 from common.routes import SAME
 from deduplicator.partition import Partition
-from deduplicator.partitions import Partitions
 from deduplicator.round_decisions import RoundDecisions
 
 
@@ -34,7 +33,7 @@ class StartedCommit:
         self.began_at = began_at
         self.consumed = sum(decisions.consumed for _, decisions in rounds)
 
-    def on_committed(self, partitions: Partitions) -> None:
+    def on_committed(self) -> None:
         """It is certainly committed. The metric of the frontier is updated only of partitions that
         are still assigned.
         """
@@ -43,7 +42,7 @@ class StartedCommit:
         for partition, decisions in self.rounds:
             partition.on_committed(decisions)
             _count_records(partition, decisions)
-            if partitions.assigned.get(partition.tp) is partition:
+            if partition.is_assigned:
                 set_frontier_metric(partition)
 
 

@@ -15,8 +15,8 @@ from deduplicator.frontiers.start_table import BEGINNING, START, find_row
 
 NO_FRONTIER: dict[str, object] = {"frontier": None}
 FILLED = NO_FRONTIER | {"filled": "orders-0", "has_begun_since": False}
-FRONTIER = {"frontier": "a frontier", "has_moved": False, "is_lost": False}
-STARTS = {
+FRONTIER: dict[str, object] = {"frontier": "a frontier", "has_moved": False, "is_lost": False}
+STARTS: dict[str, dict[str, object]] = {
     "a frontier of a topic that has moved": FRONTIER | {"has_moved": True},
     "a frontier that the group has lost": FRONTIER | {"is_lost": True},
     "a frontier": FRONTIER,
@@ -35,7 +35,7 @@ LATEST: dict[str, object] = {
     "has_other_topics": False,
 }
 FIRST = LATEST | {"topic_frontiers": [], "is_started": False}
-BEGINNINGS = {
+BEGINNINGS: dict[str, dict[str, object]] = {
     "another start than latest": {"starts_at_latest": False},
     "a partition that the source had not then": LATEST | {"is_added": True},
     "a destination that was recreated": LATEST | {"commit": "of the deleted one"},
@@ -80,6 +80,5 @@ def test_every_condition_is_one_of_a_partition() -> None:
     """So that the conditions here are those of the service."""
     names = set(inspect.get_annotations(FoundPartition)) | set(dir(FoundPartition))
     names |= set(FoundPartition.__init__.__code__.co_names)
-    assert {
-        name for cases in (STARTS, BEGINNINGS) for one in cases.values() for name in one
-    } <= names
+    conditions = [*STARTS.values(), *BEGINNINGS.values()]
+    assert {name for one in conditions for name in one} <= names
