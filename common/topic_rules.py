@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from common import partition_mapping
@@ -118,24 +118,6 @@ def find_errors(rules: Sequence[Rule]) -> list[str]:
         if times > 1
     ]
     return errors or list(find_conflicts(rules, build_routes(rules, ())))
-
-
-def list_name_errors(
-    names: Mapping[str, str], set_names: Collection[str], same_address: bool
-) -> Iterator[str]:
-    """The same for the one-topic form; `names` maps its three settings to topic names. A name that
-    follows from one in `set_names` is no second error.
-    """
-    illegal = [name for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic)]
-    yield from (
-        f"{name}: {names[name]!r} {LEGAL}"
-        for name in [name for name in illegal if name in set_names] or illegal[:1]
-    )
-    (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
-    if between == to_topic:
-        yield f"{intermediate} and {destination} are both {to_topic!r}"
-    if between == from_topic and same_address:
-        yield f"{intermediate} and {source} are both {from_topic!r}"
 
 
 def build_routes(

@@ -70,10 +70,7 @@ def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | 
     """The filter that these settings define; None when every accepted record is written
     unchanged.
     """
-    functions, header = (
-        filters.load_functions(settings.filter.function, settings.filter.options),
-        settings.provenance.header,
-    )
+    functions, header = filters.load_functions(settings), settings.provenance.header
     record_filter = (
         FunctionFilter(functions, settings.filter.on_error == "park", limit) if functions else None
     )

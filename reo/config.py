@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from common.settings import Settings, client_options
-from common.settings.setting_index import SETTINGS
+from common.settings.schema import SETTINGS
 from reo.report import format_table, print_json
 
 SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
@@ -41,7 +41,9 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
         if setting.kind == "options":
             for option, text in sorted(settings.get_options(setting.name).items()):
                 name = f"{setting.name}.{option}"
-                yield SettingRow(name, client_options.redact(option, text), settings.given_by[name])
+                yield SettingRow(
+                    name, client_options.redact(option, text), str(settings.given_by[name])
+                )
             continue
         value: Any = "" if settings.values[setting.name] is None else settings.values[setting.name]
         if setting.kind == "secret" and value:
@@ -54,7 +56,7 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
         yield SettingRow(
             setting.name,
             derived.get(setting.name, value) if value == "" else value,
-            settings.given_by.get(setting.name, default),
+            str(settings.given_by.get(setting.name, default)),
         )
 
 

@@ -10,7 +10,7 @@ so a simulator can run the service's own processes on a Kafka of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -170,14 +170,14 @@ def create_idempotent_producer(
 def _create_with_options(
     kind: Callable[[dict[str, Any]], Result],
     name: str,
-    raw_options: dict[str, str],
+    raw_options: Mapping[str, str],
     ours: dict[str, Any],
 ) -> Result:
     """A client with our options and, over them, the raw options of one setting; SettingsInvalid
     when the client refuses them.
     """
     try:
-        return kind(ours | raw_options)
+        return kind({**ours, **raw_options})
     except (KafkaException, TypeError, ValueError) as failed:
         if not raw_options:
             raise

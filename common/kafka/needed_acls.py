@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
 from common.routes import Route
-from common.settings import Settings, sync_checks
+from common.settings import Settings
 
 Command = Literal[
     "run replicator",
@@ -189,7 +189,7 @@ def list_commands(settings: Settings, stages: Iterable[str]) -> list[Command]:
     beside: list[Command] = []
     if "deduplicator" in stages:
         beside += ["offsets translate --apply"] if settings.offsets.sync_groups else []
-        beside += ["topics --apply"] if sync_checks.list_synced_configs(settings) else []
+        beside += ["topics --apply"] if settings.topics.synced_configs else []
     return [*(OF_STAGE[stage] for stage in stages), *beside]
 
 

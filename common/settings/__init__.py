@@ -1,13 +1,10 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
-Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`; see
-`common.settings.settings_file`), the environment, the command line. Variables are read as plain
-text and converted by the type that the sections declare (`root_section`, `cluster_sections`,
-`security`, `stage_sections`): dynaconf would parse them as TOML, where topic `2024` is a
-number and `1_000` is 1000.
+Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`), the
+environment, the command line (`common.settings.sources`). What a setting is, `schema` declares.
 
-All errors are reported at once, each under the name that the user gave
-(`common.settings.names_in_messages`), and none that only follows from another one.
+All errors are reported at once, each under the name that the user gave (`common.settings.refusal`),
+and none that only follows from another one.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every
 unknown name in the file and every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable

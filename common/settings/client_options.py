@@ -6,27 +6,27 @@ and variables, their values, and which of them are passed through.
 - `intermediate.producer_options`: stage one writes the intermediate topic; Kafka's Java producer's
 - `intermediate.consumer_options`: stage two reads the intermediate topic; librdkafka's
 - `destination.producer_options`: stage two writes the destination; librdkafka's
-- `replicator.spark_options`: no client's, stage one's Spark's (`common.settings.spark_options`)
+- `replicator.spark_options`: no client's, stage one's Spark's, which tells upper and lower case
+  apart: names keep theirs, in a file and in a variable
 
 They are passed through unchanged, and override what reo would set. But an exact copy depends on
 some of them: those are in `guarded_options.GUARDED`, each with the reason and with the values that
 are harmless. Any other value is refused, unless `allow_unsafe_options` is set: then it is passed,
-and every process logs that. A value that cannot work at all is always refused. Options of Spark
-itself are known here by name; all others go to Kafka.
+and every process logs that. A value that cannot work at all is always refused. Options of Spark's
+Kafka source and sink are known here by name; all others go to Kafka.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from common.settings import spark_options
-from common.settings.guarded_options import GUARDED
-from common.settings.option_guard import Guard
-from common.settings.source_candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
+from common.settings.guarded_options import GUARDED, SPARK_OPTIONS_TABLE, Guard
+from common.settings.refusal import Refusal
+from common.settings.schema import OPTION_TABLES
 
 ALLOW_UNSAFE = "allow_unsafe_options"
+NO_PROMISE = "reo does not promise an exact copy"
 SECRET = re.compile(
     r"(?i)secret|password|passphrase|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config"
 )
@@ -35,49 +35,19 @@ NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
 """The form of Kafka's option names. Other names cannot be written as an environment variable in
 capitals.
 """
-DEPTH_MAX = 12
-"""`ssl.keystore.certificate.chain` is four tables deep in TOML. A YAML table that refers to itself
-exceeds any depth.
-"""
-CANDIDATE_TABLES = tuple(
-    build_candidate_setting_name(number, "source.consumer_options")
-    for number in range(1, CANDIDATES_MAX + 1)
-)
-OPTION_TABLES = (*GUARDED, *CANDIDATE_TABLES)
-"""Every table of raw options."""
+SPARK_NAME = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
+_OTHERS = {"kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms"}
 SPARK_OPTIONS = frozenset(
-    {
-        "failondataloss",
-        "includeheaders",
-        "assign",
-        "subscribe",
-        "subscribepattern",
-        "startingoffsets",
-        "startingtimestamp",
-        "startingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "endingoffsets",
-        "endingtimestamp",
-        "endingoffsetsbytimestamp",
-        "minpartitions",
-        "maxrecordsperpartition",
-        "maxoffsetspertrigger",
-        "minoffsetspertrigger",
-        "maxtriggerdelay",
-        "groupidprefix",
-        "kafkaconsumer.polltimeoutms",
-        "fetchoffset.numretries",
-        "fetchoffset.retryintervalms",
-        "topic",
-        "checkpointlocation",
-    }
+    {"topic", "checkpointlocation"}
+    | _OTHERS
+    | {option for option in GUARDED["source.consumer_options"] if "." not in option}
 )
 """Options of Spark's Kafka source and sink themselves, which are not case-sensitive."""
 
 
 def get_guards(table: str) -> Mapping[str, Guard]:
-    """The guarded options of a table."""
-    return GUARDED["source.consumer_options" if table in CANDIDATE_TABLES else table]
+    """The guarded options of a table; a candidate's are the source's."""
+    return GUARDED.get(table, GUARDED["source.consumer_options"])
 
 
 def get_variable(setting: str, option: str) -> str:
@@ -86,7 +56,7 @@ def get_variable(setting: str, option: str) -> str:
     """
     words = option.replace("_", "__").replace(".", "_")
     prefix = get_variable_prefix(setting)
-    return prefix + (words if setting == spark_options.SETTING else words.upper())
+    return prefix + (words if setting == SPARK_OPTIONS_TABLE else words.upper())
 
 
 def get_variable_prefix(setting: str) -> str:
@@ -97,27 +67,19 @@ def get_variable_prefix(setting: str) -> str:
 def parse_variable(name: str) -> tuple[str, str] | None:
     """The table and the option that an environment variable sets, or None."""
     for setting in OPTION_TABLES:
-        if name.startswith(get_variable_prefix(setting)) and name != get_variable_prefix(setting):
-            words = name.removeprefix(get_variable_prefix(setting))
-            words = words if setting == spark_options.SETTING else words.lower()
+        words = name.removeprefix(get_variable_prefix(setting))
+        if words not in {"", name}:
+            words = words if setting == SPARK_OPTIONS_TABLE else words.lower()
             return setting, "_".join(word.replace("_", ".") for word in words.split("__"))
     return None
 
 
-def flatten(table: object, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Dotted names and values of a table in a settings file: TOML reads `client.rack` as a table
-    `client`. ValueError when it is no table of options.
-    """
-    if not isinstance(table, Mapping) or depth > DEPTH_MAX:
-        raise ValueError(
-            "a table of options is expected, each with a text, a number, true or false"
-        )
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.", depth + 1)
-        else:
-            name = f"{prefix}{key}"
-            yield name.lower() if name.lower() in SPARK_OPTIONS else name, value
+def split_name(name: str) -> tuple[str, str] | None:
+    """The table and the option of a dotted name, or None."""
+    for table in OPTION_TABLES:
+        if name.startswith(f"{table}."):
+            return table, name.removeprefix(f"{table}.")
+    return None
 
 
 def to_text(value: object) -> str:
@@ -135,32 +97,31 @@ def to_text(value: object) -> str:
     return str(value)
 
 
-def find_errors(setting: str, options: Mapping[str, str], allow_unsafe: bool) -> Iterator[str]:
-    """One message for each option that is not passed through, with the reason."""
+def find_refusals(table: str, options: Mapping[str, str], allow_unsafe: bool) -> Iterator[Refusal]:
+    """Each option that is not passed through, with the reason."""
     for option, value in options.items():
-        guard = get_guards(setting).get(option)
-        if setting == spark_options.SETTING and not spark_options.NAME.fullmatch(option):
-            yield (
-                f"{setting}: {option!r} is not the name of an option of Spark's, which begins with"
-                " spark. and keeps its upper and lower case"
+        name, guard = f"{table}.{option}", get_guards(table).get(option)
+        if table == SPARK_OPTIONS_TABLE and not SPARK_NAME.fullmatch(option):
+            yield Refusal(
+                "{}: {option!r} is not the name of an option of Spark's, which begins with spark."
+                " and keeps its upper and lower case",
+                table,
+                option=option,
             )
-        elif setting != spark_options.SETTING and not NAME.fullmatch(option):
-            yield f"{setting}: {option!r} is not the name of an option"
+        elif table != SPARK_OPTIONS_TABLE and not NAME.fullmatch(option):
+            yield Refusal("{}: {option!r} is not the name of an option", table, option=option)
         elif option.startswith("kafka."):
-            yield (
-                f"{setting}.{option}: options of Kafka's client are given without `kafka.` before"
-                " them"
+            yield Refusal(
+                "{}: options of Kafka's client are given without `kafka.` before them", name
             )
         elif guard and not guard.is_allowed(value) and (guard.always or not allow_unsafe):
-            allowed = (
-                f" ({guard.harmless.replace('|', ', ')} are allowed)" if guard.harmless else ""
+            switch = f". {{{ALLOW_UNSAFE}}}=true passes it, and then {NO_PROMISE}"
+            reason = guard.text if guard.always else guard.text + switch
+            yield Refusal(
+                f"{{}} is not passed through{{allowed}}: {reason}",
+                name,
+                allowed=guard.harmless and f" ({guard.harmless.replace('|', ', ')} are allowed)",
             )
-            switch = (
-                ""
-                if guard.always
-                else f". {ALLOW_UNSAFE}=true passes it, and then reo does not promise an exact copy"
-            )
-            yield f"{setting}.{option} is not passed through{allowed}: {guard.reason}{switch}"
 
 
 def list_unsafe_options(setting: str, options: Mapping[str, str]) -> Iterator[str]:
@@ -172,7 +133,7 @@ def list_unsafe_options(setting: str, options: Mapping[str, str]) -> Iterator[st
         if guard and not guard.is_allowed(value):
             yield (
                 f"UNSAFE: {setting} sets {option}, which reo refuses without {ALLOW_UNSAFE}:"
-                f" {guard.reason}. reo does not promise an exact copy"
+                f" {guard.reason}. {NO_PROMISE}"
             )
 
 

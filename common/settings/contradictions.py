@@ -1,119 +1,366 @@
-"""Settings that are valid one by one and not together, like `source.topic` beside `topics`."""
+"""Settings that are valid one by one and not together, like `source.topic` beside `topics`; and
+values whose form another setting decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
 
-from common import filters, topic_rules
-from common.settings import (
-    client_options,
-    clusters,
-    destination_kind,
-    spark_options,
-    sync_checks,
+from common import partition_mapping, topic_rules
+from common.kafka import copied_configs
+from common.routes import SAME
+from common.settings import client_options
+from common.settings.clusters import Cluster
+from common.settings.destination_kind import (
+    DESTINATION_CLASS,
+    NAME_BYTES_MAX,
+    POSTGRESQL,
+    describe_name_error,
+    is_outside_kafka,
 )
-from common.settings.names_in_messages import find_names, spell
-from common.settings.setting_index import SETTINGS
-from common.settings.settings import Settings
-from common.settings.settings_sources import RawSettings
-from common.settings.source_candidate_settings import build_candidate_setting_name
+from common.settings.refusal import Refusal
+from common.settings.schema import OPTION_TABLES, SETTINGS, build_candidate_setting_name
+from common.settings.security import Security
+from common.settings.settings import CLUSTER_SEPARATOR, Settings, list_own_security
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
+ADDRESS = re.compile(
+    r"(?i:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
+)
+PORT_MAX = 65_535
+STANDALONE = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
+"""Several addresses are one cluster with standby masters."""
+KUBERNETES = re.compile(r"k8s://https?://[^\s/,]+")
+"""The address of the API server; in a pod `k8s://https://kubernetes.default.svc`."""
+IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+KEY = "-----BEGIN PRIVATE KEY-----"
+"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 cannot
+give Kafka the key of PBES2, which is what OpenSSL writes.
+"""
 
 
-def spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
-    """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
-    for error in dict.fromkeys(_find_contradictions(settings, raw.invalid)):
-        if raw.invalid.isdisjoint(find_names(error)):
-            yield spell(error, raw.values, bool(raw.files))
-
-
-def _find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
-    """One message for each, with the settings by their dotted names. What the topics' names
-    contradict is unknown when one of them is `wrong`.
-    """
+def find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[Refusal]:
+    """What the topics' names contradict is unknown when one of them is `wrong`."""
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
-        yield from _find_wrong_routes(settings)
-    for name in client_options.OPTION_TABLES:
-        yield from client_options.find_errors(
+        yield from _check_rules(settings) if settings.topics_ else _check_topics(settings)
+    for name in OPTION_TABLES:
+        yield from client_options.find_refusals(
             name, settings.get_options(name), settings.allow_unsafe_options
         )
     for cluster in (*settings.sources, settings.destination_cluster):
-        has_own = (
-            any(settings.list_own_settings(cluster.number).values()) if cluster.number else False
-        )
-        yield from cluster.security.find_errors(
-            build_candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}."
-        )
-    yield from _find_unused_candidates(settings)
-    for cluster in (*settings.sources, settings.destination_cluster):
-        yield from clusters.find_address_errors(
-            f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers
-        )
-    appends = settings.deduplicator.without_frontier == "append"
-    yield from clusters.find_errors(
-        [cluster.bootstrap_servers for cluster in settings.sources],
-        settings.failover,
-        settings.rules,
-        appends,
-    )
-    if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
-        yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.find_errors(settings)
-    yield from destination_kind.find_errors(settings)
-    yield from sync_checks.find_errors(settings)
-    yield from spark_options.find_errors(
-        settings.replicator.master, settings.replicator.spark_options
-    )
-    if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
-        yield (
-            "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms:"
-            " the partitions of a dead worker would wait after its open transaction has ended. Set"
-            " it to at most deduplicator.transaction_timeout_ms"
-        )
+        own = any(list_own_security(settings.values, cluster.number).values())
+        prefix = build_candidate_setting_name(cluster.number, "") if own else f"{cluster.name}."
+        yield from _check_security(cluster.security, prefix)
+        yield from _check_addresses(cluster)
+    yield from _check_candidates(settings)
+    yield from _check_user_code(settings)
+    if settings.destination.postgresql:
+        yield from _check_postgresql(settings)
+    if is_outside_kafka(settings):
+        yield from _check_outside_kafka(settings)
+    yield from _check_unused(settings)
+    yield from _check_synced(settings)
+    yield from _check_stages(settings)
 
 
-def _find_unused_candidates(settings: Settings) -> Iterator[str]:
-    """Settings of single candidates where there are no such candidates."""
-    for setting in SETTINGS:
-        if (
-            setting.candidate
-            and settings.values[setting.name]
-            and (not settings.failover or setting.candidate > len(settings.sources))
-        ):
-            reason = (
-                "source.mode is single"
-                if not settings.failover
-                else f"source.bootstrap_servers names {len(settings.sources)} clusters"
-            )
-            yield f"{setting.name} would not be used: {reason}"
-
-
-def _find_wrong_routes(settings: Settings) -> Iterator[str]:
-    """Errors in the names alone; all others need the clusters' answers (`topic_fitness`)."""
-    many = bool(settings.topics_)
+def _check_rules(settings: Settings) -> Iterator[Refusal]:
     set_names = [name for name in ONE_TOPIC if settings.values[name]]
-    if many and set_names:
-        yield f"topics and {', '.join(set_names)} contradict each other: several topics, or one"
-    if many and not settings.values["application"]:
-        yield (
-            "application is missing: with several topics it has no default, and the frontiers of"
+    if set_names:
+        names = _mark(set_names)
+        yield Refusal(f"{{topics}} and {names} contradict each other: several topics, or one")
+    if not settings.values["application"]:
+        yield Refusal(
+            "{application} is missing: with several topics it has no default, and the frontiers of"
             " all of them are kept under it"
         )
-    if many:
-        yield from (f"topics: {reason}" for reason in topic_rules.find_errors(settings.rules))
-        return
-    names = dict(
-        zip(
-            ONE_TOPIC,
-            (settings.source_topic, settings.destination_topic, settings.intermediate_topic),
-            strict=True,
+    for reason in topic_rules.find_errors(settings.rules):
+        yield Refusal("{topics}: {reason}", reason=reason)
+
+
+def _check_topics(settings: Settings) -> Iterator[Refusal]:
+    """Errors in the names alone; all others need the clusters' answers (`topic_fitness`)."""
+    topics = (settings.source_topic, settings.destination_topic, settings.intermediate_topic)
+    illegal = {
+        name: topic
+        for name, topic in zip(ONE_TOPIC, topics, strict=True)
+        if not topic_rules.TOPIC_NAME.fullmatch(topic)
+    }
+    # a name that follows from one that is set is no second error
+    for name in [name for name in illegal if settings.values[name]] or list(illegal)[:1]:
+        yield Refusal("{}: {topic!r} {why}", name, topic=illegal[name], why=topic_rules.LEGAL)
+    source, copy, between = topics
+    if between == copy:
+        yield Refusal("{intermediate.topic} and {destination.topic} are both {topic!r}", topic=copy)
+    if between == source and settings.destination.bootstrap_servers in _list_servers(settings):
+        yield Refusal("{intermediate.topic} and {source.topic} are both {topic!r}", topic=source)
+
+
+def _check_addresses(cluster: Cluster) -> Iterator[Refusal]:
+    """Without a port, stage one's client fails and stage two's assumes 9092."""
+    for address in map(str.strip, cluster.bootstrap_servers.split(",")):
+        match = ADDRESS.fullmatch(address)
+        if not match or not 0 < int(match[1]) <= PORT_MAX:
+            yield Refusal(
+                "{}: {address!r} is no address of a broker: host:port is expected, with a port"
+                f" from 1 to {PORT_MAX}",
+                f"{cluster.name}.bootstrap_servers",
+                address=address,
+            )
+
+
+def _check_security(security: Security, prefix: str) -> Iterator[Refusal]:
+    """`prefix` is what the names of the settings begin with."""
+    protocol, url = f"{prefix}security_protocol", f"{prefix}sasl_oauth_token_url"
+    because = f"{{}} is {security.security_protocol}"
+    for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
+        if security.has_sasl and not getattr(security, need):
+            yield Refusal(f"{{}} is missing: {because}", prefix + need, protocol)
+    if security.has_sasl and security.has_oauth != bool(security.sasl_oauth_token_url):
+        text = "{} belongs to {}=OAUTHBEARER: give both or neither"
+        yield Refusal(text, url, f"{prefix}sasl_mechanism")
+    if not re.fullmatch(r"(https?://[^\s,]+)?", security.sasl_oauth_token_url):
+        text = "{}: https://… is expected, not {given!r}"
+        yield Refusal(text, url, given=security.sasl_oauth_token_url)
+    for kind, is_used in (("sasl_", security.has_sasl), ("ssl_", security.has_tls)):
+        unused = _mark(f"{prefix}{name}" for name in security.list_set(kind))
+        if unused and not is_used:
+            yield Refusal(f"{unused} would not be used: {because}", protocol)
+    if bool(security.ssl_certificate_file) != bool(security.ssl_key_file):
+        pair = (f"{prefix}ssl_certificate_file", f"{prefix}ssl_key_file")
+        yield Refusal("{} and {} belong together: give both or neither", *pair)
+    for name in security.list_set("ssl_"):
+        unfit = _describe_unfit(getattr(security, name), KEY if "key" in name else CERTIFICATE)
+        if unfit:
+            yield Refusal("{}: {unfit}", f"{prefix}{name}", unfit=unfit)
+
+
+def _describe_unfit(file: str, mark: str) -> str:
+    """Why a PEM file cannot be used; nothing of what is in it is said. Empty when it can."""
+    try:
+        if mark in Path(file).read_text():
+            return ""
+    except (OSError, UnicodeDecodeError) as failed:
+        reason = failed.strerror if isinstance(failed, OSError) else "not text"
+        return f"{file} cannot be read: {reason}"
+    how = " (`openssl pkcs8 -topk8 -nocrypt` makes it of other keys)" if mark is KEY else ""
+    return f"{file} has no {mark.strip('-').removeprefix('BEGIN ')} in PEM form{how}"
+
+
+def _check_candidates(settings: Settings) -> Iterator[Refusal]:
+    """A candidate is recognised by the records that were copied."""
+    clusters = _list_servers(settings)
+    if not all(clusters) or len(set(clusters)) < len(clusters):
+        yield Refusal(
+            "{source.bootstrap_servers}: a cluster between two"
+            f" {CLUSTER_SEPARATOR!r} is empty or named twice"
         )
-    )
-    yield from topic_rules.list_name_errors(
-        names,
-        set_names,
-        settings.destination.bootstrap_servers
-        in [cluster.bootstrap_servers for cluster in settings.sources],
-    )
+    if len(clusters) > 1 and not settings.failover:
+        yield Refusal(
+            f"{{source.bootstrap_servers}} names {len(clusters)} clusters, and {{source.mode}} is"
+            " single: set {source.mode}=failover if they have the same records"
+        )
+    if settings.failover and settings.deduplicator.without_frontier == "append":
+        yield Refusal(
+            "{source.mode}=failover and {deduplicator.without_frontier}=append: a candidate is"
+            " known by the records of the copy, which have to be the only ones"
+        )
+    if settings.failover and any(rule.is_pattern for rule in settings.rules):
+        yield Refusal(
+            "{source.mode}=failover and a pattern: a topic that one candidate does not have yet"
+            " looks like one that was deleted, and its records would be left out. Name the topics"
+        )
+    if settings.provenance.header.startswith("__"):
+        yield Refusal("{provenance.header} may not begin with __: such headers are reo's own")
+    if settings.failover and settings.provenance.header:
+        yield Refusal(
+            "{provenance.header} and {source.mode}=failover: the header names the cluster of a"
+            " record, and stage two does not know which candidate it was"
+        )
+    if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
+        yield Refusal("{source.backoff_min_ms} is more than {source.backoff_max_ms}")
+
+
+def _check_user_code(settings: Settings) -> Iterator[Refusal]:
+    """`common.settings.user_code` imports the functions and the class."""
+    class_ = settings.destination.class_
+    if class_ and not partition_mapping.FUNCTION.fullmatch(class_):
+        yield Refusal("{destination.class}: module:Class is expected, not {given!r}", given=class_)
+    names, keywords = settings.filter.functions, settings.filter.keywords
+    if not names and settings.filter.on_error != "stop":
+        yield Refusal(
+            "{filter.on_error} is 'park', but there is no {filter.function} that could fail"
+        )
+    for name in keywords:
+        if name not in names:
+            text = "{filter.options} has {name!r}, which is none of {filter.function}"
+            yield Refusal(text, name=name)
+    for name, times in Counter(names).items():
+        if not partition_mapping.FUNCTION.fullmatch(name):
+            yield Refusal("{filter.function}: module:function is expected, not {name!r}", name=name)
+        elif times > 1:
+            yield Refusal("{filter.function} names {name} {times} times", name=name, times=times)
+        elif not isinstance(keywords.get(name, {}), dict):
+            yield Refusal(
+                "{filter.function} {name} cannot be used: its {filter.options} are {given!r}, and"
+                " an object is expected",
+                name=name,
+                given=keywords[name],
+            )
+
+
+def _check_postgresql(settings: Settings) -> Iterator[Refusal]:
+    if settings.destination.class_:
+        yield Refusal("{destination.postgresql} and {destination.class}: records go to one of them")
+    if not _is_connection_string(settings.destination.postgresql):
+        yield Refusal(  # which does not repeat it: it can contain a password
+            "{destination.postgresql}: a connection string of libpq is expected, like host=…"
+            " dbname=… user=… password=… or postgresql://user:password@host/dbname"
+        )
+    if not 0 < len(settings.destination.postgresql_schema.encode()) <= NAME_BYTES_MAX:
+        yield Refusal(
+            f"{{destination.postgresql_schema}}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
+        )
+    for route in topic_rules.build_routes(settings.rules, ()):
+        if reason := describe_name_error(route.destination_topic):
+            yield Refusal("{reason}", reason=reason)
+
+
+def _is_connection_string(text: str) -> bool:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(text)
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _check_outside_kafka(settings: Settings) -> Iterator[Refusal]:
+    """What needs a destination topic."""
+    name = POSTGRESQL if settings.destination.postgresql else DESTINATION_CLASS
+    routes = topic_rules.build_routes(settings.rules, ())
+    has_many_to_one = any(rule.is_many_to_one or rule.mapping != SAME for rule in settings.rules)
+    if has_many_to_one or any(route.shared for route in routes):
+        yield Refusal(
+            "{} and a mapping, or a destination of several sources: a row is identified by its"
+            " source partition and offset, so a table has one source",
+            name,
+        )
+    if settings.failover:
+        yield Refusal(
+            "{} and {source.mode}=failover: a candidate is identified by the records of the"
+            " destination topic",
+            name,
+        )
+    if settings.filter.on_error == "park":
+        yield Refusal(
+            "{} and {filter.on_error}=park: parked records are written to a topic in the"
+            " transaction of the others",
+            name,
+        )
+    if settings.topics.sync:
+        yield Refusal("{} and {topics.sync}: there is no destination topic", name)
+    if settings.offsets.sync_groups:
+        text = "{} and {offsets.sync_groups}: only a destination topic has consumer groups"
+        yield Refusal(text, name)
+    if settings.provenance.header:
+        yield Refusal(
+            "{} and {provenance.header}: nothing is copied back from a database, and records that"
+            " came from the destination cluster would be left out",
+            name,
+        )
+    if settings.destination.zero_timestamp != "refuse":
+        yield Refusal(
+            "{destination.zero_timestamp} would not be used: with {} timestamp 0 is written as it"
+            " is",
+            name,
+        )
+    if settings.destination.producer_options:
+        yield Refusal(
+            "{destination.producer_options} would not be used: with {} stage two has no producer",
+            name,
+        )
+
+
+def _check_unused(settings: Settings) -> Iterator[Refusal]:
+    if settings.destination.options and not settings.destination.class_:
+        yield Refusal("{destination.options} would not be used: {destination.class} is not set")
+    if settings.destination.postgresql_schema != "public" and not settings.destination.postgresql:
+        yield Refusal(
+            "{destination.postgresql_schema} would not be used: {destination.postgresql} is not set"
+        )
+    for setting in SETTINGS:
+        if setting.candidate and settings.values[setting.name]:
+            unused = "{} would not be used: "
+            if not settings.failover:
+                yield Refusal(unused + "{source.mode} is single", setting.name)
+            elif setting.candidate > len(settings.sources):
+                why = f"{{source.bootstrap_servers}} names {len(settings.sources)} clusters"
+                yield Refusal(unused + why, setting.name)
+
+
+def _check_synced(settings: Settings) -> Iterator[Refusal]:
+    """Consumer groups and topic configurations that are kept in sync."""
+    pattern = settings.offsets.sync_groups
+    try:
+        re.compile(pattern)
+    except re.error as reason:
+        yield Refusal(
+            "{offsets.sync_groups}: {pattern!r} is not a regular expression: {reason}",
+            pattern=pattern,
+            reason=reason,
+        )
+    for name in settings.list_filters() if pattern else ():
+        yield Refusal(
+            "{offsets.sync_groups} and {}: the copy differs from the source as intended, so offsets"
+            " have no exact place there",
+            name,
+        )
+    for name in settings.topics.synced_configs:
+        if name not in copied_configs.SYNCABLE:
+            why = copied_configs.NOT_TAKEN_OVER.get(name, "")
+            yield Refusal(
+                "{topics.sync}: {name!r} cannot be kept alike{note}. It takes {others}",
+                name=name,
+                note=why and f" ({why})",
+                others=", ".join(copied_configs.SYNCABLE),
+            )
+
+
+def _check_stages(settings: Settings) -> Iterator[Refusal]:
+    master, options = settings.replicator.master, settings.replicator.spark_options
+    is_kubernetes = KUBERNETES.fullmatch(master) is not None
+    if master and not is_kubernetes and not STANDALONE.fullmatch(master):
+        yield Refusal(
+            "{replicator.master}: spark://host:port or k8s://https://host:port is expected, not"
+            " {master!r}",
+            master=master,
+        )
+    if is_kubernetes and not any(options.get(image) for image in IMAGES):
+        yield Refusal(
+            f"{{replicator.spark_options}}: {IMAGES[0]} is missing: with {{master}} executors run"
+            " in pods, of the image that stage one runs in",
+            master=master,
+        )
+    if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
+        yield Refusal(
+            "{deduplicator.session_timeout_ms} is longer than"
+            " {deduplicator.transaction_timeout_ms}: the partitions of a dead worker would wait"
+            " after its open transaction has ended. Set it to at most"
+            " {deduplicator.transaction_timeout_ms}"
+        )
+
+
+def _list_servers(settings: Settings) -> list[str]:
+    return [cluster.bootstrap_servers for cluster in settings.sources]
+
+
+def _mark(names: Iterable[str]) -> str:
+    """As names of settings in the text of a refusal."""
+    return ", ".join(f"{{{name}}}" for name in names)

@@ -3,126 +3,109 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
-from common.settings import (
-    client_options,
-    settings_file,
-)
-from common.settings import start_position as start_at
+from common.settings import start_position
 from common.settings.declaration import Setting
 from common.settings.settings import Value
-from common.settings.settings_sources import RawSettings
 
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def _parse_options(name: str, raw: RawSettings) -> dict[str, str]:
-    options = {}
-    for key, setting in raw.values.items():
-        if key.startswith(f"{name}."):
-            try:
-                options[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
-            except ValueError as reason:
-                raw.errors.append(f"{setting.where}: {reason}")
-    return options
-
-
-def convert_setting(setting: Setting, raw: RawSettings, hint: str) -> Value:
-    """The value of a setting, or its default. Errors are added to `raw`; `hint` is added where a
-    required setting is missing.
-    """
-    if setting.kind == "options":
-        return _parse_options(setting.name, raw)
-    if setting.name not in raw.values:
-        if setting.required and not raw.unreadable_file:
-            raw.fail(
-                setting.name,
-                f"{raw.spell_missing(setting)} is missing{hint}: {setting.meaning}",
-            )
-        return setting.default
-    raw_value = raw.values[setting.name]
-    try:
-        return convert(setting, raw_value.value)
-    except ValueError as reason:
-        raw.fail(setting.name, f"{raw_value.where}: {reason}")
-        return setting.default
-
-
-def convert(setting: Setting, raw_value: Any) -> Value:
+def convert(setting: Setting, given: Any) -> Value:
     """The value of a setting; ValueError when the setting cannot have it."""
-    if raw_value is None:  # in YAML, a key without a value
+    if given is None:  # in YAML, a key without a value
         raise ValueError("it has no value: write one, or remove the key")
-    if setting.kind in ("secret", "object"):
-        return (
-            _check_secret(raw_value) if setting.kind == "secret" else _parse_json_object(raw_value)
-        )
-    free = setting.kind == "text" and not setting.choices
-    text = (settings_file.to_text(raw_value) if free else str(raw_value)).strip()
+    if setting.kind in FROM_FILE:
+        return FROM_FILE[setting.kind](given)
+    is_free = setting.kind == "text" and not setting.choices
+    text = (to_text(given) if is_free else str(given)).strip()
     # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
     if not text.isprintable():
         raise ValueError(f"printable characters are expected, not {text!r}")
-    if setting.kind == "flag":
-        if text.lower() not in FLAGS:
-            raise ValueError(f"true or false is expected, not {text!r}")
-        return FLAGS[text.lower()]
-    if setting.kind == "integer":
-        return _parse_integer(setting, text)
-    if setting.kind == "start":
-        start_at.parse(text)
-    if setting.choices:
-        return _find_choice(setting.choices, text)
-    if setting.required and not text:
-        raise ValueError("must not be empty")
-    return text
+    return FROM_TEXT[setting.kind](setting, text)
+
+
+def to_text(value: object) -> str:
+    """The value of a text setting. A list, as users write several brokers, is joined by commas.
+    ValueError for another type.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    raise ValueError(
+        f"a text is expected, not {str(value)[:40]!r} as the file's format reads it: put it in"
+        " quotes"
+    )
+
+
+def _parse_text(setting: Setting, text: str) -> str:
+    """The choice that is this text, in upper or lower case; or any text."""
+    if not setting.choices:
+        if setting.required and not text:
+            raise ValueError("must not be empty")
+        return text
+    for choice in setting.choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise ValueError(f"one of {', '.join(filter(None, setting.choices))} is expected, not {text!r}")
 
 
 def _parse_integer(setting: Setting, text: str) -> int:
-    if (
-        not re.fullmatch(r"-?[0-9]{1,12}", text)
-        or not setting.minimum <= int(text) <= setting.maximum
-    ):
-        raise ValueError(
-            f"a whole number from {setting.minimum} to {setting.maximum} is expected, not {text!r}"
-        )
+    least, most = setting.minimum, setting.maximum
+    if not re.fullmatch(r"-?[0-9]{1,12}", text) or not least <= int(text) <= most:
+        raise ValueError(f"a whole number from {least} to {most} is expected, not {text!r}")
     return int(text)
 
 
-def _find_choice(choices: Sequence[str], text: str) -> str:
-    """The choice that is this text, in upper or lower case."""
-    for choice in choices:
-        if choice.lower() == text.lower():
-            return choice
-    raise ValueError(f"one of {', '.join(filter(None, choices))} is expected, not {text!r}")
+def _parse_flag(_: Setting, text: str) -> bool:
+    if text.lower() not in FLAGS:
+        raise ValueError(f"true or false is expected, not {text!r}")
+    return FLAGS[text.lower()]
 
 
-def _parse_json_object(raw_value: Any) -> str:
+def _parse_start(_: Setting, text: str) -> str:
+    start_position.parse(text)
+    return text
+
+
+def _parse_object(given: Any) -> str:
     """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
     try:
-        value = (
-            raw_value if isinstance(raw_value, Mapping) else orjson.loads(str(raw_value) or "{}")
-        )
-        if not isinstance(value, Mapping):
-            # what is wrong with a setting is a ValueError
-            raise ValueError("another value")  # noqa: TRY004
-        return orjson.dumps(dict(value)).decode() if value else ""
-    except (ValueError, TypeError):
+        value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
+        return orjson.dumps(dict(value.items())).decode() if value else ""
+    except (ValueError, TypeError, AttributeError):
         raise ValueError(
             'a JSON object like {"module:function": {"name": "value"}} is expected, not'
-            f" {str(raw_value)[:60]!r}"
+            f" {str(given)[:60]!r}"
         ) from None
 
 
-def _check_secret(raw_value: Any) -> str:
+def _check_secret(given: Any) -> str:
     """The secret unchanged, including blanks; error messages do not repeat it."""
-    if not isinstance(raw_value, str):
+    if not isinstance(given, str):
         # what is wrong with a setting is a ValueError
         raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004
-    if raw_value.rstrip("\r\n").isprintable() and not raw_value.isprintable():
+    if given.rstrip("\r\n").isprintable() and not given.isprintable():
         raise ValueError("it ends with a line end: remove that")
-    if not raw_value.isprintable():
+    if not given.isprintable():
         raise ValueError("printable characters are expected")
-    return raw_value
+    return given
+
+
+def _refuse_value(_: Any) -> str:
+    """Each option of a table has a name of its own."""
+    raise ValueError("a table of options is expected, each with a text, a number, true or false")
+
+
+FROM_FILE = {"secret": _check_secret, "object": _parse_object, "options": _refuse_value}
+FROM_TEXT: dict[str, Callable[[Setting, str], Value]] = {
+    "text": _parse_text,
+    "integer": _parse_integer,
+    "flag": _parse_flag,
+    "start": _parse_start,
+}

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from common.errors import SettingsInvalid
-from common.settings import (
-    client_options,
-    kafka_topic_mirror_variables,
-    settings_sources,
-)
-from common.settings.contradictions import spell_contradictions
-from common.settings.conversion import convert_setting
-from common.settings.ignored_variables import list_ignored
-from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS
-from common.settings.settings import Settings
-from common.settings.settings_sources import FILE_VARIABLE
+from common.settings import client_options, conversion, other_programs
+from common.settings.contradictions import find_contradictions
+from common.settings.declaration import Setting
+from common.settings.refusal import Origin, has_files, refuse
+from common.settings.schema import BY_ENVIRONMENT, BY_NAME, OPTION_TABLES, SECRETS, SETTINGS
+from common.settings.settings import Settings, Value
+from common.settings.sources import FILE_VARIABLE, Sources, read_all
 
 TOPICS = ("source.topic", "topics")
 
@@ -25,39 +20,70 @@ def is_ours(variable: str) -> bool:
     `Settings.build_environment` instead.
     """
     return (
-        variable in BY_ENVIRONMENT
-        or variable in SECRETS
-        or variable == FILE_VARIABLE
-        or variable in kafka_topic_mirror_variables.VARIABLES
+        variable in {*BY_ENVIRONMENT, *SECRETS, *other_programs.VARIABLES, FILE_VARIABLE}
         or client_options.parse_variable(variable) is not None
     )
 
 
 def load(
     environment: Mapping[str, str],
-    files: str | Sequence[str] | None = None,
+    files: str | Sequence[str] = (),
     arguments: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check all settings; SettingsInvalid lists every error. Of several `files` the later
     ones win, name by name.
     """
-    raw = settings_sources.read_all(
-        environment, [files] if isinstance(files, str) else files or (), arguments or {}
-    )
-    hint = kafka_topic_mirror_variables.describe_missing(environment)
-    values = {setting.name: convert_setting(setting, raw, hint) for setting in SETTINGS}
-    is_topic_missing = not values["source.topic"] and not values["topics"]
-    if is_topic_missing and raw.invalid.isdisjoint(TOPICS) and not raw.unreadable_file:
-        one, several = (raw.spell_missing(BY_NAME[name]) for name in TOPICS)
-        raw.fail("source.topic", f"{one} is missing{hint}: what to copy, or {several} for several")
-    if not raw.unreadable_file:
-        raw.errors.extend(spell_contradictions(Settings(values), raw))
-    if raw.errors:
-        raise SettingsInvalid(
-            "\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors])
-        )
-    return Settings(
-        values,
-        {name: setting.where for name, setting in raw.values.items()},
-        list_ignored(environment),
-    )
+    sources = read_all(environment, [files] if isinstance(files, str) else files, arguments or {})
+    given_by = {name: given.origin for name, given in sources.values.items()}
+    values = _convert_all(sources)
+    wrong = dict(sources.errors)
+    settings = Settings.build(values, given_by, other_programs.list_ignored(environment))
+    if not sources.has_unreadable_file:
+        hint = other_programs.describe_missing(environment)
+        wrong |= _find_missing(values, given_by, hint, wrong)
+        refusals = [
+            refusal.spell(given_by)
+            for refusal in find_contradictions(settings, wrong)
+            # what only follows from a setting that is wrong by itself is no second error
+            if wrong.keys().isdisjoint(refusal.names)
+        ]
+        wrong |= zip(refusals, refusals, strict=True)
+    if wrong:
+        raise refuse(list(wrong.values()))
+    return settings
+
+
+def _convert_all(sources: Sources) -> dict[str, Value]:
+    """Every setting's value, or its default."""
+    values: dict[str, Value] = {setting.name: setting.default for setting in SETTINGS}
+    options: dict[str, dict[str, str]] = {table: {} for table in OPTION_TABLES}
+    for name, (given, origin) in sources.values.items():
+        option = client_options.split_name(name)
+        try:
+            if option:
+                options[option[0]][option[1]] = client_options.to_text(given)
+            else:
+                values[name] = conversion.convert(BY_NAME[name], given)
+        except ValueError as reason:
+            sources.errors[name] = f"{origin}: {reason}"
+    return values | options
+
+
+def _find_missing(
+    values: Mapping[str, Value],
+    given_by: Mapping[str, Origin],
+    hint: str,
+    wrong: Mapping[str, str],
+) -> dict[str, str]:
+    def spell(setting: Setting) -> str:
+        return setting.name if has_files(given_by) else " or ".join(setting.environment)
+
+    missing = {
+        setting.name: f"{spell(setting)} is missing{hint}: {setting.meaning}"
+        for setting in SETTINGS
+        if setting.required and setting.name not in given_by
+    }
+    if not any(values[name] or name in wrong for name in TOPICS):
+        one, several = (spell(BY_NAME[name]) for name in TOPICS)
+        missing["source.topic"] = f"{one} is missing{hint}: what to copy, or {several} for several"
+    return missing

@@ -4,112 +4,117 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from types import MappingProxyType
 
 from common import topic_rules
-from common.errors import SettingsInvalid
 from common.routes import Route
-from common.settings import client_options
-from common.settings import start_position as start_at
-from common.settings.clusters import Cluster, split_clusters
-from common.settings.root_section import Schema
+from common.settings import client_options, start_position
+from common.settings.clusters import Cluster
+from common.settings.declaration import Options, build_sections
+from common.settings.refusal import Origin, refuse
+from common.settings.schema import (
+    BY_NAME,
+    OPTION_TABLES,
+    SETTINGS,
+    Schema,
+    build_candidate_setting_name,
+)
 from common.settings.security import Security
-from common.settings.setting_index import BY_NAME, SETTINGS, build_sections
-from common.settings.source_candidate_settings import CANDIDATES_MAX, build_candidate_setting_name
 
 OPTIONS = "source.consumer_options"
-Value = str | int | bool | dict[str, str] | None
+SECURITY = tuple(field.name for field in fields(Security))
+CLUSTER_SEPARATOR = ";"
+"""Separates source clusters; commas separate the brokers of one cluster."""
+Value = str | int | bool | Options | None
 """Of one setting, after its conversion."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings(Schema):
-    """The checked values, as `common.settings.root_section` declares them, and what follows from
-    them.
+    """The checked values, as `common.settings.schema` declares them, and what follows from them."""
+
+    values: MappingProxyType[str, Value]
+    """As they were given, by dotted name: for what goes through all of them."""
+    given_by: MappingProxyType[str, Origin]
+    """By dotted name, also of an option: where the value comes from. Settings with their default
+    are left out.
     """
+    not_taken: tuple[str, ...]
+    """A message for each variable of another program that is set and has no effect."""
+    sources: tuple[Cluster, ...]
+    source_cluster: Cluster
+    """The only source, or the first one."""
+    destination_cluster: Cluster
+    failover: bool
+    source_topic: str
+    destination_topic: str
+    intermediate_topic: str
+    """These three belong to the one-topic form; `rules` has what is copied."""
+    rules: tuple[topic_rules.Rule, ...]
+    start: start_position.Start
 
-    def __init__(
-        self,
+    @classmethod
+    def build(
+        cls,
         values: Mapping[str, Value],
-        given_by: Mapping[str, str] | None = None,
+        given_by: Mapping[str, Origin] = MappingProxyType({}),
         not_taken: Iterable[str] = (),
-    ) -> None:
-        super().__init__(**build_sections(Schema, values))
-        self.values = dict(values)
-        """As they were given, by dotted name: for what goes through all of them."""
-        self.given_by = dict(given_by or {})
-        """By dotted name, also of an option: the source of the value. Settings with their default
-        are left out.
-        """
-        self.not_taken = tuple(not_taken)
-        """A message for each variable of another program that is set and has no effect."""
-        clusters = split_clusters(self.source.bootstrap_servers)
-        self.sources = tuple(
+    ) -> Settings:
+        """The settings with these values, which are one for each of `SETTINGS`."""
+        values = {
+            name: MappingProxyType(dict(value)) if isinstance(value, Mapping) else value
+            for name, value in values.items()
+        }
+        sections = build_sections(Schema, values)
+        source, destination = sections["source"], sections["destination"]
+        topic = destination.topic or source.topic
+        sections["application"] = sections["application"] or f"reo-{topic}"
+        sections["client_id"] = sections["client_id"] or sections["application"]
+        sections["instance"] = sections["instance"] or socket.gethostname()
+        sources = [
             Cluster(
-                "source",
-                servers,
-                self.source.security.override(self.list_own_settings(number)),
-                number,
+                "source", servers.strip(), source.security.override(list_own_security(values, n)), n
             )
-            for number, servers in enumerate(clusters, 1)
-        )
-        self.source_cluster = self.sources[0]
-        self.destination_cluster = Cluster(
-            "destination", self.destination.bootstrap_servers, self.destination.security
-        )
-        self.failover = self.source.mode == "failover"
-        self.source_topic = self.source.topic
-        self.destination_topic = self.destination.topic or self.source_topic
-        self.intermediate_topic = self.intermediate.topic or (
-            f"{self.destination_topic}-proxy" if self.destination_topic else ""
-        )
-        """These three belong to the one-topic form; `rules` has what is copied."""
-        self.rules = topic_rules.parse(self.topics_) or (
-            topic_rules.Rule(self.source_topic, self.destination_topic),
-        )
-        self.application = self.application or f"reo-{self.destination_topic}"
-        self.client_id = self.client_id or self.application
-        self.instance = self.instance or socket.gethostname()
-        self.start = start_at.parse(self.source.start)
-
-    def list_own_settings(self, number: int) -> dict[str, str]:
-        """The TLS and SASL settings of one source candidate alone, by the last part of their names;
-        empty ones are not set.
-        """
-        return (
-            {
-                field.name: str(self.values[build_candidate_setting_name(number, field.name)])
-                for field in fields(Security)
-            }
-            if number <= CANDIDATES_MAX
-            else {}
+            for n, servers in enumerate(source.bootstrap_servers.split(CLUSTER_SEPARATOR), 1)
+        ]
+        return cls(
+            **sections,
+            values=MappingProxyType(values),
+            given_by=MappingProxyType(dict(given_by)),
+            not_taken=tuple(not_taken),
+            sources=tuple(sources),
+            source_cluster=sources[0],
+            destination_cluster=Cluster(
+                "destination", destination.bootstrap_servers, destination.security
+            ),
+            failover=source.mode == "failover",
+            source_topic=source.topic,
+            destination_topic=topic,
+            intermediate_topic=sections["intermediate"].topic
+            or (f"{topic}-proxy" if topic else ""),
+            rules=topic_rules.parse(sections["topics_"])
+            or (topic_rules.Rule(source.topic, topic),),
+            start=start_position.parse(source.start),
         )
 
     def select_source(self, source: Cluster) -> Settings:
         """The same settings with one of the `sources` as the only one: what is its own alone is
         what all have.
         """
-        own_options = (
-            self.get_options(build_candidate_setting_name(source.number, OPTIONS))
-            if source.number <= CANDIDATES_MAX
-            else {}
-        )
-        return Settings(
-            self.values
-            | {
-                setting.name: {} if setting.kind == "options" else ""
-                for setting in SETTINGS
-                if setting.candidate
-            }
-            | {
-                "source.bootstrap_servers": source.bootstrap_servers,
-                OPTIONS: self.source.consumer_options | own_options,
-                **{
-                    f"source.{field.name}": getattr(source.security, field.name)
-                    for field in fields(Security)
-                },
-            },
-            self.given_by,
-        )
+        name = build_candidate_setting_name(source.number, OPTIONS)
+        own_options = self.get_options(name) if name in self.values else {}
+        common: dict[str, Value] = {
+            setting.name: {} if setting.kind == "options" else ""
+            for setting in SETTINGS
+            if setting.candidate
+        }
+        own: dict[str, Value] = {
+            f"source.{name}": getattr(source.security, name) for name in SECURITY
+        }
+        own["source.bootstrap_servers"] = source.bootstrap_servers
+        own[OPTIONS] = {**self.source.consumer_options, **own_options}
+        return Settings.build({**self.values, **common, **own}, self.given_by)
 
     def build_routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied
@@ -118,24 +123,21 @@ class Settings(Schema):
         selected = topic_rules.build_routes(self.rules, topics, self.intermediate.topic)
         conflicts = list(topic_rules.find_conflicts(self.rules, selected))
         if conflicts:
-            raise SettingsInvalid(
-                "\n  ".join(
-                    [
-                        (
-                            f"with the topics that are at the source, {len(conflicts)} route(s) are"
-                            " wrong:"
-                        ),
-                        *conflicts,
-                    ]
-                )
-            )
+            raise refuse(conflicts, "with the topics that are at the source, {} route(s)")
         return selected
 
-    def get_options(self, name: str) -> dict[str, str]:
-        """The raw options of one of the tables in `client_options.OPTION_TABLES`."""
+    def get_options(self, name: str) -> Options:
+        """The raw options of one of the tables in `OPTION_TABLES`."""
         value = self.values[name]
-        assert isinstance(value, dict)
+        assert isinstance(value, Mapping)
         return value
+
+    def list_filters(self) -> list[str]:
+        """The settings with which the copy does not have exactly the source's records, so far as
+        they are set.
+        """
+        names = ("filter.sql", "filter.function", "provenance.header")
+        return [name for name in names if self.values[name]]
 
     def list_warnings(self) -> list[str]:
         """What the start says of the settings."""
@@ -145,7 +147,7 @@ class Settings(Schema):
         """The warnings that every process logs."""
         return [
             line
-            for name in client_options.OPTION_TABLES
+            for name in OPTION_TABLES
             for line in client_options.list_unsafe_options(name, self.get_options(name))
         ]
 
@@ -153,7 +155,7 @@ class Settings(Schema):
         """The environment variables that give a child process exactly these settings."""
         options = {
             client_options.get_variable(name, option): value
-            for name in client_options.OPTION_TABLES
+            for name in OPTION_TABLES
             for option, value in self.get_options(name).items()
         }
         return options | {
@@ -161,3 +163,11 @@ class Settings(Schema):
             for name, value in self.values.items()
             if BY_NAME[name].environment and value not in ("", None)
         }
+
+
+def list_own_security(values: Mapping[str, Value], number: int) -> dict[str, str]:
+    """The TLS and SASL settings of one source candidate alone, by the last part of their names;
+    empty ones are not set.
+    """
+    names = {name: build_candidate_setting_name(number, name) for name in SECURITY}
+    return {name: str(values[own]) for name, own in names.items() if own in values}

@@ -11,82 +11,64 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from common import filters, partition_mapping
-from common.errors import SettingsInvalid
-from common.settings import Settings, destination_kind
-from common.settings.names_in_messages import spell
-from common.settings.settings_sources import RawSetting
+from common.partition_mapping import FUNCTION, load_function
+from common.settings.refusal import Refusal, refuse
+from common.settings.settings import Settings
 
 
 def check_user_code(settings: Settings) -> None:
     """SettingsInvalid lists everything that cannot be used."""
-    errors = list(dict.fromkeys(_list_errors(settings)))
+    errors = [refusal.spell(settings.given_by) for refusal in _find_refusals(settings)]
     if errors:
-        settings_by_name = {
-            name: RawSetting(where, None, ": " in where)
-            for name, where in settings.given_by.items()
-        }
-        uses_files = any(setting.in_file for setting in settings_by_name.values())
-        raise SettingsInvalid(
-            "\n  ".join(
-                [
-                    f"{len(errors)} setting(s) are wrong:",
-                    *(spell(error, settings_by_name, uses_files) for error in errors),
-                ]
-            )
-        )
+        raise refuse(errors)
 
 
 def list_names(settings: Settings) -> list[str]:
     """Everything of the user's own code that these settings name."""
-    mappings = [
-        rule.mapping
-        for rule in settings.rules
-        if partition_mapping.FUNCTION.fullmatch(rule.mapping)
-    ]
-    return [
-        *dict.fromkeys(mappings),
-        *filters.split_names(settings.filter.function),
-        *filter(None, [settings.destination.class_]),
-    ]
+    class_ = settings.destination.class_
+    return [*_list_mappings(settings), *settings.filter.functions, *([class_] if class_ else [])]
 
 
-def _list_errors(settings: Settings) -> Iterator[str]:
-    for rule in settings.rules:
-        if partition_mapping.FUNCTION.fullmatch(rule.mapping):
-            yield from (
-                f"topics: the mapping {rule.mapping} cannot be used: {reason}"
-                for reason in _list_call_errors(rule.mapping)
+def _list_mappings(settings: Settings) -> list[str]:
+    mappings = dict.fromkeys(rule.mapping for rule in settings.rules)
+    return [mapping for mapping in mappings if FUNCTION.fullmatch(mapping)]
+
+
+def _find_refusals(settings: Settings) -> Iterator[Refusal]:
+    for name in _list_mappings(settings):
+        if why := _explain_load(name):
+            yield Refusal("{topics}: the mapping {name} cannot be used: {why}", name=name, why=why)
+    for name in settings.filter.functions:
+        keywords = settings.filter.keywords.get(name, {})
+        if why := _explain_load(name):
+            yield Refusal("{filter.function} {name} cannot be used: {why}", name=name, why=why)
+        elif why := _explain_call(name, keywords):
+            yield Refusal(
+                "{filter.function} {name} cannot be used: it does not take a record and these"
+                " {filter.options} ({keywords}): {why}",
+                name=name,
+                keywords=", ".join(keywords) or "none",
+                why=why,
             )
-    options = filters.parse_options(settings.filter.options)
-    for name in filters.split_names(settings.filter.function):
-        reasons = [*_list_call_errors(name)] or [*_list_option_errors(name, options.get(name, {}))]
-        yield from (f"filter.function {name} cannot be used: {reason}" for reason in reasons)
     name = settings.destination.class_
-    if name:
-        yield from (
-            f"{destination_kind.DESTINATION_CLASS} {name} cannot be used: {reason}"
-            for reason in _list_call_errors(name)
-        )
+    if name and (why := _explain_load(name)):
+        yield Refusal("{destination.class} {name} cannot be used: {why}", name=name, why=why)
 
 
-def _list_call_errors(text: str) -> Iterator[str]:
-    """The reasons why the function, or the class, of `module:function` cannot be called."""
+def _explain_load(text: str) -> str:
+    """Why the function, or the class, of `module:function` cannot be called; empty when it can."""
     try:
-        if not callable(partition_mapping.load_function(text)):
-            yield "it cannot be called"
+        return "" if callable(load_function(text)) else "it cannot be called"
     except ValueError as reason:
-        yield str(reason)
+        return str(reason)
 
 
-def _list_option_errors(name: str, options: dict[str, Any]) -> Iterator[str]:
-    """Whether the function takes a record and these keyword arguments."""
+def _explain_call(name: str, keywords: dict[str, Any]) -> str:
+    """Why the function does not take a record and these keyword arguments; empty when it does."""
     try:
-        inspect.signature(partition_mapping.load_function(name)).bind(None, **options)
+        inspect.signature(load_function(name)).bind(None, **keywords)
     except TypeError as refused:
-        yield (
-            f"it does not take a record and these filter.options ({', '.join(options) or 'none'}):"
-            f" {refused}"
-        )
+        return str(refused)
     except ValueError:
-        return  # a function in C may have no signature
+        pass  # a function in C may have no signature
+    return ""

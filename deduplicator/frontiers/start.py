@@ -18,7 +18,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from common import filters, source_pool
+from common import source_pool
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topic_creation, topics
@@ -67,7 +67,7 @@ class PartitionStarter:
         in the same first start.
         """
         self.is_recoverable = not (
-            filters.list_filter_settings(settings) or destination_kind.is_outside_kafka(settings)
+            settings.list_filters() or destination_kind.is_outside_kafka(settings)
         )
 
     def start_partitions(

@@ -31,7 +31,7 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     """Nothing without a condition; SettingsInvalid when Spark refuses it."""
     if not settings.filter.sql:
         return
-    here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
+    here = Settings.build(settings.values | dict.fromkeys(ELSEWHERE, ""))
     try:
         done = _start_spark(here)
     except subprocess.TimeoutExpired:

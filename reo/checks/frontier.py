@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from common import filters, source_pool
+from common import source_pool
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.kafka import partition_offsets
@@ -216,9 +216,7 @@ def _check_surplus(
     if not with_surplus:
         return
     count = sum(len(surplus.records) for surplus, _ in with_surplus.values())
-    is_copied_unchanged = not (
-        filters.list_filter_settings(state.settings) or state.settings.provenance.header
-    )
+    is_copied_unchanged = not (state.settings.list_filters() or state.settings.provenance.header)
     try:
         for source, (surplus, begin) in with_surplus.items() if is_copied_unchanged else ():
             surplus.check_matching(_read_source_records(state.settings, source, begin))

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping
 
 from confluent_kafka.admin import AdminClient
 
-from common import filters
 from common.errors import NotComparable, TopicMissing
 from common.kafka import topics
 from common.kafka.topics import Topic
@@ -64,7 +63,7 @@ def look_up_copies(
 
 def _explain(settings: Settings, route: Route) -> str:
     """Why a route cannot be compared; empty when it can."""
-    if filter_settings := filters.list_filter_settings(settings):
+    if filter_settings := settings.list_filters():
         return (
             f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set,"
             " so the copy differs from the source as intended"

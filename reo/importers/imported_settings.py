@@ -13,8 +13,7 @@ from typing import Any
 
 import orjson
 
-from common.settings import client_options
-from common.settings.setting_index import BY_NAME
+from common.settings.schema import BY_NAME, OPTION_TABLES
 
 Tree = dict[str, Any]
 
@@ -123,7 +122,7 @@ def _split_name(name: str) -> tuple[str, str]:
     """The table of a dotted name, and the key in it: names of options and topics may have dots
     too.
     """
-    for table in (*client_options.OPTION_TABLES, "topics"):
+    for table in (*OPTION_TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any
 
 from common.settings.declaration import Setting
-from common.settings.setting_index import BY_NAME
-from common.settings.source_candidate_settings import CANDIDATES_MAX
+from common.settings.schema import BY_NAME, CANDIDATES_MAX
 from reo.importers.imported_settings import ImportedSettings, Table, Tree
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from common.kafka.copied_configs import SYNCABLE
 from common.settings.client_options import get_guards
-from common.settings.setting_index import BY_NAME
+from common.settings.schema import BY_NAME
 from common.topic_rules import TOPIC_NAME, Rule
 from reo.importers.imported_settings import ImportedSettings, Table
 from reo.importers.mirrormaker_properties import NOT_USED, Flow

@@ -30,11 +30,11 @@ from common.kafka import copied_configs, permissions, topic_creation, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.copied_configs import LIMIT, Entries
-from common.settings import Settings, destination_kind, sync_checks
+from common.settings import Settings, destination_kind
 from reo.report import print_json
 
 log = logging.getLogger(__name__)
-KEPT_ALIKE = f"kept alike ({sync_checks.SYNC_CONFIGS})"
+KEPT_ALIKE = "kept alike (topics.sync)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class ConfigDrift:
         """As `compare_destination`, after what is kept alike."""
         names = [
             config
-            for config in sync_checks.list_synced_configs(self.settings)
+            for config in self.settings.topics.synced_configs
             if config in source and config in copy
         ]
         synced = [

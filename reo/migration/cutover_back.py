@@ -263,7 +263,7 @@ def build_reverse_settings(settings: Settings, routes: Iterable[Route]) -> Setti
             settings.destination_topic,
             settings.source_topic,
         )
-    return Settings(values)
+    return Settings.build(values)
 
 
 def _remove_denial(settings: Settings) -> str:

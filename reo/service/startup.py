@@ -21,7 +21,7 @@ from common.errors import StageFailed
 from common.kafka import topic_creation, topics
 from common.parent_death_signal import set_parent_death_signal
 from common.routes import Route
-from common.settings import Settings, sync_checks
+from common.settings import Settings
 from common.stage_process import Stopping
 from reo import check
 from reo.migration import config_drift
@@ -86,6 +86,6 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.To
         check.raise_first_error(start, "before creating")
         logging.disable(logging.NOTSET)
     copied = topic_creation.create_missing(start.topics)
-    if "deduplicator" in stages and sync_checks.list_synced_configs(settings):
+    if "deduplicator" in stages and settings.topics.synced_configs:
         config_drift.sync_configs(start.answering)
     return copied

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import filters
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka import partition_offsets, visible_records
@@ -93,7 +92,7 @@ def compare_tails(
     source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
-    is_whole = not filters.list_filter_settings(settings)
+    is_whole = not settings.list_filters()
     rows = [row for row in every_row if is_whole and row[0].is_one_to_one]
     compared, written = Counter[Route](), set()
     for route, tp, frontier in every_row:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.settings.setting_index import SETTINGS
+from common.settings.schema import SETTINGS
 from tests.harness.helm import (
     ALL,
     ALL_NAME,

@@ -13,10 +13,10 @@ from common.errors import SettingsInvalid
 from common.kafka import clients as kafka_clients
 from common.kafka.clients import LossCounter
 from common.routes import TopicPartition
-from common.settings import Settings, client_options, load, spark_options
+from common.settings import Settings, client_options, load
 from common.settings.client_options import ALLOW_UNSAFE
-from common.settings.guarded_options import GUARDED
-from common.settings.names_in_messages import spell
+from common.settings.guarded_options import GUARDED, SPARK_OPTIONS_TABLE
+from common.settings.refusal import Refusal
 from replicator import intermediate_sink, source
 from replicator.spark import session
 from tests.unit.test_settings import GOOD
@@ -73,7 +73,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
     guard, variable = GUARDED[setting][option], client_options.get_variable(setting, option)
     message = read_refusal(GOOD | {variable: "what-nobody-needs"})
     assert f"{variable} is not passed through" in message
-    assert spell(guard.reason, {}, uses_files=False) in message
+    assert Refusal(guard.text).spell({}) in message
     assert "what-nobody-needs" not in message, "it may be a secret"
     for value in guard.harmless.split("|") if guard.harmless and "[" not in guard.harmless else []:
         loaded = load(GOOD | {variable: value})
@@ -142,7 +142,7 @@ def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) ->
             if not GUARDED[setting][option].is_allowed(value)
         ] == []
     names = {
-        setting: "spark.app.name" if setting == spark_options.SETTING else "client.id"
+        setting: "spark.app.name" if setting == SPARK_OPTIONS_TABLE else "client.id"
         for setting in GUARDED
     }
     raw = {

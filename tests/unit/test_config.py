@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.setting_index import SETTINGS
+from common.settings.schema import SETTINGS
 from reo import cli
 from tests.unit.test_settings import GOOD
 

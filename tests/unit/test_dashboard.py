@@ -13,7 +13,7 @@ import yaml
 
 from common import metrics
 from common.settings import load
-from common.settings.setting_index import BY_NAME
+from common.settings.schema import BY_NAME
 from replicator.runs.run import NEXT, Event
 from tests.harness.kafka import ROOT
 from tests.harness.promql import at_a_glance, list_queries, panels, problems, rules

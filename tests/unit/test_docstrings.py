@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.setting_index import BY_NAME
+from common.settings.schema import BY_NAME
 from tests.harness.module_checks import check_each, format_path
 
 ROOT = Path(__file__).parents[2]

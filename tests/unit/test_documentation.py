@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.settings.destination_kind import FRONTIER_TABLE
-from common.settings.setting_index import SETTINGS
+from common.settings.schema import SETTINGS
 from reo import commands
 from reo.version import VERSION
 from tests.harness.library import LIBRARY

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from common import envelope, frontier
 from common.envelope import HEAD, Head
-from common.settings import conversion, settings_file
+from common.settings import conversion
 from deduplicator import round_decisions, rule, unwrap
 from deduplicator.rule import RuleState
 from tools.fuzz import compiled_forward
@@ -249,6 +249,6 @@ def test_a_planted_text_that_the_file_does_not_have_is_found(
     written: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings that take a value's printed form for a text break the settings file's invariant."""
-    monkeypatch.setattr(settings_file, "to_text", str)
+    monkeypatch.setattr(conversion, "to_text", str)
     with pytest.raises(AssertionError):
         TARGETS["settings_file"](b'\x02{"application": %s}' % written)

@@ -9,9 +9,8 @@ import re
 import pytest
 
 from common.settings import load
-from common.settings.ignored_variables import IGNORED
-from common.settings.kafka_topic_mirror_variables import NAMES
-from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME
+from common.settings.other_programs import IGNORED, NAMES
+from common.settings.schema import BY_ENVIRONMENT, BY_NAME
 from reo.importers.kaf_relay import import_settings
 from tests.harness.kafka import ROOT
 from tests.unit.test_kafka_topic_mirror_variables import MIRROR
@@ -103,7 +102,7 @@ def test_every_variable_is_taken_or_named(given: dict[str, str]) -> None:
         if ours:
             assert name not in IGNORED
             assert all(
-                loaded.given_by[setting] == name and f"`{setting}`" in rows()[name]
+                str(loaded.given_by[setting]) == name and f"`{setting}`" in rows()[name]
                 for setting in ours
             )
         else:

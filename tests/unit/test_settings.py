@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
 
 from common.errors import SettingsInvalid
 from common.settings import is_ours, load
-from common.settings.setting_index import BY_ENVIRONMENT, BY_NAME, SETTINGS
+from common.settings.refusal import Origin, Refusal
+from common.settings.schema import BY_ENVIRONMENT, BY_NAME, SETTINGS
 
 GOOD = {
     "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
@@ -250,6 +252,29 @@ def test_a_child_process_gets_exactly_these_settings() -> None:
     assert load(loaded.build_environment()).values == loaded.values
     assert all(is_ours(name) for name in given)
     assert not is_ours("PATH")
+
+
+def test_settings_are_frozen() -> None:
+    """Neither a section, nor what follows from it, nor raw options can be changed."""
+    loaded = load(GOOD | {"REO_SOURCE_CONSUMER_OPTIONS_CLIENT_RACK": "a"})
+    for changed, name in ((loaded, "application"), (loaded, "rules"), (loaded.source, "topic")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(changed, name, "other")
+    for options in (loaded.source.consumer_options, loaded.values, loaded.given_by):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            options["client.rack"] = "b"
+
+
+def test_a_refusal_has_names_and_a_text() -> None:
+    """In the order of the text, spelled as their origin has them; values are never taken for names
+    or for places of names.
+    """
+    refusal = Refusal("{} and {topics}: {given} of {}", "log.level", "log.format", given="{topics}")
+    assert refusal.names == ["log.level", "topics", "log.format"]
+    spelled = refusal.spell({"topics": Origin("--topic")})
+    assert spelled == "REO_LOG_LEVEL and --topic: {topics} of REO_LOG_FORMAT"
+    in_file = {"topics": Origin("[topics]", "reo.toml")}
+    assert refusal.spell(in_file) == "log.level and [topics]: {topics} of log.format"
 
 
 def test_no_name_gives_two_settings() -> None:

@@ -71,7 +71,7 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
         loaded = load(environment, arguments)
         assert (loaded.source_topic, loaded.source_cluster.bootstrap_servers) == ("other", "f:1")
         assert loaded.source.consumer_options == {"client.rack": "b", "fetch.max.bytes": "7"}
-        assert loaded.given_by["source.topic"] == f"{files[1]}: source.topic"
+        assert str(loaded.given_by["source.topic"]) == f"{files[1]}: source.topic"
     first, second = read_refusal({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
     assert first == "1 setting(s) are wrong:"
     assert second.startswith(

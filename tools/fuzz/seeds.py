@@ -13,8 +13,8 @@ import orjson
 
 from common.envelope import HEAD, OFFSET_MAX, EnvelopeRecord, Head, encode
 from common.frontier import KEPT, Frontier, LastRecord
-from common.settings import client_options, guarded_options, kafka_topic_mirror_variables
-from common.settings.setting_index import SETTINGS
+from common.settings import client_options, guarded_options, other_programs
+from common.settings.schema import SETTINGS
 from tools.fuzz.messages import FOREIGN, IDENTITY, OLD_FORMAT, TOMBSTONE, frame
 from tools.fuzz.rounds import REQUIRED_SETTINGS
 from tools.fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES
@@ -172,7 +172,7 @@ _NUMBERS = (
 """The ends of the ranges of integers, in network byte order."""
 _NAMES = (
     *(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
-    *(name.encode() + b"=" for name in sorted(kafka_topic_mirror_variables.VARIABLES)),
+    *(name.encode() + b"=" for name in sorted(other_programs.VARIABLES)),
     *(client_options.get_variable_prefix(name).encode() for name in guarded_options.GUARDED),
 )
 _KEYS = tuple(

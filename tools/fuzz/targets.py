@@ -28,8 +28,8 @@ from common.kafka import partition_offsets
 from common.kafka.intermediate_records import parse_intermediate
 from common.routes import TopicPartition
 from common.settings import Settings
-from common.settings.setting_index import BY_NAME
-from common.settings.settings_sources import FILE_VARIABLE
+from common.settings.schema import BY_NAME
+from common.settings.sources import FILE_VARIABLE
 from deduplicator.partition import Partition
 from deduplicator.rule import RuleState, decide
 from deduplicator.unwrap import Record

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common.settings.declaration import Setting
-from common.settings.setting_index import SETTINGS
+from common.settings.schema import SETTINGS
 from reo.version import VERSION
 
 ROOT = Path(__file__).parents[2]
