@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import failpoints, runtime
-from common.errors import AccessRefused, Fenced, SettingsInvalid, StageFailed
+from common.errors import AccessRefused, Fenced, ForeignRecord, SettingsInvalid, StageFailed
 from common.kafka.client_errors import TOPIC_MISSING, translate
 from common.metrics import REBALANCES
 from common.records import Consumed
@@ -116,6 +116,13 @@ class Intermediate:
                 records.append(message)  # type: ignore[arg-type]  # see Consumed
             elif error.code() in TOPIC_MISSING:
                 self.note_error(error)
+            elif error.code() == KafkaError._BAD_MSG:
+                raise ForeignRecord(
+                    f"{message.topic()}-{message.partition()} is damaged at the broker:"
+                    f" {error.str()}",
+                    "Delete this partition's records (kafka-delete-records.sh, offset -1), then"
+                    " start again: stage one writes again what is not copied",
+                )
             else:
                 raise _translate_error(error)
         return records

@@ -10,6 +10,7 @@ the record out. The last one is an error of Spark's own Kafka source.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from common.errors import RecordRefused
 
@@ -43,6 +44,35 @@ def find_refused_record(failure: str) -> RecordRefused | None:
         f' and offset = {offset})"',
         names_the_record=True,
     )
+
+
+class DamagedBatch(NamedTuple):
+    """A batch of the source that no consumer can read: its checksum is wrong."""
+
+    partition: str
+    """Topic and partition, as in `str(TopicPartition)`."""
+    offset: int
+
+    @property
+    def error(self) -> RecordRefused:
+        """To raise where no other copy of the batch is tried."""
+        return RecordRefused(
+            f"the source's broker has a damaged batch in {self.partition} at offset {self.offset}:"
+            " its checksum is wrong, and no consumer can read it. What is before it is copied;"
+            " nothing after it was written",
+            "Let another replica lead the partition (kafka-leader-election.sh), then start again."
+            " Without one these records are lost: begin a copy to a new destination.topic with a"
+            " source.start behind them",
+            names_the_record=True,
+        )
+
+
+def find_damaged_batch(failure: str) -> DamagedBatch | None:
+    """The batch at which a query failed because its checksum is wrong; None for any other
+    failure.
+    """
+    match = re.search(r"for partition (\S+) at offset (\d+) is invalid, cause: Record is", failure)
+    return DamagedBatch(match[1], int(match[2])) if match else None
 
 
 def _find_timestamp_overflow(failure: str) -> RecordRefused | None:

@@ -38,6 +38,7 @@ from common.settings import Settings
 from common.source_pool import SourcePool, get_request_timeout_s
 from common.stage_process import Stopping
 from common.stop_at_end import Targets
+from replicator.refused_records import DamagedBatch
 from replicator.runs import run
 from replicator.runs.clients import Clients
 from replicator.runs.planner import Planner, wait_unless_stopping
@@ -86,6 +87,8 @@ class Stage:
         self.logged_at_s = -LOG_S
         self.state: State = "planned"
         self.failures = 0
+        self.damage: tuple[DamagedBatch, int] | None = None
+        """Why the last query failed, and where its run began in this partition."""
 
     def run(self) -> float | None:
         """Run after run, until `done`. Returns, with `--stop-at-end`, when the plan was begun that
@@ -244,6 +247,7 @@ class Stage:
         self._apply(event)
         if event == "failed":
             log.warning("the query failed: %s", run.describe_failure(failure))
+            self._check_damage(plan, failure)
             self._pause()
         elif event != "stalled":
             self.failures = 0
@@ -320,6 +324,22 @@ class Stage:
                 )
             runtime.sleep(0.05)
         return False
+
+    def _check_damage(self, plan: Plan, failure: Exception | None) -> None:
+        """RecordRefused at a damaged batch of the source, when nothing is left to copy before it:
+        each run copies some more of that, and begins later than the run before.
+        """
+        damaged = run.find_damage(failure)
+        starts = {
+            str(source): plan.start_offsets[tp]
+            for tp, source in plan.map_source_partitions().items()
+        }
+        before = self.damage
+        self.damage = (damaged, starts[damaged.partition]) if damaged else None
+        if damaged and self.damage == before and not self.settings.failover:
+            raise damaged.error
+        if damaged and before:
+            self.failures = 0  # it has copied some: the next run begins soon
 
     def _pause(self) -> None:
         wait_unless_stopping(

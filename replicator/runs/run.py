@@ -24,7 +24,7 @@ from common.errors import FilterFailed, RecordRefused, SettingsInvalid
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
-from replicator.refused_records import find_refused_record
+from replicator.refused_records import DamagedBatch, find_damaged_batch, find_refused_record
 from replicator.runs.last_record_check import LastCopied
 
 State = Literal["planned", "running", "done"]
@@ -179,6 +179,11 @@ def find_end_event(query: Query) -> Event | None:
 
 def _read_full_text(failure: Exception | None) -> str:
     return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
+
+
+def find_damage(failure: Exception | None) -> DamagedBatch | None:
+    """The damaged batch of the source that is why a query failed."""
+    return find_damaged_batch(_read_full_text(failure))
 
 
 def describe_failure(failure: Exception | None) -> str:
