@@ -11,11 +11,17 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 
 from common.frontier import decode
 from common.kafka.consumer_group import Commit, list_group_offsets
 from tests.conftest import Start
+from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
@@ -43,14 +49,26 @@ def run_recover(
 
 
 def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
-    """The commits of the group, without offsets of open transactions."""
+    """The commits of the group, without offsets of open transactions. Its coordinator may be
+    starting, with its broker: then it is waited for.
+    """
     group = f"reo-{topic}"
     request = ConsumerGroupTopicPartitions(
         group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
     )
+
+    def try_to_list() -> tuple[list[TopicPartition]] | None:
+        try:
+            return (list_group_offsets(cluster.admin, request, require_stable=True),)
+        except KafkaException as failed:
+            if failed.args[0].code() not in COORDINATOR_STARTS:
+                raise
+            return None
+
+    (answers,) = until(try_to_list, "the group's coordinator has started")
     return {
         answer.partition: Commit(answer.offset, answer.metadata or "")
-        for answer in list_group_offsets(cluster.admin, request, require_stable=True)
+        for answer in answers
         if answer.offset >= 0
     }
 

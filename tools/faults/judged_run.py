@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,10 +24,6 @@ from tools.faults.testbed import ThreeBrokers
 
 JUDGE_EVERY_S = 1.0
 COUNTED_S = 30
-LIBRDKAFKA_ABORT = "rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed"
-"""librdkafka ends its process when the connection to a group's coordinator breaks just as an admin
-client's request is sent (#4605, open); a fault of a broker can bring it.
-"""
 
 
 @dataclass
@@ -91,7 +86,8 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **setti
             story.inject(run)
         result.verdict = run.expected_stop or _judge(run, result)
         assert run.hits, "no fault happened: the run proves nothing"
-        crashes = list_crashes(run.services + run.ended_services)
+        services = run.services + run.ended_services
+        crashes = [crash for service in services for crash in service.crashes]
         assert not crashes, f"a process crashed: {crashes}"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
@@ -108,13 +104,6 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path, **setti
     result.hits, result.aborted = dict(run.hits), load.aborted
     result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
-
-
-def list_crashes(services: Iterable[Service]) -> list[str]:
-    """The crashes of these services, without that of librdkafka."""
-    return [
-        crash for service in services for crash in service.crashes if LIBRDKAFKA_ABORT not in crash
-    ]
 
 
 def _has_lost_markers(broker: Broker | ThreeBrokers) -> bool:
