@@ -10,7 +10,7 @@ the clock of the runtime that is in use by then. They are for calls that happen 
 batch, not once per record.
 
 Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a
-real JVM or a signal; `tests/unit/test_tidy.py` names the modules that may ask directly.
+real JVM or a signal; `tests/unit/project/test_tidy.py` names the modules that may ask directly.
 """
 
 from __future__ import annotations

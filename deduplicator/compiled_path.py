@@ -4,7 +4,7 @@ without a Python object for each.
 It is used if records go one to one to Kafka topics and no user's function sees them, if the library
 was built (`make setup`, the wheel, the image), and if confluent-kafka has a tested version.
 Otherwise Python reads the same envelope (`common.envelope.read_records`) and writes the same
-records: tests/unit/test_compiled.py, tests/broker/test_forwarding.py.
+records: tests/unit/deduplicator/test_compiled.py, tests/broker/test_forwarding.py.
 
 How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field
 after Python's object head; the library is found through the extension module that has loaded it.

@@ -27,7 +27,7 @@ from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 from tests.harness.kafka import Cluster, until
-from tests.unit.test_transaction_table import commit
+from tests.unit.deduplicator.test_transaction_table import commit
 from tools.faults.proxy import Proxy
 from tools.faults.proxy_rule import ProxyRule
 

@@ -1,5 +1,5 @@
 """What a rebalance does to stage two, with real members of a group: nothing is fetched of a
-partition before it is begun. (`tests/unit/test_rebalance.py` has the loop.)
+partition before it is begun. (`tests/unit/deduplicator/test_rebalance.py` has the loop.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deduplicator.partitions import Partitions
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.recovery import LONG_SESSION
 from tests.harness.service import build_environment
-from tests.unit.test_rebalance import FRONTIER
+from tests.unit.deduplicator.test_rebalance import FRONTIER
 
 
 class Member:

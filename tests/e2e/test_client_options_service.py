@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, UNFENCED, Cluster, Clusters, make_records, until
 from tests.harness.service import STOP_S, stopped
-from tests.unit.test_client_options import build_options_environment
+from tests.unit.common.kafka.test_client_options import build_options_environment
 from tools.demo.broker import Broker
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -13,7 +13,7 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
 from tests.harness.service import build_environment
-from tests.unit.test_kubernetes import VERSIONS, assert_restricted, validate_object
+from tests.unit.project.test_kubernetes import VERSIONS, assert_restricted, validate_object
 
 IMAGE = "registry.example.com/reo:0.1.0"
 PARTITIONS = 3

@@ -27,7 +27,7 @@ from tests.harness.helm import (
 )
 from tests.harness.kafka import ROOT
 from tests.harness.promql import RULES, rules
-from tests.unit.test_kubernetes import (
+from tests.unit.project.test_kubernetes import (
     DEPLOY,
     NOT_KUBERNETES,
     SINGLE,

@@ -18,7 +18,7 @@ from tests.harness.helm import (
     render_chart,
     run,
 )
-from tests.unit.test_kubernetes import (
+from tests.unit.project.test_kubernetes import (
     DEPLOY,
     workload,
 )

@@ -1,6 +1,6 @@
 """The whole service into PostgreSQL: everything that is hard to copy, `reo verify`, what is
 refused; and what is written by hand for COPY. The settings alone:
-tests/unit/test_postgresql_settings.py.
+tests/unit/common/settings/test_postgresql_settings.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 answer of a real service for every panel.
 
 It is Debian's package `prometheus`, which has promtool too. Where it is not installed these tests
-say so; that every expression can be parsed and asks for what there is, tests/unit/test_dashboard.py
-holds everywhere.
+say so; that every expression can be parsed and asks for what there is,
+tests/unit/project/test_dashboard.py holds everywhere.
 """
 
 from __future__ import annotations

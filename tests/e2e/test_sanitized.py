@@ -25,7 +25,7 @@ import pytest
 from deduplicator import compiled_path
 compiled_path.FOLDER = Path(sys.argv[1])
 options = ["-n0", "-s", "-p", "no:cacheprovider", "-k", sys.argv[2]]
-sys.exit(pytest.main([*options, "tests/unit/test_compiled.py"]))
+sys.exit(pytest.main([*options, "tests/unit/deduplicator/test_compiled.py"]))
 """
 BUG = ("shift = 0; at < end && shift < 64;", "shift = 0; at <= end && shift < 64;")
 """Reads a byte too many: behind an envelope that is cut in a number."""

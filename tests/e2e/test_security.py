@@ -1,6 +1,6 @@
 """Clusters that demand TLS or SASL: both stages authenticate with one set of settings; a refused
 principal is told which cluster refused it and why; no log has a secret. The settings alone:
-tests/unit/test_security_settings.py.
+tests/unit/common/settings/test_security_settings.py.
 """
 
 from __future__ import annotations

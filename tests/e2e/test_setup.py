@@ -26,7 +26,7 @@ from replicator.runs import run
 from replicator.spark import class_archive, connector_jars, java, sink_jar
 from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until
-from tests.unit.test_startup import SETTINGS
+from tests.unit.reo.test_startup import SETTINGS
 from tools.demo import fair_share
 
 JARS = ROOT / "jars" / "spark"

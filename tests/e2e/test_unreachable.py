@@ -19,7 +19,7 @@ from common.errors import ReoError, Stop
 from reo.version import VERSION
 from tests.harness.commands import reo_with
 from tests.harness.kafka import ROOT, until
-from tests.unit.test_settings import GOOD
+from tests.unit.common.settings.test_settings import GOOD
 from tools.demo import fair_share
 from tools.demo.broker import free_port
 

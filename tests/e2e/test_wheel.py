@@ -13,7 +13,7 @@ from replicator.spark import sink_jar
 from tests.harness.installed import Installation, build_wheel, files_of
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.service import build_environment
-from tests.unit.test_settings import GOOD
+from tests.unit.common.settings.test_settings import GOOD
 
 pytestmark = pytest.mark.long
 PRODUCT = ("common", "replicator", "deduplicator", "reo")

@@ -16,7 +16,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.settings import load
 from tests.harness.kafka_scripts import ScriptContext
 from tests.harness.simulation import TOPIC, Simulation
-from tests.unit.test_settings import GOOD
+from tests.unit.common.settings.test_settings import GOOD
 from tools.simulator.kafka import RequestOutcome
 from tools.simulator.virtual_runtime import VirtualRuntime
 

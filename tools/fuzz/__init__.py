@@ -10,9 +10,9 @@ Python's reader, under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks
 for inputs that reach new lines of the code under test, from the seeds in `fuzz.seeds`, which are
-real encoded values. `tests/unit/test_fuzz_targets.py` gives them mutated seeds from hypothesis,
-quickly and always the same ones, and shows that a wrong parser is caught. What atheris has found is
-a test in `tests/unit/test_fuzz_findings.py`.
+real encoded values. `tests/unit/tools/test_fuzz_targets.py` gives them mutated seeds from
+hypothesis, quickly and always the same ones, and shows that a wrong parser is caught. What atheris
+has found is a test in `tests/unit/tools/test_fuzz_findings.py`.
 
 Not looked at here: what librdkafka and the JVM read (the wire, batches, compression);
 `tests/e2e/test_bad_input.py` does some of that on real brokers.

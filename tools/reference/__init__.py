@@ -2,5 +2,5 @@
 
 A page of docs/ is prose with tables between markers, `<!-- settings -->` … `<!-- /settings -->`.
 `reference.pages` lists the tables of each page, writes them, and finds outdated pages for
-tests/unit/test_documentation.py. The prose around the tables is written by hand.
+tests/unit/project/test_documentation.py. The prose around the tables is written by hand.
 """

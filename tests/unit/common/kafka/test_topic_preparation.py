@@ -1,0 +1,112 @@
+"""What topics are created with. Preparing many of them takes longer than the watchdog waits: each
+is a sign of life.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka.admin import ConfigSource
+
+from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.errors import TopicsUnfit
+from common.kafka import route_topics, topic_creation, topics
+from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
+from common.kafka.route_topics import RouteTopics
+from common.kafka.topics import Topic
+from common.settings import load
+from reo.checks.topics import check_topics
+from tests.unit.common.settings.test_settings import GOOD
+
+
+def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeat is set between two topics, whose clusters are asked one request after the
+    other.
+    """
+    settings = load(
+        {name: text for name, text in GOOD.items() if "TOPIC" not in name}
+        | {"REO_TOPICS": "a,b,c", "REO_APPLICATION": "many"}
+    )
+    copied = {
+        route: Topic(route.source_topic, "id", 1, "source") for route in settings.build_routes()
+    }
+    told: list[str] = []
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: copied)
+    monkeypatch.setattr(topics, "look_up", lambda *_: {})
+    monkeypatch.setattr(topics, "count_brokers", lambda *_: 1)
+    monkeypatch.setattr(route_topics, "create_admin_clients", lambda *_: (None, None))
+    monkeypatch.setattr(
+        topic_creation, "_create_route_topics", lambda *given: told.append(given[1].source_topic)
+    )
+    assert topic_creation.prepare_topics(settings, lambda: told.append("beat")) == copied
+    assert told == ["beat", "a", "beat", "b", "beat", "c"]
+
+
+SOURCE_CONFIG: dict[str, Any] = {LIMIT: SimpleNamespace(value="1000", source=1)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "brokers", "replicas"),
+    [("2", 1, 1), ("2", 2, 2), ("2", 5, 2), ("3", 2, 2), ("3", 5, 3), ("-1", 5, -1)],
+)
+def test_an_intermediate_topic_has_few_replicas(asked: str, brokers: int, replicas: int) -> None:
+    """Not more than there are brokers; and one in sync is enough. Parked records wait for a person:
+    they have the replicas of other topics.
+    """
+    settings = load(GOOD | {"REO_INTERMEDIATE_REPLICATION_FACTOR": asked})
+    intermediate = topic_creation.build_intermediate_topic(settings, "p", 4, SOURCE_CONFIG, brokers)
+    assert (intermediate.num_partitions, intermediate.replication_factor) == (4, replicas)
+    assert intermediate.config["min.insync.replicas"] == "1"
+    parked = topic_creation.build_parked_topic(settings, "parked", SOURCE_CONFIG)
+    assert (parked.num_partitions, parked.replication_factor) == (1, -1)
+    assert "min.insync.replicas" not in parked.config
+
+
+def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the topics exists, so nothing tells which configurations the brokers know: the check
+    asks for all of the source's, and leaves out what they say they do not know.
+    """
+    settings = load(GOOD)
+    (route,) = settings.build_routes()
+    own = {LIMIT: "1000", "segment.bytes": "16384", "vendor.tier": "on", "vendor.b": "1"}
+    config: Any = {
+        name: SimpleNamespace(value=value, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        for name, value in own.items()
+    }
+    source = Topic(route.source_topic, "id", 1, "source")
+    asked: list[set[str]] = []
+
+    def create(*arguments: Any, **_: bool) -> None:
+        new_topic = arguments[3]
+        if new_topic.topic == route.destination_topic:
+            asked.append(set(new_topic.config))
+            unknown = sorted(name for name in new_topic.config if name.startswith("vendor"))
+            raise TopicsUnfit(
+                f"Unknown topic config name: {unknown[0]}" if unknown else "Invalid value 16384"
+            )
+
+    monkeypatch.setattr(topic_creation, "create_or_extend", create)
+    nobody = cast(Any, None)
+    state = RouteTopics(settings, nobody, nobody, {route: source}, {}, {}, 1)
+    state.source_configs[source.name] = config
+    errors = [finding.seen for finding in check_topics(state) if finding.level == "error"]
+    assert errors == ["Invalid value 16384"]
+    left = {LIMIT, "segment.bytes", "message.timestamp.type"}
+    assert asked == [left | {"vendor.tier", "vendor.b"}, left | {"vendor.tier"}, left]
+
+
+def test_two_replicas_are_the_default() -> None:
+    """With one of their brokers down the copy goes on."""
+    assert load(GOOD).intermediate.replication_factor == 2
+
+
+def test_an_envelope_with_the_largest_record_fits() -> None:
+    """What a batch with one record and an envelope around it add is less than the room for it."""
+    record = EnvelopeRecord(OFFSET_MAX - 1, 2**62, 1, b"", b"x" * 1000)
+    around = len(encode(Head("1d" * 8, 2**63 - 1, 9, -1, OFFSET_MAX - 1), [record])) - 1000
+    batch_and_record_bytes = 61 + 15
+    assert around + batch_and_record_bytes < 200 < ENVELOPE_EXTRA_BYTES
+    created = topic_creation.build_intermediate_topic(load(GOOD), "p", 1, SOURCE_CONFIG, 1)
+    assert int(created.config[LIMIT]) == 1000 + ENVELOPE_EXTRA_BYTES

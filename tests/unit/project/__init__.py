@@ -1,0 +1,1 @@
+"""Of what is no package: pages, deployment, and rules of the repository."""
