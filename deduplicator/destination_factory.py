@@ -15,7 +15,7 @@ from common.settings import Settings, destination_kind
 from deduplicator import compiled_path
 from deduplicator.destination import Destination
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.kafka_destination import BATCH_BYTES_MAX, KafkaDestination
 from deduplicator.transactions.producer_pair import ProducerPair
@@ -26,7 +26,7 @@ def build_destination(
     settings: Settings,
     number: int,
     routes: Mapping[str, Route],
-    consumer_group: ConsumerGroup,
+    consumer_group: WorkerGroup,
     commit_for_group: Callable[[Sequence[TopicPartition]], None],
 ) -> tuple[Destination, FrontierStore]:
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for

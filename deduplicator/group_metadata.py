@@ -7,7 +7,7 @@ callback waits for the next poll (2.16, `rd_kafka_cgrp_metadata_update_check`). 
 a generation in which its partitions may be another worker's. So offsets are sent with the
 generation in which the partitions were assigned, and a broker refuses them in any later one. An
 assignment itself can be out of date when its callback runs, and the generation a later one: so the
-coordinator is asked as well (`ConsumerGroup.is_assigned`).
+coordinator is asked as well (`WorkerGroup.is_assigned`).
 
 With group.protocol=consumer the member epoch rises without an assignment, and no partition is given
 away before that callback has returned.

@@ -21,7 +21,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import destination_factory
 from deduplicator.destination import UNCOUNTED, Destination
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate_consumer import Intermediate
@@ -224,7 +224,7 @@ def build(settings: Settings, number: int) -> Worker:
         partitions,
         partial(note_error, settings.destination_cluster),
     )
-    consumer_group = ConsumerGroup(settings, liveness)
+    consumer_group = WorkerGroup(settings, liveness)
     destination, frontier_store = destination_factory.build_destination(
         settings, number, routes, consumer_group, intermediate.commit
     )

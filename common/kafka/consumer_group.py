@@ -11,6 +11,7 @@ without a member is not refused.)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -60,7 +61,7 @@ class Members(NamedTuple):
     partitions: dict[str, int]
 
 
-class ConsumerGroup:
+class ConsumerGroup(ABC):
     """Any group at a cluster, by admin client: nothing joins it. `errors_to_retry` are those after
     which a request is sent again, for a bounded time.
     """
@@ -140,9 +141,9 @@ class ConsumerGroup:
         """The error for an offset that an open transaction may replace."""
         return KafkaException(answer.error)
 
+    @abstractmethod
     def build_busy_error(self) -> ReoError:
         """The error for a group that has members, and takes no offsets from outside."""
-        raise NotImplementedError
 
 
 class Group(ConsumerGroup):

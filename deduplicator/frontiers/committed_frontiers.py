@@ -40,8 +40,10 @@ class TransactionUndecided(Exception):
     """
 
 
-class ConsumerGroup:
-    """The frontiers in the group's commits, and the clients of the destination cluster."""
+class WorkerGroup:
+    """The group as a worker reads it: the frontiers in its commits, and the clients of the
+    destination cluster.
+    """
 
     def __init__(self, settings: Settings, liveness: Liveness) -> None:
         self.settings = settings

@@ -23,7 +23,7 @@ from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from deduplicator.destination import Output
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_check import Surplus, check_destination
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class FrontierStore(Protocol):
 class KafkaFrontierStore:
     """For destination topics."""
 
-    def __init__(self, consumer_group: ConsumerGroup) -> None:
+    def __init__(self, consumer_group: WorkerGroup) -> None:
         self.consumer_group = consumer_group
 
     def list_started_topics(self) -> set[str]:

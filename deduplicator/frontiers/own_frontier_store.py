@@ -15,7 +15,7 @@ from common.kafka import topics
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import Output
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
     LoadedFrontiers,
@@ -32,7 +32,7 @@ class OwnFrontierStore:
     """The positions in the user's store, and who owns them."""
 
     def __init__(
-        self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup
+        self, settings: Settings, routes: Mapping[str, Route], consumer_group: WorkerGroup
     ) -> None:
         self.settings = settings
         self.routes = routes

@@ -27,7 +27,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided, WorkerGroup
 from deduplicator.frontiers.found_partition import ClusterState, FoundPartition
 from deduplicator.frontiers.frontier_store import FrontierStore, LoadedFrontiers
 from deduplicator.frontiers.source_start_offsets import (
@@ -51,7 +51,7 @@ class PartitionStarter:
         self,
         settings: Settings,
         routes: Mapping[str, Route],
-        consumer_group: ConsumerGroup,
+        consumer_group: WorkerGroup,
         frontier_store: FrontierStore,
     ) -> None:
         self.settings = settings

@@ -36,7 +36,7 @@ from common.postgresql import PAUSE_S, Session
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.destination import Output
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_store import (
     CheckedOutputs,
     LoadedFrontiers,
@@ -66,7 +66,7 @@ class TableFrontierStore:
         settings: Settings,
         number: int,
         routes: Mapping[str, Route],
-        consumer_group: ConsumerGroup,
+        consumer_group: WorkerGroup,
     ) -> None:
         self.settings = settings
         self.role = f"deduplicator-{number}"

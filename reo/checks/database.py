@@ -25,7 +25,7 @@ from common.settings.destination_kind import (
     POSTGRESQL_SCHEMA,
     describe_name_error,
 )
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.tables.frontier_rows import FrontierRow
 from deduplicator.tables.rows import COLUMNS
 from deduplicator.tables.table_creation import check_columns
@@ -103,7 +103,7 @@ class Database:
         self.tables = frozenset(existing) if are_right else None
 
     def open_frontiers(
-        self, routes: Mapping[str, Route], consumer_group: ConsumerGroup
+        self, routes: Mapping[str, Route], consumer_group: WorkerGroup
     ) -> ReadOnlyTables:
         """The frontiers as a start reads them, for these routes by intermediate topic."""
         return ReadOnlyTables(self.settings, routes, consumer_group, self.session)
@@ -177,7 +177,7 @@ class ReadOnlyTables(TableFrontierStore):
         self,
         settings: Settings,
         routes: Mapping[str, Route],
-        consumer_group: ConsumerGroup,
+        consumer_group: WorkerGroup,
         session: Session,
     ) -> None:
         super().__init__(settings, 0, routes, consumer_group)

@@ -29,7 +29,7 @@ from common.liveness import Liveness
 from common.records import get_headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.found_partition import FoundPartition
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from deduplicator.frontiers.source_start_offsets import (
@@ -138,7 +138,7 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     is_table = destination_kind.is_outside_kafka(state.settings)
     if destination is None or is_table or not route.is_one_to_one:
         return
-    consumer_group = ConsumerGroup(state.settings, Liveness("check"))
+    consumer_group = WorkerGroup(state.settings, Liveness("check"))
     starter = PartitionStarter(
         state.settings,
         {route.intermediate_topic: route},
@@ -164,7 +164,7 @@ def _check_start(
     findings.
     """
     consumer_group, routes = (
-        ConsumerGroup(state.settings, Liveness("check")),
+        WorkerGroup(state.settings, Liveness("check")),
         {route.intermediate_topic: route for route in ready},
     )
     in_tables = database.open_frontiers(routes, consumer_group) if database else None

@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import Frontier, decode
-from common.kafka.consumer_group import list_group_offsets
 from tests.conftest import Start
-from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.judge import Record
 from tests.harness.kafka import PAUSE_S, ROOT, Cluster, Clusters, make_records, until
-from tests.harness.recovery import LONG_SESSION, PARTITIONS, add_source_offsets
+from tests.harness.recovery import (
+    LONG_SESSION,
+    PARTITIONS,
+    add_source_offsets,
+    list_stable_offsets,
+)
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tools.demo.broker import Broker
@@ -35,17 +38,8 @@ GAP_S, RUNS_MAX = 5.0, 10
 def read_frontiers(cluster: Cluster, topic: str) -> dict[int, Frontier]:
     """The committed frontiers, by partition; without those of an open transaction."""
     everything = ConsumerGroupTopicPartitions(f"reo-{topic}")
-
-    def list_offsets() -> tuple[list[TopicPartition]] | None:
-        try:
-            return (list_group_offsets(cluster.admin, everything, require_stable=True),)
-        except KafkaException as failed:
-            if failed.args[0].code() not in COORDINATOR_STARTS:
-                raise
-            return None
-
-    (answers,) = until(list_offsets, "the coordinator answers")
-    return {answer.partition: decode(answer.metadata) for answer in answers if answer.offset >= 0}
+    answers = list_stable_offsets(cluster, everything)
+    return {answer.partition: decode(answer.metadata) for answer in answers}
 
 
 def read_states(cluster: Cluster, topic: str) -> dict[int, tuple[object, ...]]:

@@ -11,7 +11,7 @@ from common.liveness import Liveness
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.destination import Output
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup, TransactionUndecided
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided, WorkerGroup
 from deduplicator.frontiers.frontier_store import KafkaFrontierStore
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
@@ -30,7 +30,7 @@ def test_records_that_are_not_visible_yet_are_not_missing(
     cluster, tp = clusters.destination, TopicPartition(topic, 0)
     cluster.create(topic, 1, cleanup_policy=cleanup_policy)
     settings = load(build_environment(clusters, topic, {}))
-    store = KafkaFrontierStore(ConsumerGroup(settings, Liveness("test")))
+    store = KafkaFrontierStore(WorkerGroup(settings, Liveness("test")))
     frontier = Frontier(2, 1, "1d" * 8, 1, "id", -1, 2)
     producer = cluster.producer(transactional_id=topic)
     producer.init_transactions(ANSWER_S)

@@ -48,28 +48,34 @@ def run_recover(
     )
 
 
-def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
-    """The commits of the group, without offsets of open transactions. Its coordinator may be
-    starting, with its broker: then it is waited for.
+def list_stable_offsets(
+    cluster: Cluster, asked: ConsumerGroupTopicPartitions
+) -> list[TopicPartition]:
+    """The offsets of a group, without those of open transactions. Its coordinator may be starting,
+    with its broker: then it is waited for.
     """
-    group = f"reo-{topic}"
-    request = ConsumerGroupTopicPartitions(
-        group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
-    )
 
     def try_to_list() -> tuple[list[TopicPartition]] | None:
         try:
-            return (list_group_offsets(cluster.admin, request, require_stable=True),)
+            return (list_group_offsets(cluster.admin, asked, require_stable=True),)
         except KafkaException as failed:
             if failed.args[0].code() not in COORDINATOR_STARTS:
                 raise
             return None
 
     (answers,) = until(try_to_list, "the group's coordinator has started")
+    return [answer for answer in answers if answer.offset >= 0]
+
+
+def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
+    """The commits of the group, without offsets of open transactions."""
+    group = f"reo-{topic}"
+    request = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)]
+    )
     return {
         answer.partition: Commit(answer.offset, answer.metadata or "")
-        for answer in answers
-        if answer.offset >= 0
+        for answer in list_stable_offsets(cluster, request)
     }
 
 

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, KafkaException
 
 from common.errors import ReoError
 from common.kafka import intermediate_records, partition_offsets
-from common.routes import TopicPartition
 from tools.bench.contenders import Reo
 from tools.bench.testbed import Testbed
 from tools.bench.throughput import wait_until_copied
@@ -42,13 +41,7 @@ class IntermediateTestbed(Testbed):
     def count_arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002
         """The source offsets that are covered: the source has no gaps."""
         time.sleep(PAUSE_S)
-        known_topics = self.admin.list_topics(timeout=10).topics
-        partitions = [
-            TopicPartition(topic, partition)
-            for topic in topics
-            if topic in known_topics
-            for partition in known_topics[topic].partitions
-        ]
+        partitions = self.list_partitions(topics)
         try:
             begins, ends = partition_offsets.list_bounds(self.admin, partitions)
         except (KafkaException, ReoError):  # a new topic: no leader yet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,17 +37,21 @@ class Testbed:
         """Names of the destination's topics."""
         return set(self.admin.list_topics(timeout=10).topics)
 
-    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
-        """Offsets at the destination, 0 while the topic does not exist. Transaction markers are
-        counted: less than one in a thousand.
-        """
+    def list_partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """The partitions of those of these topics that the destination has."""
         topic_metadata = self.admin.list_topics(timeout=10).topics
-        partitions = [
+        return [
             TopicPartition(topic, partition)
             for topic in topics
             if topic in topic_metadata
             for partition in topic_metadata[topic].partitions
         ]
+
+    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
+        """Offsets at the destination, 0 while the topic does not exist. Transaction markers are
+        counted: less than one in a thousand.
+        """
+        partitions = self.list_partitions(topics)
         try:
             return sum(
                 partition_offsets.list_end_offsets(self.admin, partitions, committed_only).values()

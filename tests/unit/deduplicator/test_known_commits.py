@@ -18,7 +18,7 @@ from common.kafka import partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.frontiers.committed_frontiers import ConsumerGroup
+from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.partition import Partition
@@ -263,5 +263,5 @@ def test_a_commit_that_is_lost_between_two_requests_is_not_there(
         commit_reader="commit reader",
         list_partitions=lambda _: [FIRST, SECOND],
     )
-    loaded = ConsumerGroup.load_commits(cast(Any, group), [FIRST.topic], [FIRST])
+    loaded = WorkerGroup.load_commits(cast(Any, group), [FIRST.topic], [FIRST])
     assert loaded == {SECOND: committed}
