@@ -1,4 +1,4 @@
-"""Asks a server, PostgreSQL or a cluster, repeatedly whether it answers, in a thread of its own, so
+"""Asks a server repeatedly whether it answers, in a thread of its own, so
 that the working thread does not wait for it.
 
 A consumer that gets no record cannot tell whether there is none, and an idle session does not

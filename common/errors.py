@@ -5,8 +5,8 @@ supervisor starts one, with a backoff. `Stop`: a restart would fail again, so th
 the `exit_code`. docs/reference.md lists all of them.
 
 A message says what happened, names the setting or the record, and says what to do. Foreign
-exceptions are translated in `common.kafka.client_errors.translate` and
-`common.postgresql.translate`; why no broker answers is said by `common.kafka.cluster_requests`.
+exceptions are translated in `common.kafka.client_errors.translate`; why no broker answers is said
+by `common.kafka.cluster_requests`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ REASONS: dict[Reason, str] = {
     "start": "its start",
     "source": "a source that can be copied from, or a topic that fits",
     "destination": "an answer of the destination cluster",
-    "database": "an answer of the database",
+    "database": "an answer of destination.class",
     "clusters": "an answer of the source or the destination cluster",
     "transaction": "an open transaction of the destination to be decided",
     "retry": "a failed transaction to be repeated",

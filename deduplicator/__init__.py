@@ -18,9 +18,9 @@ In the order in which an envelope and its records pass:
     kafka_destination.py    writes records to their partition; compiled_path.c: the records of a
                             whole envelope, called by compiled_path.py; refused_record.py: which of
                             them the brokers refuse
-    destination.py          what the loop asks of a destination; own_destination_writer.py: one by a
-                            class of the user's (own_destination.py); stored_destination.py: what
-                            destinations outside of Kafka share; tables/: PostgreSQL
+    destination.py          what the loop asks of a destination; stored_destination.py: one outside
+                            of Kafka, by the interface of own_destination.py; postgresql/: a class
+                            with that interface
     transactions/           one producer, and what is certain after each failure; its lifecycle;
                             two producers in turn
     started_commit.py       counts what is committed

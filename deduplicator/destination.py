@@ -2,8 +2,7 @@
 
 `Destination` is the only interface that the loop uses. It gets records one by one (`write`), or,
 where it can take them so, in the envelopes in which they were consumed (`forward`). Topics are
-`deduplicator.kafka_destination`, tables `deduplicator.tables`, and a class of the user's
-`deduplicator.own_destination_writer`.
+`deduplicator.kafka_destination`, everything else is `deduplicator.stored_destination`.
 """
 
 from __future__ import annotations
@@ -61,11 +60,12 @@ class Destination(Protocol):
         self,
         tp: TopicPartition,
         records: Sequence[Record],
+        source: TopicPartition,
         source_offsets: Sequence[int],
         output: Output,
     ) -> Output:
-        """Write records in order to one partition, in the open transaction; returns `output` with
-        them. A route that is one to one passes their source offsets.
+        """Write records of a source partition in order to one partition, in the open transaction;
+        returns `output` with them. Parked records come without their source offsets.
         """
 
     def forward(

@@ -17,9 +17,15 @@ from deduplicator.destination import Destination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
+from deduplicator.frontiers.stored_frontiers import StoredFrontiers
 from deduplicator.kafka_destination import BATCH_BYTES_MAX, KafkaDestination
+from deduplicator.own_destination import StoreClient
+from deduplicator.stored_destination import StoredDestination
 from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
+
+WAITS_S = 5.0
+"""A call of a store that takes longer is reported as waiting for it."""
 
 
 def build_destination(
@@ -32,18 +38,19 @@ def build_destination(
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for
     the group, where they are not part of the transaction.
     """
-    if destination_kind.is_postgresql(settings):
-        from deduplicator.tables.postgresql_destination import PostgresqlDestination
-        from deduplicator.tables.table_frontier_store import TableFrontierStore
+    if destination_kind.is_outside_kafka(settings):
+        liveness = consumer_group.liveness
 
-        frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
-        return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
-    if settings.destination.class_:
-        from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
-        from deduplicator.own_destination_writer import OwnDestination
+        def on_wait(waited_s: float) -> None:
+            if waited_s > WAITS_S:
+                liveness.report_waiting("database")
+            else:
+                liveness.beat()
 
-        own_store = OwnFrontierStore(settings, routes, consumer_group)
-        return OwnDestination(own_store, commit_for_group), own_store
+        client = StoreClient(settings, f"deduplicator-{number}", on_wait)
+        return StoredDestination(client, commit_for_group), StoredFrontiers(
+            settings, client, routes, consumer_group
+        )
     describe_config = partial(
         topics.describe_config,
         consumer_group.admin,

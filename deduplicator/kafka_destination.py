@@ -71,6 +71,7 @@ class KafkaDestination:
         tp: TopicPartition,
         records: Sequence[Record],
         # a topic gives offsets of its own
+        source: TopicPartition,  # noqa: ARG002
         source_offsets: Sequence[int],  # noqa: ARG002
         output: Output,
     ) -> Output:

@@ -103,18 +103,23 @@ class Partition:
         records = decisions.records[decisions.torn :]
         decisions.written += len(records)
         if self.partitioner:
+            begin = 0
             for tp, group in decisions.partitioned_records:
                 if group:
-                    destination.write(tp, group, (), self.output)
+                    end = begin + len(group)
+                    offsets = decisions.source_offsets[begin:end]
+                    destination.write(tp, group, self.source_tp, offsets, self.output)
+                    begin = end
         elif records:
             self.output = destination.write(
                 self.destination_tp,
                 records,
+                self.source_tp,
                 decisions.source_offsets[decisions.torn :],
                 self.output,
             )
         if decisions.parked:
-            destination.write(self.parked_tp, decisions.parked, (), UNCOUNTED)
+            destination.write(self.parked_tp, decisions.parked, self.source_tp, (), UNCOUNTED)
 
     def _skip_torn(self, surplus: Surplus, decisions: RoundDecisions) -> None:
         """Find how many of the records are at the destination already."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -29,6 +29,7 @@ from common.kafka.needed_acls import OF_STAGE
 from common.kafka.route_topics import RouteTopics, load_route_topics
 from common.settings import Settings, destination_kind, user_code
 from deduplicator import compiled_path
+from deduplicator.own_destination import StoreClient
 from reo.checks import clusters, findings, frontier, topics
 from reo.checks.api_versions import check_api_versions
 from reo.checks.clusters import ClusterDescription
@@ -36,9 +37,6 @@ from reo.checks.filter_sql import check_filter_sql
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.checks.topic_configs import check_topic_settings
 from replicator.spark import connector_jars, java
-
-if TYPE_CHECKING:
-    from reo.checks.database import Database
 
 When = Literal["before clusters", "start", "before creating"]
 WAITED_FOR = (ClusterUnreachable, HangingTransaction, Restart)
@@ -54,8 +52,8 @@ class Start:
     settings: Settings
     stages: Collection[str] = tuple(OF_STAGE)
     """A stage that runs elsewhere needs nothing here."""
-    database: Database | None = None
-    """When it answers."""
+    store: StoreClient | None = None
+    """Of `destination.class`, when nothing is wrong with it."""
 
     @cached_property
     def answering(self) -> Settings:
@@ -152,12 +150,20 @@ def _check_stage_one(_: Start) -> tuple[()]:
     return ()
 
 
-def _check_database(start: Start) -> Iterator[Finding]:
-    if destination_kind.is_postgresql(start.settings):
-        from reo.checks.database import Database
-
-        start.database = Database(start.settings)
-        yield from start.database.check_server()
+def _check_store(start: Start) -> Iterator[Finding]:
+    """What the class of `destination.class` says of its store, if it can."""
+    settings = start.settings
+    if not user_code.has_check(settings):
+        return
+    store = StoreClient(settings, "check", patience_s=settings.connect_timeout_s, read_only=True)
+    is_right = True
+    for about, seen, to_do, error in store.store.check(list(start.topics.sources)):
+        is_right &= error is None
+        if error:
+            yield report_failure(about, error)
+        else:
+            yield report_warning(about, seen, to_do) if to_do else report_ok(about, seen)
+    start.store = store if is_right else None
 
 
 def _check_permissions(start: Start) -> Iterator[Finding]:
@@ -192,30 +198,20 @@ def _check_application(state: RouteTopics) -> Iterator[Finding]:
         )
 
 
-def _check_tables(start: Start) -> Iterable[Finding]:
-    return start.database.check_tables(start.topics) if start.database else ()
-
-
 def _check_frontier(start: Start) -> Iterator[Finding]:
-    """Where a class of the user's, or a database with an error, has the frontiers, they are
-    unknown.
-    """
-    settings, database = start.settings, start.database
-    if destination_kind.is_postgresql(settings) and (database is None or database.tables is None):
+    """Unknown where a class has the frontiers that does not check them, or has found an error."""
+    settings = start.settings
+    if destination_kind.is_outside_kafka(settings) and start.store is None:
         yield report_warning(
             "frontier",
-            "cannot be checked, it is in the database",
-            "fix the error above, then check again",
-        )
-    elif destination_kind.is_outside_kafka(settings) and database is None:
-        yield report_warning(
-            "frontier",
-            f"cannot be checked: it is in what {settings.destination.class_} stores",
-            "the start compares it with the last records of each partition",
+            f"cannot be checked: only {settings.destination.class_} knows what it has stored",
+            "fix the error above, then check again"
+            if user_code.has_check(settings)
+            else "the start compares it with the last records of each partition",
         )
     else:
         yield from frontier.check_frontier(
-            settings, start.topics, database, with_source="replicator" in start.stages
+            settings, start.topics, start.store, with_source="replicator" in start.stages
         )
 
 
@@ -224,7 +220,6 @@ CHECKS = (
     Check("own code", _check_user_code, "deduplicator", "before clusters"),
     Check("stage one", _check_stage_one, "replicator", "before clusters"),
     Check("filter.sql", lambda start: check_filter_sql(start.settings), "replicator"),
-    Check("destination database", _check_database, "deduplicator", "start"),
     Check(
         "destination cluster",
         lambda start: [clusters.report_answer("destination cluster", start.destination)],
@@ -243,11 +238,11 @@ CHECKS = (
         lambda start: clusters.check_broker_settings(start.settings, start.destination),
     ),
     Check("source topics", lambda start: topics.check_sources(start.topics), "", "start", True),
+    Check("destination.class", _check_store, "deduplicator", "start"),
     Check("topics", lambda start: topics.check_topics(start.topics)),
     Check("stage two", lambda start: _check_stage_two(start.topics)),
     Check("topic settings", lambda start: check_topic_settings(start.topics)),
     Check("application", lambda start: _check_application(start.topics)),
-    Check("tables", _check_tables, "deduplicator"),
     Check("frontier", _check_frontier, "deduplicator"),
 )
 """In the order of the output."""

@@ -34,7 +34,7 @@ EXAMPLES = {
 
 Checks both clusters: reachability, versions, permissions, transactions, cycles, the three topics of
 each route (partitions, sizes, retention, timestamps, replicas), the frontier and the source after
-it; for a copy to PostgreSQL also the database, its user's privileges and the tables. Prints what
+it; with `destination.class` also what that class checks. Prints what
 would be created and where the copy would begin. Changes nothing. Exit code 0: no errors (warnings
 do not count); else the code of the first error, with which the service would end.
 """,

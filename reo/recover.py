@@ -397,8 +397,8 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
     destination_kind.refuse_command(
         settings,
         "reo recover",
-        "the frontiers are in the database, and the group's commits are copies of them: when these"
-        " were lost or reset, stop the service, delete the group, and start again",
+        "the frontiers are in its store, and the group's commits repeat them: when these were lost"
+        " or reset, stop the service, delete the group, and start again",
     )
     settings, silent_candidates = source_pool.find_furthest(settings)
     permissions.check_permissions(settings, "recover --apply" if apply else "recover")

@@ -32,7 +32,7 @@ from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from reo.compare import not_compared, parallel
+from reo.compare import not_compared, parallel, stored_records
 from reo.compare.comparable_routes import find_comparable, look_up_copies
 from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
@@ -85,7 +85,7 @@ class Verification:
         copy: Topic | None,
         ends: Mapping[TopicPartition, int] | None,
     ) -> None:
-        """The partitions of one route; the copy is None where it is a table."""
+        """The partitions of one route; the copy is None outside of Kafka."""
         is_compacted = topics.is_compacted(
             self.source_admin, self.settings.source_cluster, source.name
         )
@@ -164,14 +164,12 @@ class Verification:
 def _look_up_copies(
     settings: Settings, destination_admin: AdminClient, sources: Mapping[Route, Topic]
 ) -> tuple[dict[Route, Topic], dict[str, int]]:
-    """The destination topics (none when the copies are tables), and how many partitions each has;
+    """The destination topics (none outside of Kafka), and how many partitions each has;
     TopicMissing when one does not exist or lacks partitions.
     """
     names = {route.destination_topic for route in sources}
-    if destination_kind.is_postgresql(settings):
-        from reo.compare.table_rows import count_partitions
-
-        return {}, count_partitions(settings, names)
+    if destination_kind.is_outside_kafka(settings):
+        return {}, stored_records.count_partitions(settings, names)
     destinations = look_up_copies(settings, destination_admin, names)
     copies = {route: destinations[route.destination_topic] for route in sources}
     for route, source in sources.items():
@@ -213,11 +211,9 @@ def run_command(
     """
     resume_file, ends = ResumeFile(resume), None
     try:
-        if resume or not destination_kind.is_postgresql(settings):
+        if resume:
             destination_kind.refuse_command(
-                settings,
-                "reo verify --resume" if resume else "reo verify",
-                "a table is read from its beginning",
+                settings, "reo verify --resume", "a store is read from its beginning"
             )
         resume_file.read()
         permissions.check_permissions(source_pool.select_answering(settings), "verify")

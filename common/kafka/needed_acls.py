@@ -39,7 +39,7 @@ OF_STAGE: dict[str, Command] = {"replicator": "run replicator", "deduplicator": 
 STAGES = tuple(OF_STAGE.values())
 PARKED = "parked topic"
 ONLY_OF_TOPICS = ("destination.topic", "application-")
-"""With `destination.postgresql` there is no destination topic and no transaction."""
+"""With `destination.class` there is no destination topic and no transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def create_missing(
 
 def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> None:
     """Create or extend the intermediate and the destination topic of a route, and check them.
-    (Stage two creates tables.)
+    (With `destination.class` there is no destination topic.)
     """
     settings, source = state.settings, state.sources[route]
     source_config = state.get_source_config(source.name)

@@ -197,8 +197,8 @@ def check_identity(copied: str, now: Topic) -> None:
 
 
 def list_written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]:
-    """The names of every intermediate topic, and of every destination topic, unless these are
-    tables.
+    """The names of every intermediate topic, and of every destination topic, unless there
+    are none.
     """
     has_destination_topics = not destination_kind.is_outside_kafka(settings)
     return {

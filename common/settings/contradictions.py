@@ -11,18 +11,16 @@ from pathlib import Path
 
 from common import partition_mapping, topic_rules
 from common.kafka import copied_configs
-from common.routes import SAME
 from common.settings import client_options
 from common.settings.clusters import Cluster
-from common.settings.destination_kind import (
-    DESTINATION_CLASS,
-    NAME_BYTES_MAX,
-    POSTGRESQL,
-    describe_name_error,
-    is_outside_kafka,
-)
+from common.settings.destination_kind import is_outside_kafka
 from common.settings.refusal import Refusal
-from common.settings.schema import OPTION_TABLES, SETTINGS, build_candidate_setting_name
+from common.settings.schema import (
+    BY_NAME,
+    OPTION_TABLES,
+    SETTINGS,
+    build_candidate_setting_name,
+)
 from common.settings.security import Security
 from common.settings.settings import CLUSTER_SEPARATOR, Settings, list_own_security
 
@@ -59,8 +57,6 @@ def find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[R
         yield from _check_addresses(cluster)
     yield from _check_candidates(settings)
     yield from _check_user_code(settings)
-    if settings.destination.postgresql:
-        yield from _check_postgresql(settings)
     if is_outside_kafka(settings):
         yield from _check_outside_kafka(settings)
     yield from _check_unused(settings)
@@ -213,51 +209,11 @@ def _check_user_code(settings: Settings) -> Iterator[Refusal]:
             )
 
 
-def _check_postgresql(settings: Settings) -> Iterator[Refusal]:
-    if settings.destination.class_:
-        yield Refusal("{destination.postgresql} and {destination.class}: records go to one of them")
-    if not _is_connection_string(settings.destination.postgresql):
-        yield Refusal(  # which does not repeat it: it can contain a password
-            "{destination.postgresql}: a connection string of libpq is expected, like host=…"
-            " dbname=… user=… password=… or postgresql://user:password@host/dbname"
-        )
-    if not 0 < len(settings.destination.postgresql_schema.encode()) <= NAME_BYTES_MAX:
-        yield Refusal(
-            f"{{destination.postgresql_schema}}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
-        )
-    for route in topic_rules.build_routes(settings.rules, ()):
-        if reason := describe_name_error(route.destination_topic):
-            yield Refusal("{reason}", reason=reason)
-
-
-def _is_connection_string(text: str) -> bool:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        conninfo_to_dict(text)
-    except psycopg.Error:
-        return False
-    return True
-
-
 def _check_outside_kafka(settings: Settings) -> Iterator[Refusal]:
     """What needs a destination topic."""
-    name = POSTGRESQL if settings.destination.postgresql else DESTINATION_CLASS
-    routes = topic_rules.build_routes(settings.rules, ())
-    has_many_to_one = any(rule.is_many_to_one or rule.mapping != SAME for rule in settings.rules)
-    if has_many_to_one or any(route.shared for route in routes):
-        yield Refusal(
-            "{} and a mapping, or a destination of several sources: a row is identified by its"
-            " source partition and offset, so a table has one source",
-            name,
-        )
-    if settings.failover:
-        yield Refusal(
-            "{} and {source.mode}=failover: a candidate is identified by the records of the"
-            " destination topic",
-            name,
-        )
+    name = "destination.class"
+    if any(rule.mapping == partition_mapping.KEY for rule in settings.rules):
+        yield Refusal("{} and the mapping key: a producer chooses its partitions", name)
     if settings.filter.on_error == "park":
         yield Refusal(
             "{} and {filter.on_error}=park: parked records are written to a topic in the"
@@ -271,8 +227,8 @@ def _check_outside_kafka(settings: Settings) -> Iterator[Refusal]:
         yield Refusal(text, name)
     if settings.provenance.header:
         yield Refusal(
-            "{} and {provenance.header}: nothing is copied back from a database, and records that"
-            " came from the destination cluster would be left out",
+            "{} and {provenance.header}: nothing is copied back from there, and records that came"
+            " from the destination cluster would be left out",
             name,
         )
     if settings.destination.zero_timestamp != "refuse":
@@ -289,12 +245,9 @@ def _check_outside_kafka(settings: Settings) -> Iterator[Refusal]:
 
 
 def _check_unused(settings: Settings) -> Iterator[Refusal]:
-    if settings.destination.options and not settings.destination.class_:
-        yield Refusal("{destination.options} would not be used: {destination.class} is not set")
-    if settings.destination.postgresql_schema != "public" and not settings.destination.postgresql:
-        yield Refusal(
-            "{destination.postgresql_schema} would not be used: {destination.postgresql} is not set"
-        )
+    for name in ("destination.options", "destination.connection", "destination.guarantee"):
+        if settings.values[name] != BY_NAME[name].default and not settings.destination.class_:
+            yield Refusal("{} would not be used: {destination.class} is not set", name)
     for setting in SETTINGS:
         if setting.candidate and settings.values[setting.name]:
             unused = "{} would not be used: "

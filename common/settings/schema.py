@@ -85,18 +85,17 @@ class Destination:
     """Brokers of the destination cluster."""
     topic: str = declare("", "KAFKA_CLUSTERS_DESTINATION_TOPIC")
     """The copy. Default: the source topic's name."""
-    postgresql: str = declare("", kind="secret")
-    """A database to copy to instead of a topic, as a connection string (`host=… dbname=… user=…
-    password=…` or `postgresql://…`): a table for each topic, see [To
-    PostgreSQL](how-to/postgresql.md)."""
-    postgresql_schema: str = declare("public")
-    """Where the tables are; it has to be there."""
     class_: str = declare("")
-    """A class of your own to copy to instead of a topic: `module:Class`, see [A destination of your
-    own](how-to/own-destination.md)."""
+    """A class to copy to instead of a topic: `module:Class`. [To PostgreSQL](how-to/postgresql.md),
+    or to [a destination of your own](how-to/own-destination.md)."""
+    connection: str = declare("", kind="secret")
+    """What that class connects with: a connection string, an address with a password, a token."""
     options: str = declare("", kind="object")
-    """What that class is given: a JSON object; in a settings file the table
+    """What else that class is given: a JSON object; in a settings file the table
     `[destination.options]`."""
+    guarantee: Literal["exactly-once", "at-least-once"] = declare("exactly-once")
+    """What that class stores: records and positions together, or records alone, which can then
+    arrive twice, see [Without positions](how-to/own-destination.md#without-positions)."""
     zero_timestamp: Literal["refuse", "one"] = declare("refuse")
     """A record with timestamp 0 (1970-01-01), which librdkafka cannot write: `refuse` stops, `one`
     writes 1 ms."""

@@ -41,6 +41,13 @@ TABLES = {name[: dot.start()] for name in BY_NAME for dot in re.finditer("[.]", 
 """The tables that a file can have, beside those of raw options."""
 CASE_SENSITIVE = re.compile(rf"(?i)topics\.|{re.escape(SPARK_OPTIONS_TABLE)}\.")
 """Behind it stand names of topics and of Spark's options, which keep their case."""
+SUCCESSORS = {
+    "destination.postgresql": (
+        ": it is destination.class=deduplicator.postgresql:PostgresqlStore now, with"
+        " destination.connection and destination.options (docs/how-to/postgresql.md)"
+    )
+}
+"""What is said of settings of earlier versions, by what their names begin with."""
 DEPTH_MAX = 12
 """`ssl.keystore.certificate.chain` is four tables deep in TOML. A YAML table that refers to itself
 exceeds any depth.
@@ -100,7 +107,7 @@ def _add_file(file: str, tree: Mapping[str, Any], sources: Sources) -> None:
             sources.values["topics"] = Given(rules, Origin("[topics]", file))
         else:
             where = f"{file}: unknown setting {name}"
-            sources.errors[where] = f"{where}{suggest(name, BY_NAME)}"
+            sources.errors[where] = f"{where}{_find_successor(name) or suggest(name, BY_NAME)}"
 
 
 def _flatten(
@@ -139,8 +146,15 @@ def _read_environment(environment: Mapping[str, str], errors: dict[str, str]) ->
                     " each other"
                 )
         elif REO_VARIABLE.match(variable) and variable not in NOT_SETTINGS and not is_kubernetes:
-            errors[variable] = f"{variable}: unknown setting{suggest(variable, BY_ENVIRONMENT)}"
+            name = variable.removeprefix("REO_").lower().replace("_", ".", 1)
+            hint = _find_successor(name) or suggest(variable, BY_ENVIRONMENT)
+            errors[variable] = f"{variable}: unknown setting{hint}"
     return values
+
+
+def _find_successor(name: str) -> str:
+    """What stands in the place of a setting that is gone; empty for others."""
+    return next((hint for gone, hint in SUCCESSORS.items() if name.startswith(gone)), "")
 
 
 def _read_secret(variable: str, file: str, errors: dict[str, str]) -> str:

@@ -15,12 +15,24 @@ from common.partition_mapping import FUNCTION, load_function
 from common.settings.refusal import Refusal, refuse
 from common.settings.settings import Settings
 
+METHODS = {
+    "exactly-once": ("take_over", "read_positions", "last_source_offset", "commit"),
+    "at-least-once": ("commit",),
+}
+"""What a class needs (`deduplicator.own_destination.Store`), by `destination.guarantee`."""
+
 
 def check_user_code(settings: Settings) -> None:
     """SettingsInvalid lists everything that cannot be used."""
     errors = [refusal.spell(settings.given_by) for refusal in _find_refusals(settings)]
     if errors:
         raise refuse(errors)
+
+
+def has_check(settings: Settings) -> bool:
+    """Whether the class of `destination.class` can be used, and checks its store."""
+    name = settings.destination.class_
+    return bool(name) and not _explain_load(name) and hasattr(load_function(name), "check")
 
 
 def list_names(settings: Settings) -> list[str]:
@@ -51,8 +63,18 @@ def _find_refusals(settings: Settings) -> Iterator[Refusal]:
                 why=why,
             )
     name = settings.destination.class_
-    if name and (why := _explain_load(name)):
+    if name and (why := _explain_load(name) or _explain_guarantee(name, settings)):
         yield Refusal("{destination.class} {name} cannot be used: {why}", name=name, why=why)
+
+
+def _explain_guarantee(name: str, settings: Settings) -> str:
+    """Why the class cannot keep what `destination.guarantee` says; empty when it can."""
+    needed = METHODS[settings.destination.guarantee]
+    missing = [method for method in needed if not hasattr(load_function(name), method)]
+    if not missing:
+        return ""
+    without = "" if "commit" in missing else ", or set destination.guarantee=at-least-once"
+    return f"it has no {', '.join(missing)}. Add what is missing{without}"
 
 
 def _explain_load(text: str) -> str:

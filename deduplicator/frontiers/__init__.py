@@ -6,7 +6,7 @@ In the order of a start:
     start_table.py          what is found of a partition, and what is decided; found_partition.py:
                             the conditions
     frontier_store.py       where frontiers are: the group's commits, or beside the records in a
-                            store of the user's own (own_frontier_store.py)
+                            store outside of Kafka (stored_frontiers.py)
     committed_frontiers.py  the group's commits, and how long an unfinished transaction is waited
                             for
     frontier_check.py       compares a frontier with the destination's records

@@ -3,8 +3,8 @@ the destination.
 
 `FrontierStore` is the only interface that `deduplicator.frontiers.start` uses, as
 `deduplicator.destination.Destination` is the only one that the loop uses. For topics, the group's
-commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). For
-tables, the database has both (`deduplicator.tables.table_frontier_store`), and the group's commits
+commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). A store
+outside of Kafka has both (`deduplicator.frontiers.stored_frontiers`), and the group's commits
 repeat the frontiers.
 """
 
@@ -16,8 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from common import frontier as frontiers
-from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable
+from common.errors import ClusterUnreachable, DestinationTruncated
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
@@ -177,64 +176,3 @@ def reset_uncounted(
                 frontier, destination_known=ends[tp] - 1, sent=0, last_written=None
             )
     return counted
-
-
-def merge_group_commits(
-    group_commits: Mapping[TopicPartition, GroupCommit],
-    stored: Mapping[TopicPartition, tuple[int, str]],
-    partitions: Collection[TopicPartition],
-    identity: str,
-) -> LoadedFrontiers:
-    """The frontiers that are stored with the records outside of Kafka, by intermediate partition,
-    compared with the group's commits, which repeat them.
-
-    `identity` stands for the destination's topic id in these frontiers.
-    """
-    commits, to_commit_again = dict(group_commits), set[TopicPartition]()
-    for tp, (next_offset, text) in stored.items():
-        committed = GroupCommit(next_offset, _decode(tp, text))
-        in_group = group_commits.get(tp)
-        if in_group is not None and tp in partitions:
-            _check_not_set_back(tp, committed.frontier, in_group.frontier, identity)
-        if in_group != committed:
-            to_commit_again.add(tp)
-        commits[tp] = committed
-    # of deleted tables, or of an earlier destination: they only show that there was a copy
-    for tp in commits.keys() - stored.keys():
-        commits[tp] = GroupCommit(-1, replace(commits[tp].frontier, destination_topic_id=""))
-    return LoadedFrontiers(commits, to_commit_again & set(partitions))
-
-
-def _decode(tp: TopicPartition, text: str) -> Frontier:
-    try:
-        return frontiers.decode(text)
-    except ValueError as reason:
-        raise FrontierUnreadable(
-            f"the frontier of {tp} in the database is not one that this version of reo can read"
-            f" ({reason})"
-        ) from None
-
-
-def _check_not_set_back(
-    tp: TopicPartition, stored: Frontier, in_group: Frontier, identity: str
-) -> None:
-    """DestinationTruncated when the group's frontier is ahead: stage one would go on from there,
-    and the records in between would be missing.
-
-    Not when the stored one has the higher epoch: then it is a first frontier, after the table was
-    dropped, which the group has not repeated yet. A database that was set back knows no epoch that
-    the group does not know.
-    """
-    if (
-        in_group.destination_topic_id == identity
-        and in_group.source_offset > stored.source_offset
-        and in_group.epoch >= stored.epoch
-    ):
-        raise DestinationTruncated(
-            f"the database was set back: by the group's commit on {tp} it had records up to"
-            f" source offset {in_group.source_offset}, now its frontier is at"
-            f" {stored.source_offset}. If this database is the right one (restored from a backup,"
-            " or a standby that lacked the newest transactions), stop the service, delete the"
-            " group (kafka-consumer-groups.sh --delete --group) and start again: the copy goes on"
-            " from the database's frontier"
-        )

@@ -4,7 +4,6 @@ changes anything.
 In the order of the output:
 
     filter_sql.py       would stage one's Spark take the condition
-    database.py         for copies to tables: the database, its user's privileges, the tables
     clusters.py         both clusters answer; how the destination's brokers are configured
     api_versions.py     and what their brokers support
     topics.py           the three topics of each route: cycles, partitions, what would be created

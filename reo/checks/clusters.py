@@ -108,7 +108,7 @@ def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | 
 
 def check_transaction_log(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
     """Whether the destination has transaction coordinators, which store transactions in an internal
-    topic; a copy to tables needs none.
+    topic; a class needs none.
     """
     about = "destination transactions"
     if destination_kind.is_outside_kafka(settings):

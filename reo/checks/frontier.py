@@ -11,10 +11,9 @@ still have the next records (`replicator.runs.source_checks`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from common import source_pool
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
@@ -31,24 +30,23 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.found_partition import FoundPartition
-from deduplicator.frontiers.frontier_store import KafkaFrontierStore
+from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
     find_first_source_offset,
 )
 from deduplicator.frontiers.start import PartitionStarter
+from deduplicator.frontiers.stored_frontiers import StoredFrontiers
+from deduplicator.own_destination import StoreClient
 from deduplicator.partition import Partition
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from replicator.runs import source_checks, tail_comparison
 
-if TYPE_CHECKING:
-    from reo.checks.database import Database
-
 ABOUT = "frontier"
 CONTINUES = "the destination confirms it; the copy would continue at"
 CONTINUES_ANEW = (
-    "the group lost its commit and the database has it, or the destination was recreated; the copy"
+    "the group lost its commit and the store has it, or the destination was recreated; the copy"
     " would continue at"
 )
 BEGINS = "there is none yet; the copy would begin at"
@@ -57,13 +55,13 @@ BEGINS = "there is none yet; the copy would begin at"
 def check_frontier(
     settings: Settings,
     state: RouteTopics,
-    database: Database | None = None,
+    store: StoreClient | None = None,
     with_source: bool = True,
 ) -> Iterator[Finding]:
     """The group, each partition's frontier or where it would begin, and the source records after
     it, which only stage one may read; `settings` has all candidates.
     """
-    ready = _find_ready(state, None if database is None else database.tables)
+    ready = _find_ready(state, has_topics=store is None)
     group = Group(state.settings)
     members = group.describe_members()
     for route, source in state.sources.items():
@@ -85,22 +83,21 @@ def check_frontier(
         yield report_ok("consumer group", f"{group.name} has no members: stage two does not run")
         # raises at once for pending offsets, for which a start would wait
         committed = group.list_commits(list_intermediate_partitions(ready))
-        frontiers, findings = _check_start(state, ready, committed.keys(), database)
+        frontiers, findings = _check_start(state, ready, committed.keys(), store)
         yield from findings
     if with_source:
         yield from _check_source(settings, ready, frontiers)
 
 
-def _find_ready(state: RouteTopics, tables: Container[str] | None) -> dict[Route, Topic]:
-    """The routes whose topics (and tables) exist with the source's partitions: only these can have
-    a frontier for each partition.
+def _find_ready(state: RouteTopics, has_topics: bool) -> dict[Route, Topic]:
+    """The routes whose topics exist, the intermediate ones with the source's partitions: only these
+    can have a frontier for each partition.
     """
     partitions = {name: topic.partitions for name, topic in state.existing.items()}
-    copies = partitions if tables is None else tables
     return {
         route: source
         for route, source in state.sources.items()
-        if route.destination_topic in copies
+        if (not has_topics or route.destination_topic in partitions)
         and partitions.get(route.intermediate_topic, 0) >= source.partitions
     }
 
@@ -158,7 +155,7 @@ def _check_start(
     state: RouteTopics,
     ready: Mapping[Route, Topic],
     committed: AbstractSet[TopicPartition],
-    database: Database | None,
+    store: StoreClient | None,
 ) -> tuple[dict[TopicPartition, Frontier], list[Finding]]:
     """The result of stage two's start: the frontiers by intermediate partition, and the
     findings.
@@ -167,15 +164,17 @@ def _check_start(
         WorkerGroup(state.settings, Liveness("check")),
         {route.intermediate_topic: route for route in ready},
     )
-    in_tables = database.open_frontiers(routes, consumer_group) if database else None
-    starter = PartitionStarter(
-        state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)
-    )
+    frontier_store: FrontierStore = KafkaFrontierStore(consumer_group)
+    known = set(committed)
+    if store:
+        stored = StoredFrontiers(state.settings, store, routes, consumer_group, takes_over=False)
+        frontier_store = stored
+        known |= stored.read_positions(set(routes)).keys() if stored.has_positions else set()
+    starter = PartitionStarter(state.settings, routes, consumer_group, frontier_store)
     started = {
         partition.tp: partition
         for partition in starter.start_partitions(list_intermediate_partitions(ready))
     }
-    known = committed | (in_tables.rows.keys() if in_tables else set())
     findings = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"

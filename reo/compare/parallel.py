@@ -29,7 +29,7 @@ from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.gc_control import pause_gc
-from reo.compare import compacted, comparison
+from reo.compare import compacted, comparison, stored_records
 from reo.compare.common_start import PartitionReader, find_common_start
 from reo.compare.comparison import Comparison
 
@@ -74,11 +74,9 @@ class PairComparer:
         self.readers = create_readers(settings, **BULK_READER_OPTIONS)
         self.source_admin, self.destination_admin = create_admin_clients(settings)
         self.read_rows: Callable[[TopicPartition, int], Generator[Consumed]] | None = None
-        """Reads the copies when these are tables."""
-        if destination_kind.is_postgresql(settings):
-            from reo.compare.table_rows import open_tables
-
-            self.read_rows = open_tables(settings)
+        """Reads the copies in a store outside of Kafka."""
+        if destination_kind.is_outside_kafka(settings):
+            self.read_rows = stored_records.open_reader(settings)
         self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings) or 0
 
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
@@ -174,7 +172,7 @@ class PairComparer:
     def _find_common_row(
         self, pair: PartitionPair, source: PartitionReader
     ) -> tuple[int, int] | None:
-        """As `find_common_start`, for a table: the offset of a row is that of its source record."""
+        """As `find_common_start`, for a store, whose records have the source's offsets."""
         assert self.read_rows is not None
         with closing(self.read_rows(pair.destination, FROM_BEGINNING)) as rows:
             first_row = next((row.offset() for row in rows), None)

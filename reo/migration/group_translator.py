@@ -189,7 +189,7 @@ class GroupTranslator:
 def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The command: exit code 0 when nothing was refused."""
     destination_kind.refuse_command(
-        settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+        settings, "reo offsets", "its records have the source's own offsets, and no consumer groups"
     )
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(

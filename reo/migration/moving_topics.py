@@ -73,7 +73,7 @@ def prepare_settings(
 def refuse_tables(settings: Settings) -> None:
     """SettingsInvalid without a destination topic."""
     destination_kind.refuse_command(
-        settings, "reo cutover", "consumers of a table are not consumer groups"
+        settings, "reo cutover", "its consumers are not consumer groups"
     )
 
 

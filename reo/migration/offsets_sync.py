@@ -176,7 +176,7 @@ def run_command(
     they change.
     """
     destination_kind.refuse_command(
-        settings, "reo offsets", "a table has the source's own offsets, and no consumer groups"
+        settings, "reo offsets", "its records have the source's own offsets, and no consumer groups"
     )
     pattern = groups or settings.offsets.sync_groups
     if not pattern:

@@ -54,10 +54,12 @@ def test_offsets_wait_for_the_first_records(proxied: tuple[Cluster, Proxy], topi
     destination = KafkaDestination(pair, Mock(), describe_config)
     destination.resolve_in_doubt()
 
+    source = TopicPartition(topic, 0)
+
     def write_and_send_offsets(following: int) -> None:
         offsets: list[Any] = [ClientTopicPartition(topic, 0, following)]
         destination.begin()
-        destination.write(TopicPartition(topic, 0), [RECORD], (), UNCOUNTED)
+        destination.write(TopicPartition(topic, 0), [RECORD], source, (), UNCOUNTED)
         destination.send_offsets(offsets, group.consumer_group_metadata())
 
     for number in range(2):

@@ -24,7 +24,7 @@ from tests.harness.crash_matrix import STAGE_TWO, STAGE_TWO_IDS, Deaths, get_gro
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
-from tests.harness.postgresql import PASSWORD, Server
+from tests.harness.postgresql import PASSWORD, STORE, Server
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import (
     read_command_line,
@@ -50,6 +50,7 @@ from tests.harness.to_tables import (
 )
 
 RECORDS = 3000
+WAITING = f"waiting for {STORE}"
 
 
 @pytest.fixture
@@ -113,11 +114,11 @@ def test_the_server_is_stopped_at_once_during_the_work(
             if part < 3:
                 until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")
                 # before: the worker can have noticed, and said it once, when the server is down
-                waits = service.log.count("waiting for the database")
+                waits = service.log.count(WAITING)
                 server.stop_at_once()
                 write_intermediate(clusters, topic, topic, batch[:10])
                 until(
-                    lambda waits=waits: service.log.count("waiting for the database") > waits,
+                    lambda waits=waits: service.log.count(WAITING) > waits,
                     "the worker has noticed",
                 )
                 server.start()
@@ -234,7 +235,7 @@ def test_a_table_of_another_shape_is_refused(
     clusters.source.create(topic, PARTITIONS)
     database.ask(table.format(f'"{topic}"'))
     stopped(
-        start(topic, "deduplicator", destination_postgresql=database.connection()),
+        start(topic, "deduplicator", **database.settings()),
         13,
         "TopicsUnfit",
         topic,
@@ -248,10 +249,10 @@ def test_a_wrong_password_is_one_clear_message(
     """Exit code 12; neither the log, at DEBUG, nor a command line has a password."""
     clusters.source.create(topic, PARTITIONS)
     service = start(
-        topic, "deduplicator", destination_postgresql=database.connection(WRONG), log_level="DEBUG"
+        topic, "deduplicator", **database.settings(database.connection(WRONG)), log_level="DEBUG"
     )
     stopped(
-        service, 12, "AccessRefused", "password authentication failed", "destination.postgresql"
+        service, 12, "AccessRefused", "password authentication failed", "destination.connection"
     )
     assert len(service.errors) == 1
     assert WRONG not in service.log
@@ -268,7 +269,8 @@ def test_the_connection_string_can_be_a_file(
     service = start(
         topic,
         "deduplicator",
-        destination_postgresql_file=str(tmp_path / "secret"),
+        destination_class=STORE,
+        destination_connection_file=str(tmp_path / "secret"),
         log_level="DEBUG",
     )
     wait_for_frontiers(service, PARTITIONS)

@@ -14,7 +14,7 @@ from tests.conftest import Start, make_topic_name
 from tests.harness.commands import as_json, everything, reo
 from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records, until
-from tests.harness.postgresql import DATABASE, PASSWORD, USER, Server
+from tests.harness.postgresql import DATABASE, PASSWORD, STORE, USER, Server
 from tests.harness.recovery import delete_group, wait_for_empty_group
 from tests.harness.service import deaf_address
 from tests.harness.stage_one import wait_for_frontiers
@@ -29,6 +29,7 @@ from tests.harness.to_tables import (
 )
 
 GUEST = "guest of the tests"
+UNKNOWN = f"cannot be checked: only {STORE} knows what it has stored"
 Harm = Callable[[Clusters, Server, str], dict[str, str]]
 
 
@@ -71,7 +72,7 @@ def run_json(
         *words,
         "--json",
         exit_code=exit_code,
-        **{"destination_postgresql": database.connection()} | more,
+        **database.settings() | more,
     )
     assert all_of(clusters, database, topic) == before
     assert PASSWORD not in done.stdout + done.stderr
@@ -106,21 +107,21 @@ def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
 
 def wrong_password(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
     """Not let in."""
-    return {"destination_postgresql": database.connection(WRONG)}
+    return database.settings(database.connection(WRONG))
 
 
 def silent(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
     """Nobody listens there."""
     port = deaf_address().rpartition(":")[2]
     return {
-        "destination_postgresql": f"host=127.0.0.1 port={port} user=a password={WRONG}",
+        "destination_connection": f"host=127.0.0.1 port={port} user=a password={WRONG}",
         "connect_timeout_s": "2",
     }
 
 
 def no_schema(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
     """Nobody has made it."""
-    return {"destination_postgresql_schema": topic}
+    return {"destination_options": json.dumps({"schema": topic})}
 
 
 def other_shape(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
@@ -133,7 +134,7 @@ def guest(database: Server) -> dict[str, str]:
     """Another user, with no rights but everybody's."""
     if not database.ask("SELECT 1 FROM pg_roles WHERE rolname = %s", GUEST):
         database.ask(f"CREATE ROLE \"{GUEST}\" LOGIN PASSWORD '{WRONG}'")
-    return {"destination_postgresql": database.connection(WRONG, f"'{GUEST}'")}
+    return database.settings(database.connection(WRONG, f"'{GUEST}'"))
 
 
 def may_make_nothing(clusters: Clusters, database: Server, topic: str) -> dict[str, str]:
@@ -159,7 +160,7 @@ def may_not_insert(clusters: Clusters, database: Server, topic: str) -> dict[str
             no_schema,
             13,
             "TopicsUnfit",
-            "does not exist. Create it, or correct destination.postgresql_schema",
+            "does not exist. Create it, or correct the schema in destination.options",
         ),
         (other_shape, 13, "TopicsUnfit", "lacks timestamp_ms bigint"),
         (may_make_nothing, 12, "AccessRefused", "lacks CREATE on the schema public"),
@@ -183,7 +184,7 @@ def test_each_error_before_a_copy(
     def check_frontier() -> Any:
         found = run_json(clusters, database, topic, "check", exit_code=exit_code, **more)
         said = list_findings(found, "warning", "frontier")
-        return found if said == ["cannot be checked, it is in the database"] else None
+        return found if said == [UNKNOWN] else None
 
     check = until(check_frontier, "Kafka too answers in a short timeout, and the frontier is named")
     errors = [finding for finding in check["findings"] if finding["level"] == "error"]
@@ -214,9 +215,9 @@ def set_database_back(clusters: Clusters, database: Server, topic: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "exit_code", "error", "words"),
     [
-        (insert_foreign_row, 25, "ForeignWriter", "source_offset 1000"),
-        (delete_newest_rows, 26, "DestinationTruncated", "source_offset 49, now it is 40"),
-        (set_database_back, 26, "DestinationTruncated", "the database was set back"),
+        (insert_foreign_row, 25, "ForeignWriter", "source offset 1000"),
+        (delete_newest_rows, 26, "DestinationTruncated", "source offset 49, now it is 40"),
+        (set_database_back, 26, "DestinationTruncated", "postgresql was set back"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )
@@ -256,7 +257,7 @@ def test_the_database_knows_what_the_group_lost(
     again = make_first_copy(clusters, database, topic, start)
     delete_group(clusters.destination, topic)
     assert (
-        "the group lost its commit and the database has it"
+        "the group lost its commit and the store has it"
         in list_findings(run_json(clusters, database, topic, "check"), "ok", "frontier")[0]
     )
     service = start(topic, "deduplicator", **again)

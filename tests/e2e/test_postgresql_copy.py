@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common.envelope import parse_head
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
-from deduplicator.tables.frontier_rows import FrontierRow
+from deduplicator.postgresql.frontier_rows import FrontierRow
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
@@ -53,7 +53,7 @@ def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Cop
         topic,
         "--stop-at-end",
         deduplicator_transaction_records="700",
-        destination_postgresql=database.connection(),
+        **database.settings(),
     )
     assert service.wait_for_exit() == 0, service.read_log_tail()
     return Copied(
@@ -87,7 +87,7 @@ def reo(
     clusters: Clusters, database: Server, topic: str, *words: str
 ) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
-    given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
+    given = build_environment(clusters, topic, database.settings())
     done = reo_with(given, *words, exit_code=None, timeout_s=LONG_COMMAND_S)
     assert PASSWORD not in done.stdout + done.stderr
     return done
@@ -102,7 +102,7 @@ def test_a_table_that_is_gone_is_copied_again_before_the_end(
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(100), 2))
     for _ in range(2):
-        service = start(topic, "--stop-at-end", destination_postgresql=database.connection())
+        service = start(topic, "--stop-at-end", **database.settings())
         assert service.wait_for_exit() == 0, service.read_log_tail()
         assert database.ask(f'SELECT count(*) FROM "{topic}"') == [(100,)]
         database.ask(f'DROP TABLE "{topic}"')
@@ -121,7 +121,7 @@ def test_verify_and_a_second_run(
     changed byte it says where.
     """
     before = count_wrapped(clusters, copied.topic)
-    service = start(copied.topic, "--stop-at-end", destination_postgresql=database.connection())
+    service = start(copied.topic, "--stop-at-end", **database.settings())
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert count_wrapped(clusters, copied.topic) <= before  # some are deleted by now
     assert database.read(copied.topic, len(CASES)) == copied.copy
@@ -159,7 +159,7 @@ def test_what_looks_at_a_destination_topic_is_refused(
     """Exit code 2 and the setting's name."""
     done = reo(clusters, database, copied.topic, *words.split())
     assert done.returncode == 2
-    assert "cannot be used with destination.postgresql" in done.stderr
+    assert "cannot be used with destination.class" in done.stderr
 
 
 # One transaction, by hand
@@ -200,13 +200,13 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(
     tp = destination.tp
     there = TopicPartition(f"{tp.topic}-proxy", 0)
     transact(destination, [], "one")
-    held = destination.frontier_store.rows[there]
+    held = destination.store.rows[there]
     for other in (FrontierRow(held.fence + 1, held.frontier), FrontierRow(held.fence, "two")):
-        destination.frontier_store.rows[there] = other
+        destination.store.rows[there] = other
         with pytest.raises(StageFailed, match="another worker has taken"):
             transact(destination, [(b"k", None, None, 0)], "three")
     assert rows(destination, database) == []
-    destination.frontier_store.rows[there] = held
+    destination.store.rows[there] = held
     transact(destination, [(b"k", None, None, 0)], "three")
     assert len(rows(destination, database)) == 1
 
@@ -216,7 +216,7 @@ def test_a_first_frontier_that_is_there_already_is_not_recreated(
 ) -> None:
     """Two workers that both found none: the second one is fenced."""
     transact(destination, [], "one")
-    destination.frontier_store.rows.clear()
+    destination.store.rows.clear()
     with pytest.raises(StageFailed):
         transact(destination, [], "two")
 
@@ -229,14 +229,11 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(
     """
     tp = destination.tp
     beats: list[bool] = []
-    frontier_store, set_deadline = (
-        destination.frontier_store,
-        destination.frontier_store.set_deadline,
-    )
-    frontier_store.consumer_group.liveness.beat = lambda: beats.append(True)
+    store, set_deadline = destination.store, destination.store.set_deadline
+    object.__setattr__(store.setup, "on_wait", lambda _: beats.append(True))
 
     def limit(deadline_s: float) -> None:
-        frontier_store.set_deadline = lambda seconds: set_deadline(
+        store.set_deadline = lambda seconds: set_deadline(
             seconds if seconds == math.inf else deadline_s
         )
 

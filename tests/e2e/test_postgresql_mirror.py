@@ -123,12 +123,12 @@ def test_a_mirror_that_is_ahead_is_a_stop(
             partition,
         )
     run(clusters, topic, 200, 300)
-    again = {"destination_postgresql": database.connection()} | CONSUMER_PROTOCOL
+    again = database.settings() | CONSUMER_PROTOCOL
     stopped(
         start(topic, "deduplicator", **again),
         26,
         "DestinationTruncated",
-        "the database was set back",
+        "was set back",
         "source offset 99",
         "is at 49",
         "--delete --group",
@@ -160,13 +160,13 @@ def test_a_foreign_row_is_a_stop(
         25,
         "ForeignWriter",
         f"{topic}-1",
-        "source_offset 1000",
+        "source offset 1000",
     )
     database.ask(f'DELETE FROM "{topic}" WHERE source_offset = 1000')
     service = start_stage_two(clusters, database, topic, start, 200, **again)
     database.ask(insert, 0, 60)
     run(clusters, topic, 100, 200)
-    stopped(service, 25, "ForeignWriter", f"{topic}-0", "source_offset 60")
+    stopped(service, 25, "ForeignWriter", f"{topic}-0", "source offset 60")
     assert [
         offset for partition, offset in database.offsets(topic) if partition == 0 and offset >= 60
     ] == [60]
@@ -186,18 +186,18 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(
     other = wrap_records(clusters, topic, [at for at in rest if at[0] == 1], create_epoch())
     # the other partition's could be written before
     write_intermediate(clusters, topic, topic, other)
-    stopped(service, 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
+    stopped(service, 26, "DestinationTruncated", f"{topic}-1", "source offset 49, now it is 40")
     assert max(offset for partition, offset in database.offsets(topic) if partition == 1) == 40
     stopped(
         start(topic, "deduplicator", **again),
         26,
         "DestinationTruncated",
         f"{topic}-1",
-        "source_offset 49, now it is 40",
+        "source offset 49, now it is 40",
     )
     database.ask(f'DELETE FROM "{topic}"')
     service = start_stage_two(clusters, database, topic, start, 200, **again)
-    assert "all rows were deleted" in service.log
+    assert "all records were deleted" in service.log
     write_intermediate(
         clusters,
         topic,
@@ -220,7 +220,7 @@ def test_verify_compares_the_places_of_rows(
     wait_for_rows(database, topic, 100)
     service.stop()
     database.ask(f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, 0)', PARTITIONS)
-    to_tables = {"destination_postgresql": database.connection()}
+    to_tables = database.settings()
     exact = as_json(clusters, topic, "verify", **to_tables)
     assert (exact["records"], [row["what"] for row in exact["not_compared"]]) == (
         100,

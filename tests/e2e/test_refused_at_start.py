@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_records, until
+from tests.harness.postgresql import STORE
 from tests.harness.service import STOP_S, Service, deaf_address, stopped
 from tests.harness.to_tables import PARTITIONS, WRONG
 
@@ -162,7 +163,8 @@ def test_a_server_that_does_not_answer_is_named(
         lambda: start(
             topic,
             "deduplicator",
-            destination_postgresql=f"host=127.0.0.1 port={port} user=a password={WRONG}",
+            destination_class=STORE,
+            destination_connection=f"host=127.0.0.1 port={port} user=a password={WRONG}",
             **BRIEF,
         ),
         port,

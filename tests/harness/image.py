@@ -245,7 +245,8 @@ class Checks:
             0,
             "run",
             "--stop-at-end",
-            REO_DESTINATION_POSTGRESQL=server.connection(),
+            REO_DESTINATION_CLASS=postgresql.STORE,
+            REO_DESTINATION_CONNECTION=server.connection(),
             REO_APPLICATION="to-tables",
             KAFKA_CLUSTERS_DESTINATION_TOPIC="rows",
         )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from deduplicator.own_destination import Setup
 from tests.harness.kafka import ROOT
 
 
@@ -27,4 +28,5 @@ def open_store(folder: Path) -> Any:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.SqliteStore("a", {"file": str(folder / "own.db")})
+    options = {"file": str(folder / "own.db")}
+    return module.SqliteStore(Setup("a", options, "", "test", 20, False, lambda _: None))

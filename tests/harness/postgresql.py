@@ -29,6 +29,7 @@ from tools.demo.broker import free_port
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""
 STARTS_IN_S = 60
+STORE = "deduplicator.postgresql:PostgresqlStore"
 
 
 def programs() -> Path:
@@ -140,8 +141,15 @@ class Server:
         """What the server has said."""
         return (self.folder / "log").read_text(errors="replace")
 
+    def settings(self, connection: str = "") -> dict[str, str]:
+        """Those of a copy to this database."""
+        return {
+            "destination_class": STORE,
+            "destination_connection": connection or self.connection(),
+        }
+
     def connection(self, password: str = PASSWORD, user: str = USER) -> str:
-        """For `destination.postgresql`."""
+        """For `destination.connection`."""
         return (
             f"host=127.0.0.1 port={self.port} dbname={DATABASE} user={user}"
             f" password={quote_value(password)}"

@@ -14,9 +14,11 @@ from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
 from deduplicator.destination import Output
-from deduplicator.tables.postgresql_destination import PostgresqlDestination
-from deduplicator.tables.table_frontier_store import TableFrontierStore
-from tests.harness.postgresql import Server
+from deduplicator.frontiers.stored_frontiers import StoredFrontiers
+from deduplicator.own_destination import StoreClient
+from deduplicator.postgresql import PostgresqlStore
+from deduplicator.stored_destination import StoredDestination
+from tests.harness.postgresql import STORE, Server
 
 FRONTIER = Frontier(9, 1, "identity", 1, "postgresql", -1, 0).encode()
 SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
@@ -24,11 +26,17 @@ SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql
 """A trigger's function: each row takes its time."""
 
 
-class TableDestination(PostgresqlDestination):
+class TableDestination(StoredDestination):
     """With the only partition that is written, and what is known of its table."""
 
     tp: TopicPartition
     output: Output
+    frontiers: StoredFrontiers
+
+    @property
+    def store(self) -> PostgresqlStore:
+        """The class itself."""
+        return cast(PostgresqlStore, self.client.store)
 
 
 def take_over(database: Server, name: str) -> TableDestination:
@@ -38,17 +46,17 @@ def take_over(database: Server, name: str) -> TableDestination:
         {
             "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",
             "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1",
-            "REO_DESTINATION_POSTGRESQL": database.connection(),
-            "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema",
+            "REO_DESTINATION_CLASS": STORE,
+            "REO_DESTINATION_CONNECTION": database.connection(),
+            "REO_DESTINATION_OPTIONS": '{"schema": "Other schema"}',
             "REO_SOURCE_TOPIC": name,
         }
     )
     consumer_group = SimpleNamespace(liveness=Liveness("test"), load_commits=lambda *_: {})
-    frontier_store = TableFrontierStore(
-        given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group)
-    )
-    made = TableDestination(frontier_store, lambda _: None)
-    frontier_store.load_frontiers([TopicPartition(f"{name}-proxy", 0)])
+    made = TableDestination(StoreClient(given, "test"), lambda _: None)
+    routes = {f"{name}-proxy": Route(name, name, f"{name}-proxy")}
+    made.frontiers = StoredFrontiers(given, made.client, routes, cast(Any, consumer_group))
+    made.frontiers.load_frontiers([TopicPartition(f"{name}-proxy", 0)])
     made.tp, made.output = TopicPartition(name, 0), Output(-1, 0)
     return made
 
@@ -61,7 +69,7 @@ def transact(
     destination.begin()
     if records:
         source_offsets = [first + number for number in range(len(records))]
-        destination.output = destination.write(tp, records, source_offsets, destination.output)
+        destination.output = destination.write(tp, records, tp, source_offsets, destination.output)
     destination.send_offsets([ClientTopicPartition(f"{tp.topic}-proxy", 0, 5, frontier)], None)
     destination.start_commit()
 
@@ -77,5 +85,5 @@ def rows(destination: TableDestination, database: Server) -> list[Any]:
 def resume_after_failure(destination: TableDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
     destination.resolve_in_doubt()
-    destination.frontier_store.load_frontiers([TopicPartition(f"{destination.tp.topic}-proxy", 0)])
+    destination.frontiers.load_frontiers([TopicPartition(f"{destination.tp.topic}-proxy", 0)])
     destination.output = Output(known, 0)

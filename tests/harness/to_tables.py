@@ -34,9 +34,7 @@ def start_stage_two(
     if not clusters.source.partitions(topic):
         clusters.source.create(topic, PARTITIONS)
         clusters.source.write(topic, make_records(range(records), PARTITIONS))
-    service = start(
-        topic, "deduplicator", **{"destination_postgresql": database.connection()} | more
-    )
+    service = start(topic, "deduplicator", **database.settings() | more)
     wait_for_frontiers(service, PARTITIONS)
     return service
 
@@ -94,4 +92,4 @@ def make_first_copy(
     run(clusters, topic, 0, 100)
     wait_for_rows(database, topic, 100)
     service.stop()
-    return {"destination_postgresql": database.connection()} | CONSUMER_PROTOCOL
+    return database.settings() | CONSUMER_PROTOCOL

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from common.parent_death_signal import list_children
-from tests.harness.postgresql import Server
+from tests.harness.postgresql import STORE, Server
 from tools.bench.contenders import Reo
 from tools.bench.intermediate_testbed import StageOneAlone, count_by_envelopes
 from tools.bench.load import KINDS, fill
@@ -58,7 +58,14 @@ def measure_stage_two(
 ) -> dict[str, Any]:
     """The intermediate topic filled by stage one, then read by stage two."""
     testbed.delete_topics()
-    settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
+    settings = (
+        {
+            "REO_DESTINATION_CLASS": STORE,
+            "REO_DESTINATION_CONNECTION": to_tables.server.connection(),
+        }
+        if to_tables
+        else {}
+    )
     measure_copy(
         count_by_envelopes(testbed),
         StageOneAlone(testbed, TOPIC, label, **settings),

@@ -55,7 +55,12 @@ class NoClients:
         return consumed
 
     def write(
-        self, tp: TopicPartition, records: Sequence[Record], _: Sequence[int], output: Output
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        _: TopicPartition,
+        __: Sequence[int],
+        output: Output,
     ) -> Output:
         """As `Destination.write`."""
         self.written.setdefault(tp, []).extend(records)

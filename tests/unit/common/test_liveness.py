@@ -155,7 +155,7 @@ def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "")
             0.0,
             "database",
             [],
-            ["deduplicator 0 is not working: it waits for an answer of the database"],
+            ["deduplicator 0 is not working: it waits for an answer of destination.class"],
         ),
         (1.0, 0.0, "", [], ["deduplicator 0 is not working: it waits for its start"]),
         (

@@ -127,7 +127,7 @@ def test_the_first_records_of_a_partition_are_delivered_before_their_offsets_are
             destination.abort()
         destination.begin()
         for tp in partitions:
-            destination.write(tp, [(None, b"value", None, 1)], [0], output)
+            destination.write(tp, [(None, b"value", None, 1)], PLACE, [0], output)
         destination.send_offsets([], None)
     calls = [name for name, *_ in pair.current.method_calls if name in ("flush", "send_offsets")]
     first, later = ["flush", "send_offsets", "flush"], ["send_offsets", "flush"]
@@ -155,7 +155,7 @@ def test_a_timestamp_of_a_brokers_is_not_committed(type_now: Any, error: type[Ex
     for kind in (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_CREATE_TIME):
         client.timestamp = kind, 1
         destination.begin()
-        destination.write(PLACE, [(None, b"value", None, 1)], [0], UNCOUNTED)
+        destination.write(PLACE, [(None, b"value", None, 1)], PLACE, [0], UNCOUNTED)
         with (
             pytest.raises(error) if kind == TIMESTAMP_LOG_APPEND_TIME else contextlib.nullcontext()
         ):

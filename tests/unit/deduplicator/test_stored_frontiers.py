@@ -4,20 +4,20 @@ them.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from common.errors import DestinationTruncated
+from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
-from common.liveness import Liveness
 from common.routes import Route, TopicPartition
 from common.settings import load
-from deduplicator.frontiers import own_frontier_store
-from deduplicator.frontiers.frontier_store import merge_group_commits
-from deduplicator.frontiers.own_frontier_store import OwnFrontierStore
+from deduplicator.destination import Output
+from deduplicator.frontiers.stored_frontiers import StoredFrontiers, merge_group_commits
+from deduplicator.own_destination import Position
 from tests.unit.common.settings.test_settings import GOOD
 
 TP = TopicPartition("t-proxy", 0)
@@ -41,7 +41,7 @@ def test_a_first_frontier_is_no_backup(epoch: int, is_set_back: bool) -> None:
     database that was set back knows no epoch that the group does not know.
     """
     in_group = {TP: GroupCommit(9, make_frontier(5000, 5))}
-    stored = {TP: (9, make_frontier(-1, epoch).encode())}
+    stored = {TP: Position(9, make_frontier(-1, epoch).encode())}
     if is_set_back:
         with pytest.raises(DestinationTruncated):
             merge_group_commits(in_group, stored, [TP], "own")
@@ -51,38 +51,67 @@ def test_a_first_frontier_is_no_backup(epoch: int, is_set_back: bool) -> None:
     assert to_commit_again == {TP}
 
 
-@pytest.mark.parametrize(
-    ("start", "last_source_offset", "started"),
-    [
-        ("latest", 7, {"t-proxy"}),
-        ("latest", -1, set()),
-        ("earliest", 7, set()),
-    ],
-)
-def test_a_store_with_records_was_started_before(
-    monkeypatch: pytest.MonkeyPatch, start: str, last_source_offset: int, started: set[str]
-) -> None:
-    """The group has expired. With `latest`, a topic that appeared meanwhile is copied whole only if
-    the copy of another one had begun.
-    """
-    monkeypatch.setattr(
-        own_frontier_store,
-        "load_store",
-        lambda _: SimpleNamespace(last_source_offset=lambda _: last_source_offset),
+class OneStore:
+    """Answers what a start asks; `last` is the last source offset of every partition."""
+
+    def __init__(self, last: int = -1) -> None:
+        self.last = last
+
+    def read_positions(self, topics: set[str]) -> dict[TopicPartition, Position]:
+        """One."""
+        return {TP: Position(9, make_frontier(5, 5).encode())} if TP.topic in topics else {}
+
+    def last_source_offset(self, _: TopicPartition) -> int:
+        """Given."""
+        return self.last
+
+
+def make_stored_frontiers(store: OneStore, **settings: str) -> StoredFrontiers:
+    """Of a group that has expired."""
+    client = SimpleNamespace(
+        store=store,
+        identity="own",
+        ask=lambda _, call: call(),
+        has=lambda name: hasattr(store, name),
     )
-    consumer_group = SimpleNamespace(
-        liveness=Liveness("test"),
-        list_started_topics=set,
-        describe_stored_destinations=lambda routes, _: {
-            route.intermediate_topic: SimpleNamespace(partitions=1) for route in routes
-        },
-    )
-    store = OwnFrontierStore(
-        load(GOOD | {"REO_SOURCE_START": start}),
+    group = SimpleNamespace(list_started_topics=set, load_commits=lambda *_: {})
+    return StoredFrontiers(
+        load(GOOD | {"REO_DESTINATION_CLASS": "a:B"} | settings),
+        cast(Any, client),
         {"t-proxy": Route("t", "t", "t-proxy")},
-        cast(Any, consumer_group),
+        cast(Any, group),
+        takes_over=False,
     )
-    assert store.list_started_topics() == started
+
+
+def test_a_store_with_positions_was_started_before() -> None:
+    """With `source.start=latest`, a topic that appeared meanwhile is copied whole only if the copy
+    of another one had begun: the group, which has expired, does not tell.
+    """
+    assert make_stored_frontiers(OneStore()).list_started_topics() == {"t-proxy"}
+
+
+def test_the_last_record_is_the_one_that_the_frontier_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One more is somebody else's, one less is lost; all of them are the owner's to delete."""
+    there = TopicPartition("t", 0)
+    for last, error in ((5, None), (6, ForeignWriter), (4, DestinationTruncated), (-1, None)):
+        stored = make_stored_frontiers(OneStore(last))
+        with pytest.raises(error) if error else nullcontext():
+            outputs, _ = stored.check_outputs({there: make_frontier(5, 5)})
+            assert outputs == {there: Output(5, 0)}
+    assert "all records were deleted" in caplog.text
+
+
+def test_without_positions_nothing_is_asked_of_the_store() -> None:
+    """At least once: the group's commits are the frontiers, and the store has `commit` alone."""
+    stored = make_stored_frontiers(cast(Any, object()), REO_DESTINATION_GUARANTEE="at-least-once")
+    there = TopicPartition("t", 0)
+    assert stored.list_started_topics() == set()
+    assert stored.load_frontiers([TP]) == ({}, frozenset())
+    assert stored.get_end_offsets([there]) == {there: 0}
+    assert stored.check_outputs({there: make_frontier(5, 5)}) == ({there: Output(5, 0)}, {})
 
 
 def test_a_stored_position_is_committed_again() -> None:
@@ -90,7 +119,9 @@ def test_a_stored_position_is_committed_again() -> None:
     that position is the consumer's matter.
     """
     frontier = make_frontier(5, 5)
-    commits, to_commit_again = merge_group_commits({}, {TP: (9, frontier.encode())}, [TP], "own")
+    commits, to_commit_again = merge_group_commits(
+        {}, {TP: Position(9, frontier.encode())}, [TP], "own"
+    )
     assert commits == {TP: GroupCommit(9, frontier)}
     assert to_commit_again == {TP}
 
@@ -101,5 +132,5 @@ def test_a_frontier_of_version_1_is_taken_over() -> None:
         '{"v":1,"f":5,"e":7,"l":[5,3,1],"h":null,"i":"0123456789abcdef","c":1,"t":"own","d":5,'
         '"n":0,"r":null,"w":null,"p":2,"m":"id","k":null}'
     )
-    commits, _ = merge_group_commits({}, {TP: (9, text)}, [TP], "own")
+    commits, _ = merge_group_commits({}, {TP: Position(9, text)}, [TP], "own")
     assert commits[TP].frontier == make_frontier(5, 7)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.settings.destination_kind import FRONTIER_TABLE
 from common.settings.schema import SETTINGS
+from deduplicator.postgresql.session import FRONTIER_TABLE
 from reo import commands
 from reo.version import VERSION
 from tests.harness.library import LIBRARY

@@ -103,8 +103,8 @@ def test_a_cycle_by_another_spelling_is_left_to_the_clusters() -> None:
             "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL",
         ),
         (
-            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"},
-            "REO_DESTINATION_POSTGRESQL and REO_OFFSETS_SYNC_GROUPS",
+            {"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_CLASS": "a:B"},
+            "REO_DESTINATION_CLASS and REO_OFFSETS_SYNC_GROUPS",
         ),
     ],
 )

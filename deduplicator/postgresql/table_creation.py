@@ -11,13 +11,11 @@ from collections.abc import Collection
 
 from psycopg import sql
 
-from common import postgresql
 from common.errors import TopicsUnfit
-from common.postgresql import Session
 from common.routes import Route
-from common.settings import Settings
-from common.settings.destination_kind import describe_name_error
-from deduplicator.tables.rows import COLUMNS, PRIMARY_KEY
+from deduplicator.postgresql.frontier_rows import FrontierTable
+from deduplicator.postgresql.rows import COLUMNS, PRIMARY_KEY
+from deduplicator.postgresql.session import Session, has_relation, quote_table
 
 log = logging.getLogger(__name__)
 CREATE_LOCK = 0x72656F
@@ -42,29 +40,24 @@ SHAPE = """SELECT relpersistence::text,
 
 
 def create_tables(
-    session: Session, settings: Settings, frontiers: sql.Identifier, routes: Collection[Route]
+    session: Session, frontiers: FrontierTable, schema: str, routes: Collection[Route]
 ) -> None:
     """Create the missing tables; delete frontiers of a missing table, since they belong to a
     deleted one.
     """
-    names = [(route, postgresql.quote_table(settings, route.destination_topic)) for route in routes]
-    for route, _ in names:
-        if describe_name_error(route.destination_topic):
-            raise TopicsUnfit(describe_name_error(route.destination_topic))
-    if not all(
-        postgresql.has_relation(session, name) for name in (frontiers, *(name for _, name in names))
-    ):
+    names = [(route, quote_table(schema, route.destination_topic)) for route in routes]
+    if not all(has_relation(session, name) for name in (frontiers.name, *dict(names).values())):
         with session.transaction():
             session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
-            if not postgresql.has_relation(session, frontiers):
-                session.execute(sql.SQL(CREATE_FRONTIERS).format(frontiers))
+            if not has_relation(session, frontiers.name):
+                session.execute(sql.SQL(CREATE_FRONTIERS).format(frontiers.name))
             for route, name in names:
-                if not postgresql.has_relation(session, name):
+                if not has_relation(session, name):
                     log.info("creating the table %s", route.destination_topic)
                     session.execute(sql.SQL(CREATE_TABLE).format(name))
                     session.execute(
-                        sql.SQL(FORGET).format(frontiers),
-                        [settings.application, route.intermediate_topic],
+                        sql.SQL(FORGET).format(frontiers.name),
+                        [frontiers.application, route.intermediate_topic],
                     )
     for _, name in names:
         check_columns(session, name)

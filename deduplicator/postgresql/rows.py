@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from common.records import Headers
-from deduplicator.unwrap import Record
+from deduplicator.own_destination import StoredRecord
 
 COLUMNS = {
     "partition": "integer",
@@ -40,13 +40,11 @@ TEXT, BYTEA = 25, 17
 """Object identifiers of built-in types (pg_type.dat)."""
 
 
-def encode_rows(partition: int, records: Sequence[Record], source_offsets: Sequence[int]) -> bytes:
+def encode_rows(records: Sequence[StoredRecord]) -> bytes:
     """Rows in COPY's binary format, without its header and trailer."""
     parts: list[bytes] = []
     add = parts.append
-    for (key, value, headers, timestamp_ms), source_offset in zip(
-        records, source_offsets, strict=True
-    ):
+    for _, partition, _, _, source_offset, key, value, headers, timestamp_ms in records:
         add(_row_start(7, 4, partition, 8, source_offset, 8, timestamp_ms))
         if key is None:
             add(NULL)

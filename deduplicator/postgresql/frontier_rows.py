@@ -1,19 +1,29 @@
 """The rows of `reo_frontier`, and the statements that read them, take them over and move them.
 
-Each compares or raises the fence of a row, so that a worker that has lost a partition moves no row
-(`deduplicator.tables.table_frontier_store` says why).
+A partition's position is a row: the next intermediate offset, the frontier, which is otherwise the
+metadata of the group's commit, and a `fence`. A worker that takes a partition over raises its
+fence, in an UPDATE that waits for the row lock, and so for a predecessor's undecided transaction. A
+transaction moves a row only if fence and frontier are still those that its worker has read. So if
+two workers believe that they own a partition, one of them moves no row, and is fenced. The fence
+does for tables what the producer epoch does for topics.
+
+A predecessor that hangs in the middle of its transaction would hold the row lock for ever: its
+kernel keeps the connection open, and a server waits in a COPY without a timeout. So before the
+fence is raised, the sessions that hold one of the rows are ended (pg_terminate_backend); as with
+init_transactions, their open transactions are rolled back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from psycopg import sql
 
-from common.postgresql import Session
 from common.routes import TopicPartition
+from deduplicator.own_destination import Position
+from deduplicator.postgresql.session import Session, has_relation
 
 log = logging.getLogger(__name__)
 END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f
@@ -23,10 +33,11 @@ END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f
     WHERE f.application = %s AND l.pid <> pg_backend_pid()"""
 RAISE_FENCES = """UPDATE {} f SET fence = f.fence + 1
     FROM unnest(%s::text[], %s::int[]) AS w (topic, partition)
-    WHERE f.application = %s AND f.intermediate_topic = w.topic AND f.partition = w.partition"""
+    WHERE f.application = %s AND f.intermediate_topic = w.topic AND f.partition = w.partition
+    RETURNING f.intermediate_topic, f.partition, f.fence, f.frontier"""
 READ = (
-    "SELECT intermediate_topic, partition, next_offset, frontier, fence FROM {} WHERE application ="
-    " %s AND intermediate_topic = ANY(%s)"
+    "SELECT intermediate_topic, partition, next_offset, frontier FROM {} WHERE application = %s AND"
+    " intermediate_topic = ANY(%s)"
 )
 MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
     FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
@@ -51,12 +62,11 @@ class FrontierTable:
         self.application = application
 
     def take_over_rows(
-        self, session: Session, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
-        """End the sessions that hold the rows of these partitions, and raise the fences; every row
-        of their topics, with its next offset.
+        self, session: Session, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, FrontierRow]:
+        """End the sessions that hold the rows of these partitions, and raise the fences; the rows
+        that exist.
         """
-        names = sorted({tp.topic for tp in partitions})
         keys = [
             [tp.topic for tp in partitions],
             [tp.partition for tp in partitions],
@@ -69,25 +79,27 @@ class FrontierTable:
                 ended,
                 partitions,
             )
-        with session.transaction():
-            session.execute(sql.SQL(RAISE_FENCES).format(self.name), keys)
-            return self.read_rows(session, names)
+        raised = session.execute(sql.SQL(RAISE_FENCES).format(self.name), keys)
+        return {
+            TopicPartition(topic, partition): FrontierRow(fence, frontier)
+            for topic, partition, fence, frontier in raised
+        }
 
-    def read_rows(
-        self, session: Session, names: list[str]
-    ) -> dict[TopicPartition, tuple[int, FrontierRow]]:
-        """Every row of these intermediate topics, with its next offset."""
+    def read_rows(self, session: Session, names: list[str]) -> dict[TopicPartition, Position]:
+        """The positions of these intermediate topics; none where there is no such table."""
+        if not has_relation(session, self.name):
+            return {}
         rows = session.execute(sql.SQL(READ).format(self.name), [self.application, names])
         return {
-            TopicPartition(topic, partition): (next_offset, FrontierRow(fence, frontier))
-            for topic, partition, next_offset, frontier, fence in rows
+            TopicPartition(topic, partition): Position(next_offset, frontier)
+            for topic, partition, next_offset, frontier in rows
         }
 
     def move_rows(
         self,
         session: Session,
         rows: Mapping[TopicPartition, FrontierRow],
-        positions: Mapping[TopicPartition, tuple[int, str]],
+        positions: Mapping[TopicPartition, Position],
     ) -> int:
         """Move the rows that are still as in `rows`, and add those that are not there; how many
         were moved or added.

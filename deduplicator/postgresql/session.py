@@ -1,4 +1,4 @@
-"""PostgreSQL: connections, table names, and the one place where its errors are translated.
+"""A connection to PostgreSQL, table names, and the one place where its errors are translated.
 
 The connection string is libpq's, with everything that libpq supports: TLS, several hosts, a
 password file. It is a secret: no message repeats it; a server's message about a refused connection
@@ -8,8 +8,6 @@ give each transaction another session are not supported.
 
 from __future__ import annotations
 
-import logging
-import math
 import re
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
@@ -20,7 +18,6 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
-from common.background_probe import Probe
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -30,13 +27,15 @@ from common.errors import (
     StageFailed,
     TopicsUnfit,
 )
-from common.liveness import Liveness
-from common.settings import Settings
-from common.settings.destination_kind import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
+from deduplicator.own_destination import Setup
 
-log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
-PAUSE_S = 0.2
+FRONTIER_TABLE = "reo_frontier"
+"""The table with the frontiers."""
+NAME_BYTES_MAX = 63
+"""The longest identifier (NAMEDATALEN - 1). PostgreSQL truncates a longer one without an error, so
+two topics could become one table.
+"""
 LOOK_S = 0.1
 ANSWER_S = 5
 """Timeout of one attempt to connect, and of a lock."""
@@ -50,7 +49,6 @@ REFUSED = re.compile(
 SQLSTATE (libpq gives none). After any other message the connection is retried, and the message is
 reported when the time is over.
 """
-APPLICATION_BYTES_MAX = 63
 SOCKET = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -58,7 +56,6 @@ SOCKET = {
     "tcp_user_timeout": 30_000,
 }
 """The kernel detects a server whose machine is gone: statements have no timeout of their own."""
-PROBE_S = 5.0
 
 
 class Session(psycopg.Connection[TupleRow]):
@@ -89,46 +86,33 @@ class Session(psycopg.Connection[TupleRow]):
             return cast(Answer, done.value)
 
 
-def connect(
-    settings: Settings, role: str, patience_s: float = math.inf, liveness: Liveness | None = None
-) -> Session:
+def connect(setup: Setup) -> Session:
     """A session in which each statement is a transaction. ClusterUnreachable when the server does
-    not answer in `patience_s`; AccessRefused at once.
+    not answer, AccessRefused when it refuses.
     """
-    deadline = runtime.monotonic() + patience_s
-    timeout_ms = settings.deduplicator.transaction_timeout_ms
-    logged = ""
-    while True:
-        try:
-            session = Session.connect(**_build_parameters(settings, role), autocommit=True)
-            _prepare(session, timeout_ms)
-        except psycopg.Error as failed:
-            error = _translate_connection_error(settings, failed)
-            if not isinstance(error, ClusterUnreachable) or runtime.monotonic() > deadline:
-                raise error from None
-            if str(error) != logged:
-                logged = str(error)
-                log.warning("waiting for the database: %s", logged)
-            if liveness is not None:
-                liveness.report_waiting("database")
-            runtime.sleep(PAUSE_S)
-        else:
-            return session
+    try:
+        session = Session.connect(**_build_parameters(setup), autocommit=True)
+        _prepare(session, setup)
+    except psycopg.Error as failed:
+        raise _translate_connection_error(setup, failed) from None
+    return session
 
 
-def create_probe(settings: Settings, role: str) -> Probe[None]:
-    """Whether the server accepts connections; the probe opens sessions of its own."""
-    return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
-
-
-def quote_table(settings: Settings, name: str) -> sql.Identifier:
+def quote_table(schema: str, name: str) -> sql.Identifier:
     """The table of a destination topic, quoted."""
-    return sql.Identifier(settings.destination.postgresql_schema, name)
+    return sql.Identifier(schema, name)
 
 
-def quote_frontier_table(settings: Settings) -> sql.Identifier:
-    """The table of the frontiers, quoted."""
-    return quote_table(settings, FRONTIER_TABLE)
+def describe_name_error(name: str) -> str:
+    """Why no table can have this name; empty when it can."""
+    if name == FRONTIER_TABLE:
+        return f"{name!r} is the table with the frontiers: choose another destination.topic"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        return (
+            f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: choose"
+            " another destination.topic"
+        )
+    return ""
 
 
 def has_relation(session: Session, name: sql.Identifier) -> bool:
@@ -139,31 +123,29 @@ def has_relation(session: Session, name: sql.Identifier) -> bool:
     return bool(row and row[0])
 
 
-def _build_parameters(settings: Settings, role: str) -> dict[str, Any]:
+def _build_parameters(setup: Setup) -> dict[str, Any]:
     """The connection string wins, except for parameters that reo depends on. `read-write` finds the
     primary among several hosts.
     """
     defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
-    name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
+    name = setup.client.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
     return (
         defaults
-        | conninfo_to_dict(settings.destination.postgresql)
-        | {
-            "application_name": name,
-            "client_encoding": "UTF8",
-        }
+        | conninfo_to_dict(setup.connection)
+        | {"application_name": name, "client_encoding": "UTF8"}
     )
 
 
-def _prepare(session: Session, timeout_ms: int) -> None:
+def _prepare(session: Session, setup: Setup) -> None:
     """Make an abandoned transaction end by a timeout, as in Kafka, and a committed one be on
     disk.
     """
     # an UPDATE that waited for a lock reads the row again
     session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     for name, value in (
-        ("idle_in_transaction_session_timeout", timeout_ms),
+        ("idle_in_transaction_session_timeout", round(setup.timeout_s * 1000)),
         ("lock_timeout", 1000 * ANSWER_S),
+        *([("default_transaction_read_only", "on")] if setup.read_only else []),
     ):
         session.execute("SELECT set_config(%s, %s, false)", [name, str(value)])
     session.execute(
@@ -172,22 +154,22 @@ def _prepare(session: Session, timeout_ms: int) -> None:
     )
 
 
-def _translate_connection_error(settings: Settings, failed: psycopg.Error) -> ReoError:
+def _translate_connection_error(setup: Setup, failed: psycopg.Error) -> ReoError:
     """The typed error for a failed connection. It never contains the password, whoever wrote the
     message.
     """
     reason = " ".join(str(failed).split())
-    password = conninfo_to_dict(settings.destination.postgresql).get("password")
+    password = conninfo_to_dict(setup.connection).get("password")
     if password and str(password) in reason:
         reason = type(failed).__name__
     if REFUSED.search(reason):
         return AccessRefused(
-            f"the database refused the connection: {reason}. Check {POSTGRESQL} and what the server"
-            " allows (pg_hba.conf)"
+            f"the database refused the connection: {reason}. Check destination.connection and what"
+            " the server allows (pg_hba.conf)"
         )
     return ClusterUnreachable(
-        f"the database does not answer: {reason}. Check {POSTGRESQL}, and that the server runs and"
-        " can be reached from here"
+        f"the database does not answer: {reason}. Check destination.connection, and that the server"
+        " runs and can be reached from here"
     )
 
 
@@ -198,7 +180,7 @@ def translate(failed: psycopg.Error, doing: str) -> ReoError:
     message = failed.diag.message_primary or " ".join(str(failed).split())
     text = f"{doing}: {message} ({failed.sqlstate or type(failed).__name__})"
     if isinstance(failed, errors.InsufficientPrivilege):
-        return AccessRefused(f"{text}. Grant it to the user of {POSTGRESQL}")
+        return AccessRefused(f"{text}. Grant it to the user of destination.connection")
     if isinstance(failed, errors.UniqueViolation):
         return ForeignWriter(
             f"{text} {failed.diag.message_detail or ''} Somebody else writes to the table: stop the"
@@ -213,7 +195,7 @@ def translate(failed: psycopg.Error, doing: str) -> ReoError:
             f"{text}. The next start creates it again, and copies from the beginning"
         )
     if isinstance(failed, errors.InvalidSchemaName):
-        return TopicsUnfit(f"{text}. Create it, or correct {POSTGRESQL_SCHEMA}")
+        return TopicsUnfit(f"{text}. Create it, or correct the schema in destination.options")
     if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (
         failed.sqlstate or ""
     ).startswith("25"):
