@@ -7,7 +7,11 @@ candidates have is compared with the copy by the judge.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +43,7 @@ from tests.harness.identical_sources import (
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.merged_topics import compare_merged
+from tests.harness.own_store import write_example
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +287,47 @@ def test_failover_with_a_mapping_and_filters(
     passed = select_passing(three.read(topic))
     assert sum(map(len, passed.values())) > 1000
     assert compare_merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
+
+
+def test_failover_with_a_class(
+    candidates: Candidates,
+    topic: str,
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of what a class has stored is read: candidates are known by the last copied record of
+    each partition. The second one has another and is refused, the third is copied from.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    write_example(tmp_path)
+    one, two, three = candidates
+    for candidate in candidates:
+        candidate.create(topic, PARTITIONS)
+    write_to_all((one, three), topic, range(1000))
+    write_with_another(two, topic, range(1000), {999: 7777})
+    for sources, records in (([one], 1000), ([two, three], 2000)):
+        write_to_all((two, three) if records > 1000 else (), topic, range(1000, records))
+        service = start_with_candidates(
+            start,
+            topic,
+            sources,
+            "--stop-at-end",
+            destination_class="own_store:SqliteStore",
+            destination_options=json.dumps({"file": str(tmp_path / "own.db")}),
+            **PATIENT,
+        )
+        assert service.wait_for_exit() == 0, service.read_log_tail()
+    assert f"source candidate {two.address} is refused: {topic}-1" in service.log
+    with contextlib.closing(sqlite3.connect(tmp_path / "own.db")) as database:
+        rows = database.execute("SELECT partition, value FROM records ORDER BY rowid").fetchall()
+    assert {
+        partition: [record.value for record in records]
+        for partition, records in three.read(topic).items()
+    } == {
+        partition: [value for number, value in rows if number == partition]
+        for partition in range(PARTITIONS)
+    }
 
 
 @pytest.mark.long
