@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import runtime
 from common.errors import RecordRefused, SettingsInvalid, StageFailed, TopicsUnfit
+from common.frontier import Frontier
 from common.routes import Route, TopicPartition
 from common.settings import Settings, load, user_code
 from deduplicator import own_destination
@@ -26,6 +27,7 @@ from deduplicator.own_destination import (
     StoredRecord,
     Unavailable,
 )
+from deduplicator.partition import Partition
 from deduplicator.postgresql import PostgresqlStore
 from deduplicator.postgresql.store import check_routes
 from deduplicator.stored_destination import StoredDestination
@@ -179,7 +181,39 @@ def test_the_group_is_told_only_what_is_stored(
     )
 
 
+def test_a_mapping_keeps_the_offset_of_each_record() -> None:
+    """Consecutive records for one partition are a group; groups have the offsets of their
+    records.
+    """
+    client = StoreClient(build_settings(REO_DESTINATION_GUARANTEE="at-least-once"), "test")
+    destination = StoredDestination(client, lambda _: None)
+    frontier = Frontier(4, 1, "1d" * 8, 1, "own", -1, 0)
+    partition = Partition(PROXY, Route("s", "t", "t-proxy", "a:b"), 0, frontier)
+    partition.partitioner = lambda _: ()
+    decisions = partition.get_decisions()
+    decisions.records = [(key, None, None, 1) for key in (b"a", b"b", b"c", b"d")]
+    decisions.source_offsets = [5, 7, 8, 10]
+    one, other = TopicPartition("t", 1), TopicPartition("t", 2)
+    groups = ((one, 0, 1), (other, 1, 1), (other, 1, 3), (one, 3, 4))
+    decisions.partitioned_records = [
+        (tp, decisions.records[begin:end]) for tp, begin, end in groups
+    ]
+    destination.begin()
+    partition.write(destination)
+    destination.send_offsets([partition.prepare_commit()], None)
+    destination.start_commit()
+    assert [
+        (record.partition, record.source_offset, record.key)
+        for record in cast(Posted, client.store).records
+    ] == [(1, 5, b"a"), (2, 7, b"b"), (2, 8, b"c"), (1, 10, b"d")]
+
+
 # PostgreSQL, without a server
+
+
+def test_positions_of_earlier_versions_are_known() -> None:
+    """They name what stands for the destination: with another name, all would be copied again."""
+    assert PostgresqlStore.identity == "postgresql"
 
 
 @pytest.mark.parametrize(
