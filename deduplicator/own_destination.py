@@ -195,6 +195,7 @@ class StoreClient:
         self.name = settings.destination.class_
         self.on_wait = on_wait
         self.patience_s = patience_s
+        self.read_only = read_only
         self.has_answered = True
         setup = Setup(
             settings.application,

@@ -28,9 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredFrontiers:
-    """The positions in a store, and who owns them. An instance for `reo check` takes nothing
-    over.
-    """
+    """The positions in a store, and who owns them. A store that is read only is not taken over."""
 
     def __init__(
         self,
@@ -38,13 +36,11 @@ class StoredFrontiers:
         client: StoreClient,
         routes: Mapping[str, Route],
         consumer_group: WorkerGroup,
-        takes_over: bool = True,
     ) -> None:
         self.client = client
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
-        self.takes_over = takes_over
         self.has_positions = settings.destination.guarantee == "exactly-once"
 
     def list_started_topics(self) -> set[str]:
@@ -66,7 +62,7 @@ class StoredFrontiers:
         self._prepare(names)
         if not self.has_positions:
             return LoadedFrontiers(group_commits, frozenset())
-        if self.takes_over:
+        if not self.client.read_only:
             store = self.client.store
             self.client.ask("taking partitions over", lambda: store.take_over(sorted(partitions)))
         return merge_group_commits(

@@ -167,7 +167,7 @@ def _check_start(
     frontier_store: FrontierStore = KafkaFrontierStore(consumer_group)
     known = set(committed)
     if store:
-        stored = StoredFrontiers(state.settings, store, routes, consumer_group, takes_over=False)
+        stored = StoredFrontiers(state.settings, store, routes, consumer_group)
         frontier_store = stored
         known |= stored.read_positions(set(routes)).keys() if stored.has_positions else set()
     starter = PartitionStarter(state.settings, routes, consumer_group, frontier_store)

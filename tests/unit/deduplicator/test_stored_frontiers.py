@@ -71,6 +71,7 @@ def make_stored_frontiers(store: OneStore, **settings: str) -> StoredFrontiers:
     client = SimpleNamespace(
         store=store,
         identity="own",
+        read_only=True,
         ask=lambda _, call: call(),
         has=lambda name: hasattr(store, name),
     )
@@ -80,7 +81,6 @@ def make_stored_frontiers(store: OneStore, **settings: str) -> StoredFrontiers:
         cast(Any, client),
         {"t-proxy": Route("t", "t", "t-proxy")},
         cast(Any, group),
-        takes_over=False,
     )
 
 
