@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-from common import runtime
+from common import clock
 from common.errors import ReoError
 
 log = logging.getLogger(__name__)
@@ -30,20 +30,18 @@ class Probe(Generic[Answer]):
         ask: Callable[[], Answer],
         initial: Answer,
         patience_s: float,
-        clock: Callable[[], float] = runtime.monotonic,
     ) -> None:
         self.ask = ask
         self.answer = initial
         """The last one."""
         self.patience_s = patience_s
-        self.clock = clock
-        self.answered_at = clock()
+        self.answered_at = clock.monotonic()
         self.is_closed = False
-        self.wake_event = runtime.create_event()
+        self.wake_event = clock.create_event()
 
     def start(self, name: str, every_s: float) -> None:
         """Start asking."""
-        runtime.start_thread(partial(self._run, every_s), name)
+        clock.start_thread(partial(self._run, every_s), name)
 
     @property
     def has_answered(self) -> bool:
@@ -52,7 +50,7 @@ class Probe(Generic[Answer]):
 
     def has_answered_within(self, seconds: float) -> bool:
         """Whether the last answer is not older than this."""
-        return self.clock() - self.answered_at <= seconds
+        return clock.monotonic() - self.answered_at <= seconds
 
     def close(self) -> None:
         """Stop asking."""
@@ -67,7 +65,7 @@ class Probe(Generic[Answer]):
         """Ask once. An error is only logged: the working thread meets it when it has work to do."""
         try:
             self.answer = self.ask()
-            self.answered_at = self.clock()
+            self.answered_at = clock.monotonic()
         except ReoError as away:
             log.debug("no answer: %s", away)
 

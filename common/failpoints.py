@@ -15,7 +15,7 @@ import os
 import signal
 from typing import Literal
 
-from common import runtime
+from common import clock
 
 VARIABLES = {"REO_DIE_AT": signal.SIGKILL, "REO_FREEZE_AT": signal.SIGSTOP}
 Failpoint = Literal[
@@ -74,7 +74,7 @@ class ArmedFailpoint:
 
     def send_signal_soon(self) -> None:
         """Send the signal after COMMITTING_S."""
-        runtime.sleep(COMMITTING_S)
+        clock.sleep(COMMITTING_S)
         self.send_signal()
 
 
@@ -97,4 +97,4 @@ def hit_soon(point: Failpoint) -> None:
     """Die or freeze after COMMITTING_S, in the middle of the call that follows."""
     for armed in ARMED:
         if armed.point == point and armed.should_trigger(point):
-            runtime.start_thread(armed.send_signal_soon, "failpoint")
+            clock.start_thread(armed.send_signal_soon, "failpoint")

@@ -21,9 +21,9 @@ and `reo status` ask the clusters themselves (`reo.progress.partition_progress`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 
-from common import runtime
+from common import clock
 from common.metrics import LAG, LAG_SECONDS
 from common.routes import TopicPartition
 
@@ -36,9 +36,8 @@ is too large by about a twentieth at most.
 class LagReporter:
     """What one process reports of its stage."""
 
-    def __init__(self, stage: str, clock: Callable[[], float] = runtime.time) -> None:
+    def __init__(self, stage: str) -> None:
         self.stage = stage
-        self.clock = clock
         self.nothing_waited_at: dict[TopicPartition, float] = {}
         """When no record was waiting for the last time, Unix time."""
         self.through_ms: dict[TopicPartition, int | None] = {}
@@ -53,7 +52,7 @@ class LagReporter:
         """Set both gauges, from the number of waiting records and the timestamp of the last copied
         one, if known; returns the seconds.
         """
-        now = self.clock()
+        now = clock.time()
         if records == 0:
             self.nothing_waited_at[tp] = now
         self.through_ms[tp] = through_ms
@@ -64,7 +63,7 @@ class LagReporter:
         self, tp: TopicPartition, next_offset: int, end: int, records: int
     ) -> float | None:
         """As `report`, for a stage that is at `next_offset` of a partition which ends at `end`."""
-        now_ms = int(self.clock() * 1000)
+        now_ms = int(clock.time() * 1000)
         ends = self.ends.setdefault(tp, [])
         # a source that ends earlier has lost records, or is another cluster
         while ends and ends[-1][0] > end:
@@ -82,7 +81,7 @@ class LagReporter:
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
         for tp in self.through_ms:
-            self._set_seconds(tp, self.clock())
+            self._set_seconds(tp, clock.time())
 
     def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on, which report

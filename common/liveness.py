@@ -19,10 +19,9 @@ time when that was last known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
-from common import runtime
+from common import clock
 from common.lag_gauges import LagReporter
 from common.metrics import HEARTBEAT, READY, WAITING
 
@@ -75,21 +74,18 @@ def is_silent(heartbeat: float, now: float) -> bool:
 class Liveness:
     """The heartbeat of one process. The clock is Unix time."""
 
-    def __init__(
-        self, stage: str, worker: int = 0, clock: Callable[[], float] = runtime.time
-    ) -> None:
+    def __init__(self, stage: str, worker: int = 0) -> None:
         self.labels = (stage, str(worker))
-        self.clock = clock
         self.heartbeat = HEARTBEAT.labels(*self.labels)
         self.readiness = READY.labels(*self.labels)
-        self.lag = LagReporter(stage, clock)
+        self.lag = LagReporter(stage)
         self.reason: Reason | None = None
-        self.beaten_at = clock() - BEAT_S
+        self.beaten_at = clock.time() - BEAT_S
         self.report_waiting("start")
 
     def beat(self) -> None:
         """Report that a step is done."""
-        now = self.clock()
+        now = clock.time()
         silent_s = now - self.beaten_at
         if not 0 <= silent_s < BEAT_S:
             self.beaten_at = now

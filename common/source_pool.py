@@ -46,7 +46,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import runtime
+from common import clock
 from common.envelope import compute_identity
 from common.errors import (
     AccessRefused,
@@ -74,7 +74,6 @@ from common.metrics import (
     SOURCE_UNHEALTHY,
 )
 from common.routes import Route, TopicPartition
-from common.runtime import Random
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -138,7 +137,7 @@ def take_snapshot(
 
 def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
     """Snapshots of all candidates, in the order of the settings, taken at the same time."""
-    return runtime.run_parallel(take_snapshot, map(settings.select_source, settings.sources))
+    return clock.run_parallel(take_snapshot, map(settings.select_source, settings.sources))
 
 
 def select_answering(settings: Settings) -> Settings:
@@ -187,7 +186,7 @@ def _list_answering(settings: Settings) -> tuple[list[Settings], list[ReoError]]
     """At least one candidate, the furthest first, and the errors of the others."""
     if len(settings.sources) == 1:
         return [settings], []
-    deadline = runtime.monotonic() + settings.connect_timeout_s
+    deadline = clock.monotonic() + settings.connect_timeout_s
     while True:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
@@ -197,9 +196,9 @@ def _list_answering(settings: Settings) -> tuple[list[Settings], list[ReoError]]
                 key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum), reverse=True
             )
             return [snapshot.settings for snapshot in snapshots], errors
-        if runtime.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise _choose_error(errors)
-        runtime.sleep(PAUSE_S)
+        clock.sleep(PAUSE_S)
 
 
 def _choose_error(errors: list[ReoError]) -> ReoError:
@@ -318,14 +317,16 @@ class SourcePool:
     the same candidate, and `source.max_failovers` counts for the whole service.
     """
 
-    def __init__(self, settings: Settings, chance: Random, state_file: Path | None = None) -> None:
+    def __init__(self, settings: Settings, state_file: Path | None = None) -> None:
         self.settings = settings
         self.candidates = [
             Candidate(settings.select_source(cluster)) for cluster in settings.sources
         ]
         self.state_file = state_file
         self.initial = (
-            chance.randrange(len(settings.sources)) if settings.source.randomize_initial else 0
+            clock.get_random_bits(32) % len(settings.sources)
+            if settings.source.randomize_initial
+            else 0
         )
         self.current: int | None = None
         """The number of the candidate that is copied from."""
@@ -411,9 +412,9 @@ class SourcePool:
             return self.evaluate_round(
                 {n: candidate.sum_stable_ends() for n, candidate in enumerate(self.candidates)}
             )
-        if not futures and runtime.monotonic() >= self.next_round_at:
+        if not futures and clock.monotonic() >= self.next_round_at:
             interval_s = self.settings.source.healthcheck_interval_ms / 1000
-            self.next_round_at = runtime.monotonic() + interval_s
+            self.next_round_at = clock.monotonic() + interval_s
             for candidate in self.candidates:
                 candidate.ask(topic_partitions)
         return None
@@ -435,9 +436,9 @@ class SourcePool:
         if event == "lost":
             log.warning("source candidate %s does not answer", name)
         elif event == "lagging":
-            if runtime.monotonic() < self.next_lagging_at:
+            if clock.monotonic() < self.next_lagging_at:
                 return None
-            self.next_lagging_at = runtime.monotonic() + self.settings.source.backoff_max_ms / 1000
+            self.next_lagging_at = clock.monotonic() + self.settings.source.backoff_max_ms / 1000
             SOURCE_LAGGED.labels(name).inc()
             log.warning(
                 "source candidate %s is behind: %s",

@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from common import logs, runtime, settings
+from common import clock, logs, settings
 from common.errors import ReoError, SettingsInvalid
 from common.settings import Settings
 
@@ -31,7 +31,7 @@ def run(
 ) -> int:
     """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
     faulthandler.enable()  # a crash in a library leaves the stack of every thread on stderr
-    stop = runtime.create_event()
+    stop = clock.create_event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:

@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common.envelope import Head
 from common.errors import (
     ClusterUnreachable,
@@ -188,9 +188,9 @@ class StageTwoAlone:
         """Whether everything is committed, and the destination has it; asks the cluster at most
         once per COMMITS_INTERVAL_S.
         """
-        if runtime.monotonic() < self.next_check_s:
+        if clock.monotonic() < self.next_check_s:
             return False
-        self.next_check_s = runtime.monotonic() + COMMITS_INTERVAL_S
+        self.next_check_s = clock.monotonic() + COMMITS_INTERVAL_S
         try:
             commits = partition_offsets.read_commits(self.reader, self.targets, COMMITS_INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
@@ -220,9 +220,9 @@ class StageTwoAlone:
         """Once, where an end offset is lower than at the start: this never ends then. One broker's
         word is not enough to end for it.
         """
-        if self.has_warned_of_loss or runtime.monotonic() < self.next_warning_s:
+        if self.has_warned_of_loss or clock.monotonic() < self.next_warning_s:
             return
-        self.next_warning_s = runtime.monotonic() + WARNING_INTERVAL_S
+        self.next_warning_s = clock.monotonic() + WARNING_INTERVAL_S
         try:
             ends = partition_offsets.list_end_offsets(
                 self.client, unread, timeout_s=COMMITS_INTERVAL_S
@@ -293,7 +293,7 @@ class EndOfCopy:
 
     def check(self) -> Literal["complete", "ask again"] | None:
         """What follows, or None: wait. Looks at the workers at most every CHECK_INTERVAL_S."""
-        now = runtime.monotonic()
+        now = clock.monotonic()
         if now < self.next_check_at:
             return None
         self.next_check_at = now + CHECK_INTERVAL_S

@@ -14,7 +14,7 @@ for an answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -23,7 +23,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import runtime
+from common import clock
 from common.errors import DestinationTruncated
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import refresh_metadata
@@ -37,10 +37,9 @@ REQUEST_INTERVAL_S = 5.0
 class DestinationWatch:
     """The pending requests, and the checks of their answers."""
 
-    def __init__(self, client: AdminClient, clock: Callable[[], float] = runtime.monotonic) -> None:
+    def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.clock = clock
-        self.next_request_at = clock() + REQUEST_INTERVAL_S
+        self.next_request_at = clock.monotonic() + REQUEST_INTERVAL_S
         self.described: dict[str, tuple[str, Future[Any]]] = {}
         """By topic: the id that it has to have, and the answer."""
         self.ends: dict[TopicPartition, tuple[int, Future[Any]]] = {}
@@ -58,9 +57,9 @@ class DestinationWatch:
             self._check_id(name, *self.described.pop(name))
         for tp in [tp for tp, (_, answer) in self.ends.items() if answer.done()]:
             self._check_end(tp, *self.ends.pop(tp))
-        if self.described or self.ends or not topic_ids or self.clock() < self.next_request_at:
+        if self.described or self.ends or not topic_ids or clock.monotonic() < self.next_request_at:
             return
-        self.next_request_at = self.clock() + REQUEST_INTERVAL_S
+        self.next_request_at = clock.monotonic() + REQUEST_INTERVAL_S
         answers = self.client.describe_topics(
             TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S
         )
@@ -103,7 +102,7 @@ class DestinationWatch:
             self.too_low.add(tp)
             with suppress(KafkaException):
                 refresh_metadata(self.client, [tp.topic], REQUEST_TIMEOUT_S)
-            self.next_request_at = self.clock()
+            self.next_request_at = clock.monotonic()
         elif end <= last_offset:
             raise DestinationTruncated(
                 f"{tp} lost records while it was copied to: offset {last_offset} was written,"

@@ -7,7 +7,7 @@ member after JOIN_TIMEOUT_S, while the cluster answers, says so and ends.
 
 from __future__ import annotations
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, SettingsInvalid
 from common.kafka.consumer_group import Group
 from deduplicator.intermediate_consumer import Intermediate
@@ -27,7 +27,7 @@ class JoinTimeout:
         self.group = group
         self.intermediate = intermediate
         self.done = not intermediate.incremental
-        self.checked_at = runtime.monotonic()
+        self.checked_at = clock.monotonic()
         self.deadline = self.checked_at + JOIN_TIMEOUT_S
 
     def check(self) -> None:
@@ -35,7 +35,7 @@ class JoinTimeout:
         answer, the time does not end.
         """
         self.done = self.done or self.intermediate.is_member
-        now = runtime.monotonic()
+        now = clock.monotonic()
         was_stalled, self.checked_at = now > self.checked_at + STALL_S, now
         if self.done or (now < self.deadline and not was_stalled):
             return

@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from common import failpoints, runtime
+from common import clock, failpoints
 from common.errors import DestinationTruncated, RecordRefused
 from common.liveness import Liveness
 from common.metrics import REREADS
@@ -132,7 +132,7 @@ class Loop:
 
     def run_transaction(self, decided: Sequence[Partition]) -> None:
         """Steps 3 to 7 for these partitions; then their state changes."""
-        began_at = runtime.monotonic()
+        began_at = clock.monotonic()
         member = self.intermediate.member_metadata.get()
         self.destination.begin()
         failpoints.hit("two: begun")
@@ -188,7 +188,7 @@ class Loop:
             raise TransactionFailed(str(failed)) from None
         failpoints.hit("two: committed")
         self.has_failed = False
-        self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
+        self.transaction_size.on_committed(started.consumed, clock.monotonic() - started.began_at)
         started.on_committed()
 
     def start_waiting(self) -> bool:

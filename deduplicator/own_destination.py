@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid
 from common.records import Headers
 from common.routes import Route, TopicPartition
@@ -215,9 +215,9 @@ class StoreClient:
 
     def ask(self, operation: str, call: Callable[[], Answer]) -> Answer:
         """Call the store again until it answers."""
-        began_at, logged = runtime.monotonic(), ""
+        began_at, logged = clock.monotonic(), ""
         while True:
-            waited_s = runtime.monotonic() - began_at
+            waited_s = clock.monotonic() - began_at
             try:
                 answer = call()
             except Unavailable as error:
@@ -228,7 +228,7 @@ class StoreClient:
                     logged = str(error)
                     log.warning("waiting for %s, %s: %s", self.name, operation, error)
                 self.on_wait(math.inf)
-                runtime.sleep(RETRY_INTERVAL_S)
+                clock.sleep(RETRY_INTERVAL_S)
             else:
                 self.has_answered = True
                 return answer

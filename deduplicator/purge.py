@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common.metrics import PURGED
 from common.routes import TopicPartition
 
@@ -29,7 +29,7 @@ class Purge:
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
+        self.next_request_at = clock.monotonic() + PURGE_INTERVAL_S
         self.purged_offsets: dict[TopicPartition, int] = {}
         self.pending: dict[ClientTopicPartition, Any] = {}
 
@@ -37,9 +37,9 @@ class Purge:
         """Request the deletion of the records below the committed offsets, if it is time; does not
         block.
         """
-        if runtime.monotonic() < self.next_request_at:
+        if clock.monotonic() < self.next_request_at:
             return
-        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
+        self.next_request_at = clock.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
         for tp, offset in committed.items():
             # in another topic, or in one that lost its newest records

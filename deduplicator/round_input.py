@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from common import failpoints, partition_mapping, runtime
+from common import clock, failpoints, partition_mapping
 from common.envelope import EnvelopeRecord, Head
 from common.kafka.intermediate_records import parse_intermediate
 from common.liveness import Liveness
@@ -79,7 +79,7 @@ class RoundInput:
         """Steps 1 and 2, alternately; waits up to `wait_s` for the first envelope."""
         self._return_undecided()
         records_left, bytes_left = self.transaction_size.records, ENVELOPE_BYTES_MAX
-        self.deadline = runtime.monotonic() + self.transaction_size.consume_seconds_max
+        self.deadline = clock.monotonic() + self.transaction_size.consume_seconds_max
         while records_left > 0 and bytes_left > 0:
             # a poll is due in any case, and more are needed only when these are decided
             messages = (
@@ -101,7 +101,7 @@ class RoundInput:
                 bytes_left -= len(undecided[1].value() or b"")
                 records_left -= self.decide(undecided, records_left)
                 self.liveness.beat()
-                if runtime.monotonic() > self.deadline:
+                if clock.monotonic() > self.deadline:
                     return
 
     def _return_undecided(self) -> None:
@@ -177,7 +177,7 @@ class RoundInput:
             if partition.partitioner:
                 decisions.partitioned_records += partition.partitioner(records)
             self.liveness.beat()
-            if runtime.monotonic() > self.deadline:
+            if clock.monotonic() > self.deadline:
                 return min(len(new), begin + step)
         return len(new)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common import runtime
+from common import clock
 from common.metrics import (
     COPY_SECONDS,
     DROPPED,
@@ -37,7 +37,7 @@ class StartedCommit:
         """It is certainly committed. The metric of the frontier is updated only of partitions that
         are still assigned.
         """
-        TRANSACTION_SECONDS.observe(runtime.monotonic() - self.began_at)
+        TRANSACTION_SECONDS.observe(clock.monotonic() - self.began_at)
         TRANSACTION_RECORDS.observe(sum(decisions.written for _, decisions in self.rounds))
         for partition, decisions in self.rounds:
             partition.on_committed(decisions)
@@ -68,7 +68,7 @@ def _count_records(partition: Partition, decisions: RoundDecisions) -> None:
         DROPPED.labels(reason, *intermediate).inc(number)
     if decisions.timestamps_ms:
         COPY_SECONDS.labels(route.destination_topic).observe(
-            max(0.0, runtime.time() - decisions.timestamps_ms[0] / 1000)
+            max(0.0, clock.time() - decisions.timestamps_ms[0] / 1000)
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable
 from common.kafka import topic_creation, topics
 from common.kafka.clients import create_admin_client
@@ -29,9 +29,9 @@ class TopicDiscovery:
         self.settings = settings
         self.routes = set(known)
         self.error: Exception | None = None
-        self.stopped = runtime.create_event()
+        self.stopped = clock.create_event()
         if any(rule.is_pattern for rule in settings.rules):
-            runtime.start_thread(self._run, "topic discovery")
+            clock.start_thread(self._run, "topic discovery")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that are not known yet; raises the error that ended the thread."""

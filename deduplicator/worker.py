@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from common import failpoints, runtime, source_pool
+from common import clock, failpoints, source_pool
 from common.background_probe import Probe
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.kafka.client_errors import note_error
@@ -57,7 +57,7 @@ class UnassignedPartitions:
     def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due = runtime.monotonic() + CHECK_INTERVAL_S
+        self.due = clock.monotonic() + CHECK_INTERVAL_S
         self.assignments = intermediate.assignments
         """How many there were when the time of the next check was set."""
 
@@ -68,12 +68,12 @@ class UnassignedPartitions:
         intermediate = self.intermediate
         if intermediate.assignments != self.assignments:
             self.assignments = intermediate.assignments
-            self.due = runtime.monotonic() + CHECK_INTERVAL_S
-        is_due = runtime.monotonic() >= self.due and intermediate.is_member
+            self.due = clock.monotonic() + CHECK_INTERVAL_S
+        is_due = clock.monotonic() >= self.due and intermediate.is_member
         if intermediate.incremental or not is_due:
             return
         unassigned = self.starter.find_unassigned()
-        self.due = math.inf if unassigned == [] else runtime.monotonic() + CHECK_INTERVAL_S
+        self.due = math.inf if unassigned == [] else clock.monotonic() + CHECK_INTERVAL_S
         if unassigned:
             log.info("partitions %s are unassigned: joining the group again", unassigned)
             self.intermediate.join_group()
@@ -90,13 +90,13 @@ class LostCommits:
     def __init__(self, starter: PartitionStarter, partitions: Partitions) -> None:
         self.starter = starter
         self.partitions = partitions
-        self.due = runtime.monotonic() + CHECK_COMMITS_S
+        self.due = clock.monotonic() + CHECK_COMMITS_S
 
     def check(self) -> None:
         """Check, if it is time, between two rounds, while no commit is unfinished."""
-        if runtime.monotonic() < self.due:
+        if clock.monotonic() < self.due:
             return
-        self.due = runtime.monotonic() + CHECK_COMMITS_S
+        self.due = clock.monotonic() + CHECK_COMMITS_S
         lost = self.starter.find_lost_commits(self.partitions.assigned)
         if lost:
             log.warning(
@@ -290,12 +290,12 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
     try:
         with pause_gc() as collect:
             while not stopping():
-                is_due = runtime.monotonic() >= due
+                is_due = clock.monotonic() >= due
                 worker.loop.run_round(finish=is_due)
                 if is_due:
                     collect()
                     worker.run_housekeeping()
-                    due = runtime.monotonic() + (
+                    due = clock.monotonic() + (
                         UNTIL_READY_S if worker.liveness.reason else HOUSEKEEPING_S
                     )
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common import runtime
+from common import clock
 from deduplicator import compiled_path
 from replicator.spark import class_archive, connector_jars, java, sink_jar
 
@@ -45,18 +45,18 @@ def _prepare_sink() -> tuple[str, Path]:
     jar = connector_jars.get_jars_folder() / sink_jar.compute_name()
     if jar.exists():
         return "there already", jar
-    begin_s = runtime.monotonic()
+    begin_s = clock.monotonic()
     sink_jar.build(connector_jars.get_jars_folder())
-    return f"compiled in {runtime.monotonic() - begin_s:.0f} s", jar
+    return f"compiled in {clock.monotonic() - begin_s:.0f} s", jar
 
 
 def _prepare_archive() -> str:
     """Create the archive unless it is current; returns what was done."""
     if class_archive.is_current():
         return "there already"
-    begin_s = runtime.monotonic()
+    begin_s = clock.monotonic()
     class_archive.create_archive()
-    return f"created in {runtime.monotonic() - begin_s:.0f} s"
+    return f"created in {clock.monotonic() - begin_s:.0f} s"
 
 
 def _report(name: str, text: str, path: Path | None = None) -> None:

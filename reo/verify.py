@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import runtime, source_pool
+from common import clock, source_pool
 from common.errors import AccessRefused, LagsBehind, NothingCompared, TopicMissing
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
@@ -71,9 +71,9 @@ class Verification:
         self.pairs: list[PartitionPair] = []
         self.total_offsets = 0
         """Source offsets to read: an upper bound of the number of records."""
-        self._began_at = runtime.monotonic()
+        self._began_at = clock.monotonic()
         self._next_offsets: dict[TopicPartition, int] = {}
-        self._saved_at = runtime.monotonic()
+        self._saved_at = clock.monotonic()
         for route, source in sources.items():
             self._add_pairs(route, source, copies.get(route), ends)
         self._compared_before = sum(pair.comparison.equal for pair in self.pairs)
@@ -137,8 +137,8 @@ class Verification:
                 self._next_offsets[result.tp] = result.source_next
                 progress(new_offsets)
             self.resume_file.remember(result)
-            if runtime.monotonic() > self._saved_at + SAVE_INTERVAL_S:
-                self._saved_at = runtime.monotonic()
+            if clock.monotonic() > self._saved_at + SAVE_INTERVAL_S:
+                self._saved_at = clock.monotonic()
                 self.resume_file.write()
 
         results = parallel.compare_pairs(self.settings, self.pairs, self.total_offsets, on_progress)
@@ -157,7 +157,7 @@ class Verification:
                 *chain.from_iterable(map(not_compared.list_for_partition, results)),
             ],
             self._compared_before,
-            runtime.monotonic() - self._began_at,
+            clock.monotonic() - self._began_at,
         )
 
 
@@ -246,7 +246,7 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
     permissions.check_permissions(settings, "lag")
     snapshot_reader, deadline, is_told = (
         SnapshotReader(settings),
-        runtime.monotonic() + timeout_s,
+        clock.monotonic() + timeout_s,
         False,
     )
     ends: dict[TopicPartition, int] = {}
@@ -263,7 +263,7 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
             is_copied, state = False, str(missing)
         if is_copied:
             return ends
-        is_over = runtime.monotonic() > deadline
+        is_over = clock.monotonic() > deadline
         if is_over or not is_told:
             state += "" if _is_running(snapshot_reader) else "; stage two does not run"
         if is_over:
@@ -274,7 +274,7 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
         if not is_told:
             print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
             is_told = True
-        runtime.sleep(POLL_S)
+        clock.sleep(POLL_S)
 
 
 def _is_running(snapshot_reader: SnapshotReader) -> bool:

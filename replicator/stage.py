@@ -22,7 +22,7 @@ from typing import Literal
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import failpoints, runtime, source_pool, stop_at_end
+from common import clock, failpoints, source_pool, stop_at_end
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -77,7 +77,7 @@ class Stage:
         self.engine = engine
         self.liveness = Liveness("replicator")
         self.clients = Clients(settings, self.liveness.beat)
-        self.pool = SourcePool(settings, runtime.create_random(), state_file)
+        self.pool = SourcePool(settings, state_file)
         # a JVM that does not start, or a filter that it refuses, is no reason to wait for stage two
         self.planner = Planner(
             settings, self.clients, self.pool, self.liveness, stopping, engine.count_slots
@@ -92,11 +92,11 @@ class Stage:
 
     def run(self) -> float | None:
         """Run after run, until `done`. Returns, with `--stop-at-end`, when the plan was begun that
-        left nothing to copy (`runtime.monotonic`); None when it was asked to stop before.
+        left nothing to copy (`clock.monotonic`); None when it was asked to stop before.
         """
         complete_at = None
         while self.state != "done":
-            began_at = runtime.monotonic()
+            began_at = clock.monotonic()
             failpoints.hit("one: ready")
             # the JVM says whether the filter is valid, also where nothing is left to copy
             must_start_first = self.settings.stop_at_end and bool(self.settings.filter.sql)
@@ -142,8 +142,8 @@ class Stage:
             return left
         if self._is_complete(plan):
             return "nothing"
-        if runtime.monotonic() > self.logged_at_s + LOG_S:
-            self.logged_at_s = runtime.monotonic()
+        if clock.monotonic() > self.logged_at_s + LOG_S:
+            self.logged_at_s = clock.monotonic()
             log.info(
                 "everything is copied, say the frontiers, but the destination does not show it:"
                 " waiting until stage two has compared them"
@@ -169,8 +169,8 @@ class Stage:
             )
         if watch.has_records_before(ends):
             return "records"
-        deadline = runtime.monotonic() + COMMITTED_S
-        while runtime.monotonic() < deadline and not self.stopping():
+        deadline = clock.monotonic() + COMMITTED_S
+        while clock.monotonic() < deadline and not self.stopping():
             if not stop_at_end.list_behind(behind, self.planner.try_read_commits(behind)):
                 return "nothing"
             wait_unless_stopping(0.05, self.liveness, self.stopping, "stage two")
@@ -308,21 +308,21 @@ class Stage:
         """Wait until the engine has a slot for each partition; False when asked to stop before. On
         a cluster, slots come and go with executors.
         """
-        logged_at = runtime.monotonic()
+        logged_at = clock.monotonic()
         while not self.stopping():
             self.liveness.report_waiting("spark")
             slots = self.engine.count_slots()
             if slots is not None and slots >= self.partitions:
                 return True
-            if slots is not None and runtime.monotonic() > logged_at + 10:
-                logged_at = runtime.monotonic()
+            if slots is not None and clock.monotonic() > logged_at + 10:
+                logged_at = clock.monotonic()
                 log.warning(
                     "waiting for the cluster's executors: %d slots, %d are needed, one for each"
                     " partition",
                     slots,
                     self.partitions,
                 )
-            runtime.sleep(0.05)
+            clock.sleep(0.05)
         return False
 
     def _check_damage(self, plan: Plan, failure: Exception | None) -> None:

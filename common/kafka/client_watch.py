@@ -22,7 +22,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common.errors import StageFailed
 from common.kafka.cluster_metadata import MetadataClient, read_metadata
 
@@ -106,13 +106,13 @@ def _is_answered(client: MetadataClient) -> bool:
 
 def start() -> None:
     """Check from now on, in a thread: exit code 1 when a client is lost in two checks in a row."""
-    runtime.start_thread(_run, "client watch")
+    clock.start_thread(_run, "client watch")
 
 
 def _run() -> None:
     lost: Collection[MetadataClient] = ()
     while True:
-        runtime.sleep(CHECK_INTERVAL_S)
+        clock.sleep(CHECK_INTERVAL_S)
         lost, before = find_lost_clients(), lost
         if lost.intersection(before):
             log.error(

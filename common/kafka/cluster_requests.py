@@ -11,7 +11,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
 from common.kafka import clients
 from common.kafka.client_errors import NAMED_BY_BROKER, PLAIN_TEXT, translate
@@ -64,9 +64,9 @@ def _describe(cluster: Cluster) -> str:
 
 def _wait_for_first_answer(cluster: Cluster, client: AdminClient, timeout_s: float) -> None:
     """Ask again and again, each time for longer, and log why there is no answer yet."""
-    deadline, request_s = runtime.monotonic() + timeout_s, FIRST_REQUEST_S
+    deadline, request_s = clock.monotonic() + timeout_s, FIRST_REQUEST_S
     while True:
-        left_s = deadline - runtime.monotonic()
+        left_s = deadline - clock.monotonic()
         try:
             read_metadata(client, max(0.1, min(request_s, left_s)))
         except KafkaException as failed:
@@ -74,7 +74,7 @@ def _wait_for_first_answer(cluster: Cluster, client: AdminClient, timeout_s: flo
         else:
             return
         client.poll(0)  # calls `note_error`
-        left_s = deadline - runtime.monotonic()
+        left_s = deadline - clock.monotonic()
         if not isinstance(error, ClusterUnreachable) or cluster.is_refused or left_s <= 0:
             raise error
         log.warning(
@@ -84,7 +84,7 @@ def _wait_for_first_answer(cluster: Cluster, client: AdminClient, timeout_s: flo
             cluster.handshake_error or cluster.connection_error or "no answer yet",
         )
         request_s = min(2 * request_s, REQUEST_TIMEOUT_S)
-        runtime.sleep(0.05)
+        clock.sleep(0.05)
 
 
 def ask_for_change(
@@ -108,7 +108,7 @@ def ask_for_change(
             _describe(cluster),
             throttled_s,
         )
-    runtime.sleep(throttled_s)
+    clock.sleep(throttled_s)
     return answer
 
 
@@ -198,12 +198,12 @@ def ask_with_retries(
     """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all
     others are translated and raised at once.
     """
-    deadline = runtime.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     while True:
         try:
             return ask()
         except KafkaException as failed:
             error = translate(failed.args[0], doing)
-            if not isinstance(error, later) or runtime.monotonic() > deadline:
+            if not isinstance(error, later) or clock.monotonic() > deadline:
                 raise error from None
-            runtime.sleep(0.05)
+            clock.sleep(0.05)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, ReoError
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
@@ -36,7 +36,7 @@ class CoordinatorClient:
         self.cluster = cluster
         self._create = partial(create_admin_client, cluster, settings)
         self.client = self._create()
-        self.asked_at = runtime.monotonic()
+        self.asked_at = clock.monotonic()
 
     def ask(
         self,
@@ -45,9 +45,9 @@ class CoordinatorClient:
         later: tuple[type[ReoError], ...] = (ClusterUnreachable,),
     ) -> Result:
         """See `ask_with_retries`; `ask` gets the client to ask with."""
-        if runtime.monotonic() > self.asked_at + IDLE_S:
+        if clock.monotonic() > self.asked_at + IDLE_S:
             self.client = self._create()
-        self.asked_at = runtime.monotonic()
+        self.asked_at = clock.monotonic()
         try:
             return ask_with_retries(doing, REQUEST_TIMEOUT_S, lambda: ask(self.client), later)
         except ClusterUnreachable as silent:

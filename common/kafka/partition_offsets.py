@@ -24,8 +24,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
+from common import clock
 from common import frontier as frontiers
-from common import runtime
 from common.errors import ClusterUnreachable, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
 from common.kafka.client_errors import translate
@@ -138,7 +138,7 @@ def wait_before_asking_again(client: AdminClient, names: Iterable[str]) -> None:
     """
     with suppress(KafkaException):
         refresh_metadata(client, names, REQUEST_TIMEOUT_S)
-    runtime.sleep(ASK_AGAIN_S)
+    clock.sleep(ASK_AGAIN_S)
 
 
 def _parse_end(result: ListOffsetsResultInfo) -> EndOffset:

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from common import runtime
+from common import clock
 from common.envelope import compute_identity
 from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
 from common.kafka import copied_configs
@@ -114,7 +114,7 @@ def describe_sources(
     name does not exist.
     """
     named = {route.source_topic for route in settings.build_routes()}
-    deadline = runtime.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     while True:
         routes = list_routes(settings, client, timeout_s)
         existing = look_up(
@@ -126,13 +126,13 @@ def describe_sources(
         if missing & named:
             raise _build_missing_error(settings, client, min(missing & named), timeout_s)
         # a topic that fits a pattern: created or deleted between the two requests
-        if runtime.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise ClusterUnreachable(
                 f"the brokers of the {settings.source_cluster.name} cluster list the topic"
                 f" {min(missing)}, and then do not know it",
                 "Start again when all of them know the same topics",
             )
-        runtime.sleep(0.05)
+        clock.sleep(0.05)
 
 
 def _build_missing_error(

@@ -21,7 +21,7 @@ from typing import cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, ReoError
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -50,18 +50,18 @@ class _Patience:
         self.beat = beat
         self.passed: int | None = None
         """The sum of the positions when it was silent for so long; None since its last answer."""
-        self.deadline = runtime.monotonic() + seconds
+        self.deadline = clock.monotonic() + seconds
 
     def renew(self) -> None:
         """It has answered."""
         self.passed = None
-        self.deadline = runtime.monotonic() + self.seconds
+        self.deadline = clock.monotonic() + self.seconds
 
     def is_over(self, unanswered: Iterable[tuple[str, int]]) -> bool:
         """Whether it has neither answered nor passed anything, on these partitions, for so long,
         and for MOVES_S after that.
         """
-        now = runtime.monotonic()
+        now = clock.monotonic()
         if now <= self.deadline:
             return False
         passed = sum(

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client, create_reader
@@ -119,7 +119,7 @@ class WorkerGroup:
             except ClusterUnreachable as unreachable:
                 self.liveness.report_waiting("destination")
                 log.warning("%s cannot be read yet: %s", what, unreachable)
-                runtime.sleep(0.2)
+                clock.sleep(0.2)
 
     def load_commits(
         self, names: Collection[str], own: Collection[TopicPartition] = ()
@@ -151,13 +151,13 @@ class WorkerGroup:
                 self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
                 self.liveness.report_waiting("destination")
-            runtime.sleep(0.2)
+            clock.sleep(0.2)
 
     def build_undecided_error(self, what: str) -> TransactionUndecided | HangingTransaction:
         """The error to raise: HangingTransaction when that is so for longer than any transaction of
         this service lasts.
         """
-        now = runtime.monotonic()
+        now = clock.monotonic()
         if self.undecided_since is None or now > self.undecided_at + UNSEEN_S:
             self.undecided_since = now
         self.undecided_at = now

@@ -17,7 +17,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from common import runtime
+from common import clock
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -75,12 +75,12 @@ class Session(psycopg.Connection[TupleRow]):
         return super().wait(self._watch(gen), interval, timeout)
 
     def _watch(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        started_at = runtime.monotonic()
+        started_at = clock.monotonic()
         try:
             state = next(gen)
             while True:
                 ready = yield state
-                self.on_wait(runtime.monotonic() - started_at)
+                self.on_wait(clock.monotonic() - started_at)
                 state = gen.send(ready)
         except StopIteration as done:
             return cast(Answer, done.value)

@@ -22,7 +22,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from common import failpoints, runtime
+from common import clock, failpoints
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, RecordRefused, TopicMissing, TopicsUnfit
 from common.routes import Route, TopicPartition
@@ -214,11 +214,11 @@ class PostgresqlStore:
         """A transaction that is not over after so many seconds ends with
         psycopg.OperationalError.
         """
-        self.deadline = runtime.monotonic() + seconds
+        self.deadline = clock.monotonic() + seconds
 
     def _on_wait(self, waited_s: float) -> None:
         """Called while a statement waits for the server."""
-        if runtime.monotonic() > self.deadline:
+        if clock.monotonic() > self.deadline:
             self.deadline = math.inf
             self._end_session()
             raise psycopg.OperationalError(LATE)

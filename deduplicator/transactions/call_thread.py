@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from common import runtime
+from common import clock
 
 
 class CallThread:
@@ -24,10 +24,10 @@ class CallThread:
 
     def __init__(self, call: Callable[[], object], name: str) -> None:
         self.call = call
-        self.is_over = runtime.create_event()
+        self.is_over = clock.create_event()
         self.failure: BaseException | None = None
         """What the call has raised."""
-        runtime.start_thread(self._call, name)
+        clock.start_thread(self._call, name)
 
     def _call(self) -> None:
         try:

@@ -27,7 +27,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, TopicMissing
 from common.kafka.client_errors import find_client_failure, translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -65,9 +65,7 @@ class TransactionalProducer:
         timeout_s: float,
         liveness: Liveness,
         count_lost: Callable[[Producer], int] = lambda _: 0,
-        clock: Callable[[], float] = runtime.monotonic,
     ) -> None:
-        self.clock = clock
         self.make = make
         self.timeout_s = timeout_s
         self.liveness = liveness
@@ -108,7 +106,7 @@ class TransactionalProducer:
             self._forget_client()
         self.initialise()
         assert self.client is not None
-        self.deadline = self.clock() + TIMEOUT_SHARE * self.timeout_s
+        self.deadline = clock.monotonic() + TIMEOUT_SHARE * self.timeout_s
         next_state = get_next_state(self.state, "begun")
         self.envelopes.clear()
         try:
@@ -125,12 +123,12 @@ class TransactionalProducer:
         client = self.client
         assert client is not None
         next_state = get_next_state(self.state, "offsets sent")
-        seconds = max(0.1, min(self.deadline - self.clock(), self.timeout_s))
+        seconds = max(0.1, min(self.deadline - clock.monotonic(), self.timeout_s))
         call = CallThread(
             partial(client.send_offsets_to_transaction, list(offsets), member, seconds), "offsets"
         )
         try:
-            self._wait_for(call, self.clock() + seconds)
+            self._wait_for(call, clock.monotonic() + seconds)
         except KafkaException as failed:
             error = self.handle_failure(failed, "sending offsets to the transaction")
             # an intermediate topic: the next start of its partitions creates it again
@@ -145,8 +143,8 @@ class TransactionalProducer:
         assert self.client is not None
         while not call.is_over.wait(STEP_S):
             if deadline < math.inf and self.count_lost(self.client) != self.lost_at_begin:
-                deadline = min(deadline, self.clock() + STEP_S)
-            if self.clock() >= deadline:
+                deadline = min(deadline, clock.monotonic() + STEP_S)
+            if clock.monotonic() >= deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
             self.liveness.report_waiting("destination")
         self.liveness.beat()
@@ -158,9 +156,9 @@ class TransactionalProducer:
         commit would wait as long, and reports the refused records.
         """
         assert self.client is not None
-        deadline = min(self.deadline, self.clock() + self.timeout_s)
-        while outstanding := self._flush(max(0.1, min(STEP_S, deadline - self.clock()))):
-            if self.clock() >= deadline:
+        deadline = min(self.deadline, clock.monotonic() + self.timeout_s)
+        while outstanding := self._flush(max(0.1, min(STEP_S, deadline - clock.monotonic()))):
+            if clock.monotonic() >= deadline:
                 raise self.handle_failure(
                     KafkaException(
                         KafkaError(KafkaError._TIMED_OUT, f"{outstanding} are outstanding")
@@ -193,7 +191,7 @@ class TransactionalProducer:
         assert self.client is not None
         has_resent = self.count_lost(self.client) != self.lost_at_begin
         next_state = get_next_state(self.state, "commit sent")
-        left_s = min(self.deadline - self.clock(), self.timeout_s)
+        left_s = min(self.deadline - clock.monotonic(), self.timeout_s)
         # may fail, before anything is sent: then the transaction is open, and can be aborted
         self.commit_call = CallThread(
             partial(self.client.commit_transaction, max(0.1, left_s)), "commit"
@@ -219,7 +217,7 @@ class TransactionalProducer:
     def check_deadline(self, operation: str) -> None:
         """Called after each part of the transaction; TransactionFailed when its time is over."""
         self.liveness.beat()
-        if self.clock() > self.deadline:
+        if clock.monotonic() > self.deadline:
             if not self.abort():
                 self.discard()
             raise TransactionFailed(
@@ -234,7 +232,7 @@ class TransactionalProducer:
         """
         assert self.client is not None
         while True:
-            left_s = deadline - self.clock()
+            left_s = deadline - clock.monotonic()
             try:
                 self.client.abort_transaction(max(0.1, min(STEP_S, left_s)))
             except KafkaException as failed:
@@ -272,7 +270,7 @@ class TransactionalProducer:
         if self.state not in ("open", "offsets sent", "committing"):
             return True
         try:
-            self._abort_in_steps(self.clock() + self.timeout_s)
+            self._abort_in_steps(clock.monotonic() + self.timeout_s)
         except KafkaException as failed:
             log.warning("the abort is in doubt: %s", failed.args[0].str())
             return False

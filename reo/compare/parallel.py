@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from common import runtime
+from common import clock
 from common import settings as reo_settings
 from common.errors import ReoError, StageFailed
 from common.kafka import partition_offsets, visible_records
@@ -265,8 +265,8 @@ def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
 
     def report_progress(result: Comparison) -> None:
         nonlocal report_at
-        if runtime.monotonic() > report_at:
-            report_at = runtime.monotonic() + PROGRESS_INTERVAL_S
+        if clock.monotonic() > report_at:
+            report_at = clock.monotonic() + PROGRESS_INTERVAL_S
             collect()
             answers.put((result, False))
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from common import runtime
+from common import clock
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
 from common.kafka.cluster_metadata import read_brokers
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
@@ -139,16 +139,16 @@ class AclClient:
         is_done: Callable[[Collection[AclBinding], AclBinding], bool],
     ) -> None:
         """The controller has answered; the broker that is asked hears of it a moment later."""
-        deadline = runtime.monotonic() + REQUEST_TIMEOUT_S
+        deadline = clock.monotonic() + REQUEST_TIMEOUT_S
         for acl in acls:
             while not is_done(self.describe(acl.name), acl):
-                if runtime.monotonic() > deadline:
+                if clock.monotonic() > deadline:
                     raise ClusterUnreachable(
                         f"the {self.cluster.name} cluster has changed its ACLs"
                         f" {REQUEST_TIMEOUT_S:.0f} s ago, and the broker that is asked does not"
                         " know it yet. Run the command again"
                     )
-                runtime.sleep(PAUSE_S)
+                clock.sleep(PAUSE_S)
 
     def _build_no_authorizer_error(self) -> MoveRefused:
         return MoveRefused(

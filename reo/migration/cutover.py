@@ -29,7 +29,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from common import runtime
+from common import clock
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
 from common.kafka import needed_acls
 from common.routes import TopicPartition
@@ -114,13 +114,13 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, quiet_since_s = self.moving.read_ends(), runtime.monotonic()
+        ends, quiet_since_s = self.moving.read_ends(), clock.monotonic()
         while True:
             self._pause()
             current_ends = self.moving.read_ends()
             if current_ends != ends:
                 written = [tp for tp in current_ends if current_ends[tp] != ends.get(tp)]
-                ends, quiet_since_s = current_ends, runtime.monotonic()
+                ends, quiet_since_s = current_ends, clock.monotonic()
                 self._wait_for(
                     f"1 waiting for the producers to stop: records are written to"
                     f" {', '.join(sorted({tp.topic for tp in written}))}"
@@ -132,12 +132,12 @@ class Cutover:
                     )
                 )
             elif open_partitions := self.moving.find_open(ends):
-                quiet_since_s = runtime.monotonic()
+                quiet_since_s = clock.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"
                     f" {', '.join(map(str, open_partitions))}"
                 )
-            elif runtime.monotonic() > quiet_since_s + self.quiet_s:
+            elif clock.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(
                     f"1 no record was written for {self.quiet_s:g} s, and no transaction is open:"
                     f" {_join_topics(ends)}"
@@ -275,7 +275,7 @@ class Cutover:
         )
 
     def _pause(self) -> None:
-        runtime.sleep(POLL_S)
+        clock.sleep(POLL_S)
         self.moving.write_denial.check()
 
     def _wait_for(self, what: str) -> None:

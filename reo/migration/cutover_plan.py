@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from common import runtime
+from common import clock
 from common.kafka import topics
 from common.kafka.consumer_group import Members
 from common.kafka.topics import Topic
@@ -213,7 +213,7 @@ def make_plan(
     ends = {row.source: row.source_end for row in before.partitions}
     groups = moving.find_groups(ends)
     left_out = moving.find_left_out(ends, groups)
-    runtime.sleep(max(0.0, before.taken_at_s + PLAN_INTERVAL_S - runtime.monotonic()))
+    clock.sleep(max(0.0, before.taken_at_s + PLAN_INTERVAL_S - clock.monotonic()))
     now = moving.take_snapshot()
     return CutoverPlan(
         before,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common import runtime
+from common import clock
 from common.errors import HangingTransaction, StageFailed
 from common.frontier import Move
 from common.kafka import partition_offsets, permissions, topics
@@ -77,7 +77,7 @@ class MoveRecord:
             ends,
             compacted,
         )
-        at_ms, by = round(runtime.time() * 1000), describe_user()
+        at_ms, by = round(clock.time() * 1000), describe_user()
         moved = {}
         for tp, commit in commits.items():
             route = self._get_route(tp)
@@ -112,16 +112,16 @@ class MoveRecord:
 
     def _read_commits(self) -> dict[TopicPartition, GroupCommit]:
         """Waits for the markers of a transaction whose end is answered."""
-        deadline = runtime.monotonic() + REQUEST_TIMEOUT_S
+        deadline = clock.monotonic() + REQUEST_TIMEOUT_S
         while True:
             try:
                 return self.group.read_commits(
                     topics.list_intermediate_partitions(self.sources), require_stable=True
                 )
             except HangingTransaction:
-                if runtime.monotonic() > deadline:
+                if clock.monotonic() > deadline:
                     raise
-                runtime.sleep(POLL_S)
+                clock.sleep(POLL_S)
 
     def _commit(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """In one transaction: there a broker asks for no member, also while members of the group

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from common import runtime, source_pool, stage_process
+from common import clock, source_pool, stage_process
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -213,7 +213,7 @@ def run_command(
         printed_errors = text
         if interval_s is None:
             return errors[0].exit_code if errors else 0
-        runtime.sleep(interval_s)
+        clock.sleep(interval_s)
 
 
 def format_text(groups: Sequence[SyncedGroup]) -> str:
@@ -256,14 +256,14 @@ def run(settings: Settings, stopping: Stopping) -> int:
 
     def beat() -> None:
         nonlocal last_beat_s
-        if runtime.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
-            last_beat_s = runtime.monotonic()
-            heartbeat.set(runtime.time())
+        if clock.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
+            last_beat_s = clock.monotonic()
+            heartbeat.set(clock.time())
 
     sync: OffsetsSync | None = None
     logged = ""
     while not stopping():
-        round_began_s = runtime.monotonic()
+        round_began_s = clock.monotonic()
         try:
             sync = sync or OffsetsSync(
                 source_pool.select_answering(settings), settings.offsets.sync_groups, beat
@@ -283,11 +283,10 @@ def run(settings: Settings, stopping: Stopping) -> int:
             log.log(level, "consumer groups: %s", text)
         logged = text
         while (
-            not stopping()
-            and runtime.monotonic() < round_began_s + settings.offsets.sync_interval_s
+            not stopping() and clock.monotonic() < round_began_s + settings.offsets.sync_interval_s
         ):
             beat()
-            runtime.sleep(POLL_S)
+            clock.sleep(POLL_S)
     return 0
 
 

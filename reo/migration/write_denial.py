@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient
 
-from common import runtime
+from common import clock
 from common.errors import MoveRefused, ReoError
 from common.settings.clusters import Cluster
 from reo.migration.acl_client import AclClient, build_topic_acl
@@ -65,7 +65,7 @@ class WriteDenial:
         names = sorted(topics)
         self.denied = names  # first: a request without an answer may have been obeyed
         self.acls.create([build_deny_acl(topic) for topic in names])
-        self.added_at_s = runtime.monotonic()
+        self.added_at_s = clock.monotonic()
 
     def check(self) -> None:
         """MoveRefused when a DENY that this process knows of was removed."""
@@ -97,7 +97,7 @@ class WriteDenial:
 
     @property
     def _is_heard(self) -> bool:
-        return runtime.monotonic() > self.added_at_s + HEARD_S
+        return clock.monotonic() > self.added_at_s + HEARD_S
 
     def remove(self, topics: Iterable[str]) -> None:
         """Remove the DENY from these topics."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, MoveRefused
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics, visible_records
@@ -136,7 +136,7 @@ class SnapshotReader:
             for partition in range(existing[name].partitions)
         ]
         return Snapshot(
-            runtime.monotonic(),
+            clock.monotonic(),
             sources,
             list(map(readings.find_progress, pairs)),
             partition_offsets.find_open_transactions(
@@ -193,7 +193,7 @@ class Readings:
         self.first_not_written = self._read_waiting(
             {tp: offset for tp, offset in self.written.items() if offset > self.copied[tp]}
         )
-        self.taken_at_ms = runtime.time() * 1000
+        self.taken_at_ms = clock.time() * 1000
 
     def find_progress(self, source: TopicPartition) -> PartitionProgress:
         """The progress of a source partition."""

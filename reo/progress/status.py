@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import runtime, source_pool
+from common import clock, source_pool
 from common.errors import ReoError
 from common.frontier import check_not_moved
 from common.kafka import permissions
@@ -171,7 +171,7 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
             f"{settings.application}:"
             f" {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}"
         ),
-        f"stage one   {status.describe_stage_one(runtime.time() * 1000)}",
+        f"stage one   {status.describe_stage_one(clock.time() * 1000)}",
         f"stage two   {status.describe_stage_two()}",
         f"progress    {status.describe_progress()}",
         f"last error  {UNKNOWN}: the log of the service has it"
@@ -227,7 +227,7 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
     rates = status.rates
     return {
         "application": settings.application,
-        "stage_one": status.describe_stage_one(runtime.time() * 1000),
+        "stage_one": status.describe_stage_one(clock.time() * 1000),
         "stage_two": status.describe_stage_two(),
         "progress": status.describe_progress(),
         "group": {"state": status.members.state, "members": status.members.partitions},
@@ -268,11 +268,11 @@ def run_command(settings: Settings, as_json: bool, watch: bool, every_s: float) 
         if repeat and not as_json
         else nullcontext()
     ) as screen:
-        runtime.sleep(SNAPSHOT_INTERVAL_S)
+        clock.sleep(SNAPSHOT_INTERVAL_S)
         _show(settings, watcher.take_status(), as_json, screen)
         while repeat:
             interrupt.set_normal_end()
-            runtime.sleep(every_s)
+            clock.sleep(every_s)
             _show(settings, watcher.take_status(), as_json, screen)
     return 0
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from common import runtime
+from common import clock
 from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours
 from reo.migration import offsets_sync
@@ -79,7 +79,7 @@ class Child:
             stderr=subprocess.STDOUT,
             preexec_fn=set_parent_death_signal,
         )
-        self.started = runtime.time()
+        self.started = clock.time()
         self.starts += 1
         log.info("%s started, process %d", self.name, self.process.pid)
         assert self.process.stdout

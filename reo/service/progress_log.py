@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from common import runtime
+from common import clock
 from common.settings import Settings
 from reo.version import VERSION
 
@@ -69,12 +69,12 @@ class ProgressLog:
         )
         self.has_caught_up = False
         self.logged_records = 0
-        self.logged_at = runtime.monotonic()
+        self.logged_at = clock.monotonic()
         self.check_at = self.logged_at
 
     def update(self) -> None:
         """Log what there is to say now; called repeatedly."""
-        now = runtime.monotonic()
+        now = clock.monotonic()
         is_due = 0 < self.interval_s <= now - self.logged_at
         if not is_due and (self.has_caught_up or now < self.check_at):
             return
@@ -96,7 +96,7 @@ class ProgressLog:
         )
 
     def _log(self, event: str, waiting: str, lag: dict[str, Any]) -> None:
-        now, records = runtime.monotonic(), self._count_records()
+        now, records = clock.monotonic(), self._count_records()
         rate = (records - self.logged_records) / max(now - self.logged_at, CHECK_INTERVAL_S)
         self.logged_records, self.logged_at = records, now
         log.info(

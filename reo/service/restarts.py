@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, Fenced, list_stop_codes
 
 BACKOFF_FIRST_S = 0.2
@@ -40,7 +40,7 @@ class Restarts:
         child is started again.
         """
         if code == Fenced.exit_code:
-            now = runtime.monotonic()
+            now = clock.monotonic()
             self.fenced_at = [*self.fenced_at, now][-FENCED_MAX:]
             return len(self.fenced_at) == FENCED_MAX and now - self.fenced_at[0] < FENCED_WINDOW_S
         return code in list_stop_codes() and code != OUTAGE_EXIT_CODE
@@ -48,11 +48,11 @@ class Restarts:
     def start_later(self) -> float:
         """It has ended; returns the seconds until its start."""
         waits_s = self.backoff_s
-        self.start_at = runtime.monotonic() + waits_s
+        self.start_at = clock.monotonic() + waits_s
         self.backoff_s = min(BACKOFF_MAX_S, waits_s * 2)
         return waits_s
 
     def on_running(self, started: float) -> None:
         """It runs, since this Unix time."""
-        if runtime.time() - started > BACKOFF_RESET_S:
+        if clock.time() - started > BACKOFF_RESET_S:
             self.backoff_s = BACKOFF_FIRST_S

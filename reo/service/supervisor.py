@@ -27,7 +27,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import runtime
+from common import clock
 from common.errors import find_exit_code_name
 from common.liveness import SILENT_S
 from common.settings import Settings
@@ -138,17 +138,17 @@ class Supervisor:
         return children
 
     def _run_until_end(self, registry: CollectorRegistry) -> None:
-        watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+        watchdog_at = clock.monotonic() + WATCHDOG_INTERVAL_S
         while self.exit_code is None and not self.stopping():
             for child in self.children:
                 self._update_child(child)
-            if runtime.monotonic() >= watchdog_at:
-                watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+            if clock.monotonic() >= watchdog_at:
+                watchdog_at = clock.monotonic() + WATCHDOG_INTERVAL_S
                 self._kill_hanging(registry)
             if self.settings.stop_at_end:
                 self._check_end()
             self.progress.update()
-            runtime.sleep(TICK_S)
+            clock.sleep(TICK_S)
 
     def _end_by_signal(self) -> int:
         """The exit code after SIGTERM or SIGINT."""
@@ -164,7 +164,7 @@ class Supervisor:
             self.exit_code = 0
         for child in self.children:
             if verdict == "ask again" and child.stage == "replicator":
-                child.restarts.start_at = runtime.monotonic()
+                child.restarts.start_at = clock.monotonic()
 
     def list_processes(self) -> Iterable[tuple[str, str, float]]:
         """The processes of the stages that should run, for `reo.service.health`."""
@@ -193,7 +193,7 @@ class Supervisor:
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
-            if runtime.monotonic() >= child.restarts.start_at:
+            if clock.monotonic() >= child.restarts.start_at:
                 output = child.start(self.settings, self.folder)
                 self.output_threads.append(
                     child_output.forward_output(
@@ -209,7 +209,7 @@ class Supervisor:
         child.process = None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if code:
-            ended = datetime.fromtimestamp(runtime.time(), UTC).isoformat(timespec="seconds")
+            ended = datetime.fromtimestamp(clock.time(), UTC).isoformat(timespec="seconds")
             self.last_error = {
                 "error": find_exit_code_name(code),
                 "exit_code": code,
@@ -253,10 +253,10 @@ class Supervisor:
         running = [(child, child.process) for child in self.children if child.process is not None]
         for _, process in running:
             process.terminate()
-        deadline = runtime.monotonic() + STOP_S
+        deadline = clock.monotonic() + STOP_S
         for child, process in running:
             try:
-                process.wait(max(0.0, deadline - runtime.monotonic()))
+                process.wait(max(0.0, deadline - clock.monotonic()))
             except subprocess.TimeoutExpired:
                 log.warning(
                     "%s did not stop in %.0f s and is killed; its successor aborts its open"

@@ -33,7 +33,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from common import runtime
+from common import clock
 from common.envelope import Head, encode
 from common.kafka.client_errors import find_client_failure
 from common.kafka.clients import create_idempotent_producer
@@ -62,7 +62,7 @@ class EmptyEnvelopes:
         """Write these envelopes, by intermediate partition; the same one again only after so many
         seconds. What cannot be delivered, the next call writes again.
         """
-        now_s = runtime.monotonic()
+        now_s = clock.monotonic()
         for tp, head in heads.items():
             last, written_at_s = self.written.get(tp, (None, 0.0))
             if last == head and now_s < written_at_s + again_after_s:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from common import runtime
+from common import clock
 from common.envelope import Head
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import TopicPartition
@@ -58,7 +58,7 @@ class EpochInstaller:
         if self.is_used or max(epochs, default=0) > self.epoch:
             if not self.is_used:
                 log.warning("another run of stage one has begun: this one takes a higher epoch")
-            self.epoch = choose_epoch([*epochs, self.epoch], runtime.get_random_bits(RANDOM_BITS))
+            self.epoch = choose_epoch([*epochs, self.epoch], clock.get_random_bits(RANDOM_BITS))
             self.is_used = False
         waiting = {
             tp: commit for tp, commit in commits.items() if commit.frontier.epoch != self.epoch

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 
-from common import runtime, source_pool
+from common import clock, source_pool
 from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
@@ -83,7 +83,7 @@ class Planner:
         call returns a plan with the same epoch, until `begin_run`.
         """
         backoff_s = self.settings.source.backoff_min_ms / 1000
-        self.logged_at_s = runtime.monotonic()
+        self.logged_at_s = clock.monotonic()
         while not self.stopping():
             prepared = source_pool.try_sources(self.settings, self._prepare_sources)
             frontiers = self._install_epoch(topics.list_intermediate_partitions(prepared))
@@ -183,7 +183,7 @@ class Planner:
                 if isinstance(source_pool.take_snapshot(settings), ReoError):
                     raise
                 log.info("a topic of the destination was deleted just now: %s", missing)
-                runtime.sleep(RETRY_S)
+                clock.sleep(RETRY_S)
                 continue
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
@@ -195,7 +195,7 @@ class Planner:
                     ", ".join(rule.source for rule in self.settings.rules),
                 )
                 is_logged = True
-            runtime.sleep(RETRY_S)
+            clock.sleep(RETRY_S)
 
     def _install_epoch(
         self, topic_partitions: list[TopicPartition]
@@ -203,26 +203,26 @@ class Planner:
         """The frontiers, when each of them shows the epoch of the next run. None when the topics
         have to be prepared again, or the process is asked to stop.
         """
-        prepare_again_at_s = runtime.monotonic() + PREPARE_AGAIN_S
+        prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
         while not self.stopping():
             self.liveness.report_waiting("stage two")
             self.on_waiting()
             commits = self._read_commits(topic_partitions)
             if commits is None:
-                prepare_again_at_s = runtime.monotonic() + PREPARE_AGAIN_S
-                runtime.sleep(PAUSE_S)
+                prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
+                clock.sleep(PAUSE_S)
                 continue
             missing = [tp for tp in topic_partitions if tp not in commits]
             waiting = {} if missing else self.epochs.find_waiting(commits)
             if not missing and not waiting:
                 return {tp: commit.frontier for tp, commit in commits.items()}
-            if runtime.monotonic() > self.logged_at_s + LOG_S:
-                self.logged_at_s = runtime.monotonic()
+            if clock.monotonic() > self.logged_at_s + LOG_S:
+                self.logged_at_s = clock.monotonic()
                 self._log_waiting(missing, waiting)
             is_undelivered = not waiting.keys().isdisjoint(self.epochs.empty_envelopes.undelivered)
-            if (missing or is_undelivered) and runtime.monotonic() > prepare_again_at_s:
+            if (missing or is_undelivered) and clock.monotonic() > prepare_again_at_s:
                 return None
-            runtime.sleep(PAUSE_S)
+            clock.sleep(PAUSE_S)
         return None
 
     def _log_waiting(
@@ -275,7 +275,7 @@ def wait_unless_stopping(
     seconds: float, liveness: Liveness, stopping: Stopping, reason: Reason
 ) -> None:
     """Wait so many seconds, or until the process is asked to stop; the heartbeat continues."""
-    deadline = runtime.monotonic() + seconds
-    while runtime.monotonic() < deadline and not stopping():
+    deadline = clock.monotonic() + seconds
+    while clock.monotonic() < deadline and not stopping():
         liveness.report_waiting(reason)
-        runtime.sleep(0.05)
+        clock.sleep(0.05)

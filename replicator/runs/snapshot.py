@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, TopicMissing
 from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.partition_offsets import EndOffset, GroupCommit
@@ -141,9 +141,9 @@ def take_snapshot(
     `commits` were read just before. ClusterUnreachable when one does not answer, TopicMissing when
     a source topic is gone.
     """
-    began_at_s = runtime.monotonic()
+    began_at_s = clock.monotonic()
     found_empty = _look_at_quiet(settings, clients, before, began_at_s - quiet_s) if before else {}
-    look_s = runtime.monotonic() - began_at_s
+    look_s = clock.monotonic() - began_at_s
     source_partitions, timeout_s = plan.map_source_partitions(), get_request_timeout_s(settings)
     client, at_source = clients.source_admin, source_partitions.values()
     sources = describe_sources(settings, clients, plan)
@@ -153,7 +153,7 @@ def take_snapshot(
     high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
     beginnings = partition_offsets.list_beginning_offsets(client, at_source, timeout_s)
     stable_ends = partition_offsets.list_stable_ends(client, at_source, timeout_s)
-    now_s = runtime.monotonic()
+    now_s = clock.monotonic()
     # a look may be long: it reads over all markers
     is_late = before is not None and now_s - look_s > before.taken_at_s + OUTAGE_S
     partitions = {}

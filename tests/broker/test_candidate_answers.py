@@ -7,7 +7,6 @@ Its watch, its health check and the questions for offsets, without a JVM, on rea
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -189,7 +188,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = load_candidate_settings((restless, candidates[1]), clusters, topic)
-        pool, tp = SourcePool(settings, random.Random(1)), TopicPartition(topic, 0)
+        pool, tp = SourcePool(settings), TopicPartition(topic, 0)
         seen: list[dict[int, int | None]] = []
         monkeypatch.setattr(
             pool, "evaluate_round", lambda watermarks: seen.append(dict(watermarks))

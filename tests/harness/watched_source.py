@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.envelope import Head
 from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
@@ -70,7 +70,7 @@ class WatchedSource:
 
     def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on."""
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(topics, "describe_sources", lambda *_: {ROUTE: TOPIC})
         monkeypatch.setattr(partition_offsets, "list_beginning_offsets", self.list_beginnings)
         monkeypatch.setattr(partition_offsets, "list_end_offsets", self.list_ends)
@@ -141,7 +141,7 @@ class WatchedSource:
         return events
 
     def pass_seconds(self, seconds: float) -> None:
-        """As `runtime.sleep`."""
+        """As `clock.sleep`."""
         self.now_s += seconds
 
     def write(self, heads: Mapping[TopicPartition, Head], _: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable
 from common.kafka import topic_creation, topics
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -18,7 +18,7 @@ from tests.harness.kafka_scripts import ScriptContext
 from tests.harness.simulation import TOPIC, Simulation
 from tests.unit.common.settings.test_settings import GOOD
 from tools.simulator.kafka import RequestOutcome
-from tools.simulator.virtual_runtime import VirtualRuntime
+from tools.simulator.virtual_clock import VirtualClock
 
 NEW = "new"
 CLUSTER = load(GOOD).destination_cluster
@@ -29,9 +29,9 @@ TIMEOUT_S = 3 * REQUEST_TIMEOUT_S
 def simulation() -> Iterator[Simulation]:
     """One cluster; time is virtual."""
     simulation = Simulation()
-    before = runtime.use_runtime(VirtualRuntime(simulation.schedule))
+    put_back = clock.replace(VirtualClock(simulation.schedule))
     yield simulation
-    runtime.use_runtime(before)
+    put_back()
 
 
 @pytest.mark.parametrize("outcome", ["lost", "answer lost"])

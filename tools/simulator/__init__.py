@@ -7,7 +7,7 @@ In the order in which a schedule is made and judged:
     fault_kinds.py     the kinds of faults, with their weights
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
-    virtual_runtime.py the clock, sleep, threads and random numbers that the service asks for
+    virtual_clock.py the clock, sleep, threads and random numbers that the service asks for
     system.py          the service's processes, restarted and watched as the supervisor would;
                        child.py: one of them; service_settings.py: what they are set to
     clusters.py        two clusters, their topics, the writers at the source

@@ -7,7 +7,7 @@ rebalances.
 
 from __future__ import annotations
 
-from common import runtime
+from common import clock
 from common.partition_mapping import SourceRecord
 
 SLOW_S = 18.0
@@ -34,7 +34,7 @@ def is_value_copied(value: bytes | None) -> bool:
 def is_record_copied(record: SourceRecord) -> bool:
     """The function for the setting `filter.function`."""
     if record.value is not None and _get_number(record.value) % SLOW_EVERY == 0:
-        runtime.sleep(SLOW_S)
+        clock.sleep(SLOW_S)
     return is_value_copied(record.value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from common import runtime
+from common import clock
 from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
@@ -18,7 +18,7 @@ from tools.simulator.metrics_judge import MetricsJudge
 from tools.simulator.plan import Plan, list_smaller_plans
 from tools.simulator.schedule import Schedule
 from tools.simulator.system import System
-from tools.simulator.virtual_runtime import VirtualRuntime
+from tools.simulator.virtual_clock import VirtualClock
 
 FAULTS_END_S = 240.0
 """Faults whose call has not come by this time are not injected."""
@@ -62,7 +62,7 @@ def run_plan(plan: Plan) -> Result:
     def log_event(what: str) -> None:
         result.story.append(f"{schedule.now:9.3f} s  {' '.join(what.split())}")
 
-    system_runtime = runtime.use_runtime(VirtualRuntime(schedule))
+    put_clock_back = clock.replace(VirtualClock(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
     system.faults = injector = FaultInjector(system, judge, plan.faults)
@@ -90,7 +90,7 @@ def run_plan(plan: Plan) -> Result:
         schedule.close()
         put_compiled_path_back()
         kafka_clients.use_clients(real_clients)
-        runtime.use_runtime(system_runtime)
+        put_clock_back()
     result.faults.update(injector.injected_kinds)
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
     result.end = system.end_reason or "everything is copied"

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, source_pool
+from common import clock, source_pool
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -35,7 +35,7 @@ def test_a_silent_candidate_may_have_what_another_one_lacks(
 ) -> None:
     """That one is waited for; what the others say is final only when all of them have said it."""
     now_s = iter(range(0, 10_000, 100))
-    monkeypatch.setattr(runtime, "monotonic", lambda: next(now_s))
+    monkeypatch.setattr(clock, "monotonic", lambda: next(now_s))
     monkeypatch.setattr(source_pool, "take_snapshots", lambda _: errors)
     with pytest.raises(raised):
         source_pool.select_answering(load(GOOD))

@@ -15,6 +15,7 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.mmap_dict import MmapedDict
 
+from common import clock
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
@@ -41,9 +42,12 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """One for each test."""
-    return Clock()
+def still(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """In the place of the real clock, for one test."""
+    still = Clock()
+    monkeypatch.setattr(clock, "time", still)
+    monkeypatch.setattr(clock, "monotonic", still)
+    return still
 
 
 def read_gauge(name: str, **labels: str) -> float | None:
@@ -51,11 +55,11 @@ def read_gauge(name: str, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(name, labels)
 
 
-def test_readiness_returns_with_work_only(clock: Clock) -> None:
+def test_readiness_returns_with_work_only(still: Clock) -> None:
     """A process that waits says why, and is not ready until it has worked; a sign of life alone is
     no work.
     """
-    liveness, who = Liveness("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
+    liveness, who = Liveness("test-ready", 1), {"stage": "test-ready", "worker": "1"}
     assert read_gauge("reo_waiting", **who, reason="start") == 1
     liveness.set_ready()
     assert (read_gauge("reo_ready", **who), read_gauge("reo_waiting", **who, reason="start")) == (
@@ -80,16 +84,16 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     ) == (1, 0)
 
 
-def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
+def test_a_process_that_stood_still_has_to_work_first(still: Clock) -> None:
     """It was not ready meanwhile, for its heartbeat was late; the next heartbeat says nothing about
     the servers that it did not ask.
     """
-    liveness, who = Liveness("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
+    liveness, who = Liveness("test-still", 0), {"stage": "test-still", "worker": "0"}
     liveness.set_ready()
-    clock.now += LATE_S
+    still.now += LATE_S
     liveness.beat()
     assert read_gauge("reo_ready", **who) == 1
-    clock.now += LATE_S + 0.1
+    still.now += LATE_S + 0.1
     liveness.beat()
     assert (
         read_gauge("reo_ready", **who),
@@ -99,39 +103,39 @@ def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
     assert read_gauge("reo_ready", **who) == 1
 
 
-def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
+def test_a_sign_of_life_is_written_down_now_and_then(still: Clock) -> None:
     """It is given for each record; also a clock that was set back does not silence it."""
-    liveness, who = Liveness("test-beat", 0, clock), {"stage": "test-beat", "worker": "0"}
-    first = clock.now
+    liveness, who = Liveness("test-beat", 0), {"stage": "test-beat", "worker": "0"}
+    first = still.now
     for step_s, seen in (
         (BEAT_S / 2, first),
         (BEAT_S, first + 1.5 * BEAT_S),
         (-3600.0, first + 1.5 * BEAT_S - 3600),
     ):
-        clock.now += step_s
+        still.now += step_s
         liveness.beat()
         assert read_gauge("reo_heartbeat_seconds", **who) == seen
 
 
-def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
+def test_the_lag_grows_while_nobody_knows(still: Clock) -> None:
     """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that
     are another worker's have no lag here, and do not grow.
     """
-    liveness = Liveness("test-lag", 0, clock)
+    liveness = Liveness("test-lag", 0)
     there = HERE._replace(partition=1)
     liveness.lag.report(HERE, 0, None)
-    liveness.lag.report(there, 5000, int(clock.now * 1000) - 400_000)
+    liveness.lag.report(there, 5000, int(still.now * 1000) - 400_000)
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 400
     liveness.lag.keep_only({HERE})
     assert read_gauge("reo_lag_records", stage="test-lag", topic=HERE.topic, partition="1") == 0
-    clock.now += 7
+    still.now += 7
     liveness.report_waiting("destination")
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
     assert read_gauge("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
     assert liveness.lag.report(HERE, 0, None) == 0
 
 
-def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "") -> list[Metric]:
+def gauges(still: Clock, heartbeat_age_s: float, ready: float, reason: str = "") -> list[Metric]:
     """What one process has written down."""
     labels = {"stage": "deduplicator", "worker": "0"}
     found = [
@@ -139,7 +143,7 @@ def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "")
         Metric("reo_ready", "", "gauge"),
         Metric("reo_waiting", "", "gauge"),
     ]
-    found[0].add_sample("reo_heartbeat_seconds", labels, clock.now - heartbeat_age_s)
+    found[0].add_sample("reo_heartbeat_seconds", labels, still.now - heartbeat_age_s)
     found[1].add_sample("reo_ready", labels, ready)
     if reason:
         found[2].add_sample("reo_waiting", labels | {"reason": reason}, 1.0)
@@ -175,7 +179,7 @@ def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "")
     ],
 )
 def test_what_is_late_is_not_ready(
-    clock: Clock,
+    still: Clock,
     monkeypatch: pytest.MonkeyPatch,
     age_s: float,
     ready: float,
@@ -186,8 +190,8 @@ def test_what_is_late_is_not_ready(
     """A process that is stuck in a call keeps the last thing that it said; it is not believed,
     neither by /readyz nor in /metrics.
     """
-    monkeypatch.setattr("reo.service.health.time", SimpleNamespace(time=clock))
-    metrics = mark_late_not_ready(gauges(clock, age_s, ready, reason), clock.now)
+    monkeypatch.setattr("reo.service.health.time", SimpleNamespace(time=still))
+    metrics = mark_late_not_ready(gauges(still, age_s, ready, reason), still.now)
     found = assess_health(
         cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)]
     )
@@ -207,7 +211,7 @@ def test_an_empty_metric_file_is_passed_over(tmp_path: Path) -> None:
     assert [(sample.name, sample.value) for sample in family.samples] == [("reo_runs_total", 3.0)]
 
 
-def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
+def test_a_server_that_does_not_answer_is_away(still: Clock) -> None:
     """What is known stays known, but no longer for current; an answer makes it so again."""
     answers: list[int | ReoError] = [7, ClusterUnreachable("no answer"), 9]
 
@@ -217,9 +221,9 @@ def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
             raise answer
         return answer
 
-    probe = Probe(ask, 0, 5.0, clock)
+    probe = Probe(ask, 0, 5.0)
     for passed_s, answer, answered in ((4.0, 7, True), (5.1, 7, False), (1.0, 9, True)):
-        clock.now += passed_s
+        still.now += passed_s
         probe.run_once()
         assert (probe.answer, probe.has_answered) == (answer, answered)
 

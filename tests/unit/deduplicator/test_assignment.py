@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.errors import ForeignWriter
 from common.kafka.partition_offsets import GroupCommit
 from common.settings import load
@@ -46,7 +46,7 @@ def test_a_member_has_no_assignment_before_it_is_told(
     """Being a member is not enough; an assignment without partitions is one. After a revocation the
     next one counts.
     """
-    monkeypatch.setattr(runtime, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
     stand = Stand(incremental)
     intermediate = stand.loop.intermediate
     assert not intermediate.has_assignment()
@@ -70,7 +70,7 @@ def test_a_member_without_partitions_is_told_nothing(
     always tells.
     """
     now_s = 100.0
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
     stand = Stand(incremental)
     intermediate = stand.loop.intermediate
     stand.client.generation = -1

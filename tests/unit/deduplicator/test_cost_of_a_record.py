@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.envelope import OFFSET_MAX, Header
 from common.frontier import Frontier
 from deduplicator import compiled_path
@@ -96,7 +96,7 @@ def count_round(
 @pytest.fixture(autouse=True)
 def _metrics_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first round creates them. No time passes: a histogram looks for the bucket."""
-    monkeypatch.setattr(runtime, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
     count_round(1, 1)
 
 

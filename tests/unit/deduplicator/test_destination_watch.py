@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
+from common import clock
 from common.errors import ClusterUnreachable, DestinationTruncated, TopicsUnfit
 from common.frontier import Frontier, decode
 from common.routes import Route, TopicPartition
@@ -206,13 +207,16 @@ SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
         (SAME, 0, "ends at 0"),
     ],
 )
-def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
+def test_what_the_watch_makes_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch, topic_id: Uuid, end: int, lost: str
+) -> None:
     """Offset 7 was written: the partition has to end behind it, in one of two answers, and the
     topic to be the same; no answer is no loss. It is not asked before it is time.
     """
     now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
     client = Asked(topic_id, end)
-    watch = DestinationWatch(client, lambda: now)
+    watch = DestinationWatch(client)
     watch.poll({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 0
     now = destination_watch.REQUEST_INTERVAL_S
@@ -229,13 +233,14 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
         assert client.calls == 1
 
 
-def test_an_old_answer_is_no_loss() -> None:
+def test_an_old_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that was replaced and does not know it yet has an older end than the one that stage
     two has written to: the next answer decides.
     """
     now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
     client = Asked(SAME, 7)
-    watch = DestinationWatch(client, lambda: now)
+    watch = DestinationWatch(client)
     for round_number in range(6):
         now += destination_watch.REQUEST_INTERVAL_S
         watch.poll({"copy": str(SAME)}, {PLACE: 7})

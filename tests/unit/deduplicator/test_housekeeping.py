@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.routes import TopicPartition
 from common.settings import load
 from deduplicator import worker
@@ -49,7 +49,7 @@ def test_no_commit_is_unfinished_when_the_lag_is_reported(monkeypatch: pytest.Mo
         run_housekeeping=run_housekeeping,
         close=lambda **_: None,
     )
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
     monkeypatch.setattr(worker, "build", lambda *_: cast(Any, parts))
     worker.run(settings, 0, lambda: rounds == ROUNDS)
     assert 1 < reports < ROUNDS, "housekeeping is due now and then, not after each round"

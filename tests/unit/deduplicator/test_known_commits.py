@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
 from common.kafka import partition_offsets
@@ -224,7 +224,7 @@ def test_no_answer_is_no_loss(error: Exception) -> None:
 def test_lost_commits_are_looked_for_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is lost is started again, and only that."""
     now_s = 100.0
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
     partitions, asked = Partitions(), list[list[TopicPartition]]()
     partitions.start([make_partition(FIRST), make_partition(SECOND, AFTER)])
 

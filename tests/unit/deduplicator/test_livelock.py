@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from common import clock
 from common.errors import FilterFailed
 from common.liveness import Liveness
 from common.partition_mapping import SourceRecord
@@ -91,19 +92,22 @@ class Unanswered(Slow):
 class Beats(Liveness):
     """Tells of each sign of life."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         self.on_beat: Callable[[], None] = lambda: None
-        super().__init__("test-livelock", 0, clock)
+        super().__init__("test-livelock")
 
     def beat(self) -> None:
         """Tell."""
         self.on_beat()
 
 
-def open_transaction(client: Slow) -> tuple[TransactionalProducer, Beats]:
-    """With a transaction."""
-    liveness = Beats(client)
-    producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, liveness, clock=client)
+def open_transaction(
+    monkeypatch: pytest.MonkeyPatch, client: Slow
+) -> tuple[TransactionalProducer, Beats]:
+    """With a transaction, by the clock of this client."""
+    monkeypatch.setattr(clock, "monotonic", client)
+    liveness = Beats()
+    producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, liveness)
     producer.begin()
     return producer, liveness
 
@@ -114,7 +118,7 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     """
     monkeypatch.setattr(transactional_producer, "STEP_S", 0.01)
     client = Unanswered()
-    producer, liveness = open_transaction(client)
+    producer, liveness = open_transaction(monkeypatch, client)
     liveness.on_beat = client.answer_third_beat
     producer.send_offsets([], None)
     producer.start_commit()
@@ -123,18 +127,20 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     assert (producer.state, liveness.reason) == ("ready", "destination")
 
 
-def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
+def test_a_transaction_is_over_before_the_coordinator_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whatever takes the time: beyond its timeout the producer would be fenced, which ends the
     process, and the next one begins with as much again.
     """
     client = Slow()
-    producer, _ = open_transaction(client)
+    producer, _ = open_transaction(monkeypatch, client)
     client.needs_s = 2 * TIMEOUT_S
     with pytest.raises(TransactionFailed):
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
     assert client.asked == [client.now]
-    producer, _ = open_transaction(client)
+    producer, _ = open_transaction(monkeypatch, client)
     producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
     with pytest.raises(TransactionFailed, match="not over"):
@@ -159,7 +165,7 @@ def test_offsets_without_an_answer_are_given_up(monkeypatch: pytest.MonkeyPatch)
 
     client = Slow()
     monkeypatch.setattr(client, "send_offsets_to_transaction", send_offsets)
-    liveness = Beats(time.monotonic)
+    liveness = Beats()
     producer = TransactionalProducer(
         lambda: cast(Any, client), 600.0, liveness, lambda _: losses[0]
     )

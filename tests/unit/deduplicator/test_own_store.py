@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common import runtime
+from common import clock
 from common.errors import RecordRefused, SettingsInvalid, StageFailed, TopicsUnfit
 from common.frontier import Frontier
 from common.routes import Route, TopicPartition
@@ -123,8 +123,8 @@ def test_a_store_that_does_not_answer_is_asked_again(
         nonlocal now_s
         now_s += seconds
 
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
-    monkeypatch.setattr(runtime, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "sleep", sleep)
     answers: list[Callable[[], int]] = []
 
     def answer() -> int:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common import runtime
+from common import clock
 from common.routes import TopicPartition
 from deduplicator.purge import PURGE_INTERVAL_S, Purge
 
@@ -37,7 +37,7 @@ def test_a_lower_offset_is_one_of_another_topic(monkeypatch: pytest.MonkeyPatch)
     nothing was committed since.
     """
     now_s = 0.0
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
     client = Client()
     purge = Purge(cast(Any, client))
     for committed in (1000, 1000, 1005, 5, 5, 9):

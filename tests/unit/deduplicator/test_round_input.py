@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.partition_mapping import SourceRecord
 from common.records import Consumed
 from common.routes import TopicPartition
@@ -85,7 +85,7 @@ class SlowFunction:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         self.seconds = seconds
         self.now_s = 100.0
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         self.seen: list[bytes | None] = []
 
     def __call__(self, record: SourceRecord) -> bool:

@@ -174,7 +174,7 @@ def test_a_commit_whose_thread_cannot_start_leaves_the_transaction_open(
     one.begin()
     one.send_offsets([], None)
     with monkeypatch.context() as patched:
-        patched.setattr("common.runtime.start_thread", refuse)
+        patched.setattr("common.clock.start_thread", refuse)
         with pytest.raises(RuntimeError, match="thread"):
             one.start_commit()
     one.finish_commit()

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import clock
 from deduplicator.worker import CHECK_INTERVAL_S, UnassignedPartitions
 
 NONE: list[str] = []
@@ -20,7 +20,7 @@ class Group:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, incremental: bool = False) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         self.unassigned: list[str] | None = NONE
         self.asked_at: list[float] = []
         self.joined_at: list[float] = []

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from common import clock
 from tests.harness.module_checks import check_each, format_path
 
 ROOT = Path(__file__).parents[3]
@@ -48,12 +49,12 @@ OF_THE_MACHINE = {
     "multiprocessing",
     "concurrent.futures",
 }
-"""What `common.runtime` stands before. Of the last one all but `Future`, which clients answer
+"""What `common.clock` stands before. Of the last one all but `Future`, which clients answer
 with.
 """
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
-    "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
+    "common/clock.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
     # a signal interrupts the real main thread
     "deduplicator/user_call_timeout.py": {"time", "threading"},
     "replicator/spark/session.py": {"threading"},  # of the real JVM
@@ -180,11 +181,34 @@ def find_machine_modules(path: Path) -> set[str]:
 
 
 def test_a_process_asks_the_machine_in_one_place() -> None:
-    """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the
+    """Clocks, sleep, chance and threads are `common.clock`'s, so that a simulator can run the
     service's own processes; the exceptions are named.
     """
     found = {format_path(path): find_machine_modules(path) for path in SERVICE}
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
+
+
+@check_each(SERVICE)
+def test_the_clock_is_called_and_never_kept(path: Path) -> None:
+    """A function of `common.clock` that is kept, as a default say, is the real one in a simulated
+    process too.
+    """
+    calls = {id(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+    names = {function.__name__ for function in clock.FUNCTIONS}
+    kept = [
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr in names) == ("clock", True)
+        and id(node) not in calls
+    ]
+    imported = [
+        node.module
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and node.module == "common.clock"
+    ]
+    assert (kept, imported) == ([], [])
 
 
 @check_each(SERVICE)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, stop_at_end
+from common import clock, stop_at_end
 from common.envelope import Head
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
@@ -47,7 +47,7 @@ class Story:
 def story(monkeypatch: pytest.MonkeyPatch) -> Story:
     """The clock of `common.stop_at_end`."""
     made = Story()
-    monkeypatch.setattr("common.stop_at_end.runtime", made)
+    monkeypatch.setattr("common.stop_at_end.clock", made)
     return made
 
 
@@ -172,7 +172,7 @@ def test_an_end_that_is_lower_now_is_named_once(
 ) -> None:
     """It waits for an offset that nobody writes. A broker that does not answer changes nothing."""
     now_s, ends = 100.0, [10, 4, 4]
-    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
 
     def list_end_offsets(*_: object, **__: object) -> dict[TopicPartition, int]:
         if len(ends) == 2 and now_s < 200:
@@ -188,7 +188,7 @@ def test_an_end_that_is_lower_now_is_named_once(
     settings = cast("Any", SimpleNamespace(destination_cluster=None))
     copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
     end = StageTwoAlone(settings, copied)
-    for now_s in (110.0, 130.0, 200.0, 220.0):  # noqa: B007  (`runtime.monotonic` says it)
+    for now_s in (110.0, 130.0, 200.0, 220.0):  # noqa: B007  (`clock.monotonic` says it)
         assert not end.is_complete()
     said = f"the end offset of {HERE} is lower than when this command was started"
     assert caplog.text.count(said) == 1

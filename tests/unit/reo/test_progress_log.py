@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from common import runtime
+from common import clock
 from common.settings import load
 from reo.service.progress_log import BEHIND_S, CHECK_INTERVAL_S, ProgressLog
 from tests.unit.common.settings.test_settings import GOOD
@@ -26,7 +26,7 @@ class Service:
         labels = ("stage", "topic", "partition")
         self.out = Counter("reo_records_out", "Written.", labels, registry=registry)
         self.read = Counter("reo_records_in", "Read.", labels, registry=registry)
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now)
         self.log = ProgressLog(
             load(GOOD | {"REO_LOG_PROGRESS_INTERVAL_S": str(interval_s)}),
             stages,

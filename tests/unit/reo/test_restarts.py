@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable, Fenced, FrontierLost
 from common.liveness import SILENT_S, is_silent
 from reo.service.restarts import (
@@ -19,8 +19,8 @@ from reo.service.restarts import (
 
 def test_a_backoff_doubles_until_the_child_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to its maximum; a child that has run for a minute begins with the first one again."""
-    monkeypatch.setattr(runtime, "monotonic", lambda: 100.0)
-    monkeypatch.setattr(runtime, "time", lambda: 1000.0)
+    monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(clock, "time", lambda: 1000.0)
     restarts = Restarts()
     waited = [restarts.start_later() for _ in range(10)]
     assert waited[:3] == [BACKOFF_FIRST_S, 2 * BACKOFF_FIRST_S, 4 * BACKOFF_FIRST_S]
@@ -45,7 +45,7 @@ def test_a_child_that_is_fenced_again_and_again_ends_the_service(
 ) -> None:
     """Another service has its name; once in a while, a pause of the machine is the reason."""
     now = [0.0]
-    monkeypatch.setattr(runtime, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
     restarts = Restarts()
     for _ in range(FENCED_MAX):
         assert not restarts.is_end_of_service(Fenced.exit_code)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from common import runtime
+from common import clock
 from common.envelope import Head, parse_head
 from common.routes import Route, TopicPartition
 from replicator.runs import empty_envelopes
@@ -29,7 +29,7 @@ class Notes:
         self.next_poll: Callable[[], None] = lambda: None
         self.next_error: Exception | None = None
         self.on_delivery: Callable[[KafkaError | None, object], None]
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(empty_envelopes, "create_idempotent_producer", self.create)
         self.writer = EmptyEnvelopes(cast(Any, SimpleNamespace(destination_cluster=None)))
 

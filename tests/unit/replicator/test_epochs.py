@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import runtime
+from common import clock
 from common.envelope import Head
 from common.frontier import Frontier
 from common.kafka.partition_offsets import GroupCommit
@@ -69,7 +69,7 @@ def show_epochs(*epochs: int) -> dict[TopicPartition, GroupCommit]:
 @pytest.fixture
 def installer(monkeypatch: pytest.MonkeyPatch) -> EpochInstaller:
     """One whose random bits are 7."""
-    monkeypatch.setattr(runtime, "get_random_bits", lambda _: 7)
+    monkeypatch.setattr(clock, "get_random_bits", lambda _: 7)
     return EpochInstaller(cast(Any, Written()))
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime
+from common import clock
 from common.envelope import Head
 from common.errors import ClusterUnreachable, StageFailed
 from common.frontier import Frontier
@@ -45,9 +45,9 @@ class StageTwo:
             Liveness("test"),
             lambda: False,
         )
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(runtime, "get_random_bits", lambda _: 7)
-        monkeypatch.setattr(runtime, "sleep", self.sleep)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "get_random_bits", lambda _: 7)
+        monkeypatch.setattr(clock, "sleep", self.sleep)
         monkeypatch.setattr(partition_offsets, "read_commits", self.read_commits)
         monkeypatch.setattr(
             partition_offsets,

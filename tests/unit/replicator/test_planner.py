@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, source_pool
+from common import clock, source_pool
 from common.errors import (
     AccessRefused,
     ReoError,
@@ -157,7 +157,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
 
     monkeypatch.setattr(topic_creation, "prepare_topics", prepare)
     monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
-    monkeypatch.setattr(runtime, "sleep", lambda _: None)
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
     found = SimpleNamespace() if has_source else TopicMissing("orders does not exist")
     monkeypatch.setattr(source_pool, "take_snapshot", lambda _: found)
     planner = create_planner(lambda: None)

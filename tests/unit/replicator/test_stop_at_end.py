@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import runtime, stop_at_end
+from common import clock, stop_at_end
 from common.envelope import Head
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import Frontier
@@ -78,7 +78,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> WatchedSource:
     """Thirty records, which are copied, and nothing after them."""
     source = WatchedSource(dict.fromkeys(range(30), True), frontier=29)
     source.use(monkeypatch)
-    monkeypatch.setattr(runtime, "sleep", source.pass_seconds)
+    monkeypatch.setattr(clock, "sleep", source.pass_seconds)
     monkeypatch.setattr(stop_at_end, "has_copied_records", lambda *_: True)
     monkeypatch.setattr(Planner, "try_read_commits", lambda *_: source.read_commits())
     return source
@@ -134,7 +134,7 @@ def test_what_nobody_sees_is_committed_before_the_end(
         source.now_s += seconds
         source.frontier = 36
 
-    monkeypatch.setattr(runtime, "sleep", commit)
+    monkeypatch.setattr(clock, "sleep", commit)
     assert one._find_left(source.build_plan(30)) == "nothing"
     source.records |= dict.fromkeys(range(37, 50), True)
     assert one._find_left(source.build_plan(37)) == "nothing"
@@ -190,7 +190,7 @@ def test_a_source_that_loses_what_was_not_copied_has_no_end_to_wait_for(
     """It ended at 37 when the process started, and 30 is the first offset that is not copied."""
     monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_: {SOURCE: ends.pop(0)})
     monkeypatch.setattr(partition_offsets, "refresh_metadata", lambda *_: None)
-    monkeypatch.setattr(runtime, "sleep", lambda _: None)
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
 
     def check() -> None:
         stop_at_end.check_source_ends(cast(Any, None), {SOURCE: 37}, lambda: is_same)

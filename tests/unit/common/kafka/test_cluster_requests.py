@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
-from common import runtime
+from common import clock
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
@@ -143,8 +143,8 @@ def test_only_a_final_refusal_is_not_waited_for(
     the cluster is waited for.
     """
     now = [0.0]
-    monkeypatch.setattr(runtime, "monotonic", lambda: now[0])
-    monkeypatch.setattr(runtime, "sleep", lambda _: None)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
     cluster, client = build_cluster(), Client()
     fail = raise_noting(cluster, code, text)
 
@@ -205,7 +205,7 @@ def test_a_client_over_its_quota_waits_as_long_as_it_is_told(
 ) -> None:
     """Its next request would not be read. The wait is said, and is not repeated."""
     slept: list[float] = []
-    monkeypatch.setattr(runtime, "sleep", slept.append)
+    monkeypatch.setattr(clock, "sleep", slept.append)
     cluster = build_cluster()
     client = SimpleNamespace(
         poll=lambda _: note_throttling(cluster, ThrottleEvent("b", 1, 42.0)) if not slept else None

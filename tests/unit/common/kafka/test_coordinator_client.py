@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from common import runtime
+from common import clock
 from common.errors import AccessRefused, ClusterUnreachable
 from common.kafka import coordinator_client
 from common.kafka.coordinator_client import IDLE_S, CoordinatorClient
@@ -27,7 +27,7 @@ class Stand:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
         self.created = 0
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(coordinator_client, "create_admin_client", self.create)
         self.coordinator = CoordinatorClient(cast(Any, None), cast(Any, None))
 

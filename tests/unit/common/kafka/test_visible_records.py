@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from common import runtime
+from common import clock
 from common.errors import ClusterUnreachable
 from common.kafka import visible_records
 from common.routes import TopicPartition
@@ -32,7 +32,7 @@ class Reader:
         self.now_s = 0.0
         self.markers_until_s = 0.0
         """Up to then it passes markers, one a second."""
-        monkeypatch.setattr(runtime, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
 
     def assign(self, _: object) -> None:
         """As Consumer.assign."""

@@ -1,10 +1,10 @@
-"""What a simulated process gets as its runtime: the clock of its host, sleep, threads, and random
-numbers from the seed.
+"""What simulated processes get as their clock: that of their host, sleep, threads, and random bits
+from the seed.
 """
 
 from __future__ import annotations
 
-import random
+import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -14,8 +14,8 @@ Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
 
 
-class VirtualRuntime:
-    """Replaces `common.runtime` for all processes of a schedule. The running task tells which
+class VirtualClock:
+    """Replaces `common.clock` for all processes of a schedule. The running task tells which
     process asks.
     """
 
@@ -39,10 +39,6 @@ class VirtualRuntime:
         """Random bits from the seed."""
         return self.schedule.random.getrandbits(bits)
 
-    def create_random(self) -> random.Random:
-        """The random number generator of the seed."""
-        return self.schedule.random
-
     def start_thread(self, work: Callable[[], object], name: str) -> None:
         """Start a thread: another task of the same process."""
         assert self.schedule.process is not None
@@ -59,10 +55,11 @@ class VirtualRuntime:
         return Event(self.schedule)
 
 
-class Event:
-    """Like threading.Event."""
+class Event(threading.Event):
+    """An event of the schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
         self.schedule = schedule
         self.signal = Signal(schedule)
         self.value = False
