@@ -28,9 +28,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common import failpoints, runtime
-from common.errors import AccessRefused, Fenced, ForeignRecord, SettingsInvalid, StageFailed
-from common.kafka.client_errors import TOPIC_MISSING, translate
+from common import clock, failpoints
+from common.errors import (
+    AccessRefused,
+    Fenced,
+    ForeignRecord,
+    SettingsInvalid,
+    StageFailed,
+    TopicMissing,
+)
+from common.kafka.client_errors import translate
 from common.metrics import REBALANCES
 from common.records import Consumed
 from common.routes import TopicPartition
@@ -114,7 +121,7 @@ class Intermediate:
             error = message.error()
             if error is None:
                 records.append(message)  # type: ignore[arg-type]  # see Consumed
-            elif error.code() in TOPIC_MISSING:
+            elif isinstance(translate(error, ""), TopicMissing):
                 self.note_error(error)
             elif error.code() == KafkaError._BAD_MSG:
                 raise ForeignRecord(
@@ -152,8 +159,8 @@ class Intermediate:
         if self._is_assigned or not self.incremental:
             return self._is_assigned
         if self._member_since is None:
-            self._member_since = runtime.monotonic()
-        return runtime.monotonic() >= self._member_since + EMPTY_ASSIGNMENT_S
+            self._member_since = clock.monotonic()
+        return clock.monotonic() >= self._member_since + EMPTY_ASSIGNMENT_S
 
     def start_fetching(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Fetch these assigned partitions from their next offset on, also those that are fetched
@@ -195,9 +202,9 @@ class Intermediate:
             if not is_planned or not self._has_member_id():
                 return
             self.consumer.unsubscribe()
-            deadline = runtime.monotonic() + LEAVE_S
+            deadline = clock.monotonic() + LEAVE_S
             while self._has_member_id():
-                if runtime.monotonic() > deadline:
+                if clock.monotonic() > deadline:
                     return
                 self.consumer.poll(LEAVE_POLL_S)
         self.consumer.close()

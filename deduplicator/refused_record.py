@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import RecordRefused, ReoError
-from common.kafka.client_errors import RECORD_REJECTED
+from common.kafka.client_errors import translate
 from common.routes import TopicPartition
 from deduplicator.destination import Destination
 from deduplicator.kafka_destination import KafkaDestination
@@ -66,7 +66,7 @@ def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list
     rejected: list[Write] = []
 
     def note_report(write: Write, error: KafkaError | None, _: Any) -> None:
-        if error is not None and error.code() in RECORD_REJECTED:
+        if error is not None and isinstance(translate(error, ""), RecordRefused):
             rejected.append(write)
 
     with suppress(KafkaException, TransactionFailed, ReoError):

@@ -17,9 +17,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from common.errors import StageFailed
+from common.errors import StageFailed, TopicMissing
 from common.kafka import copied_configs, topic_fitness, topics
-from common.kafka.client_errors import TOPIC_MISSING, translate
+from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_for_change
 from common.kafka.copied_configs import Entries
 from common.kafka.route_topics import RouteTopics, load_route_topics
@@ -217,9 +217,10 @@ def _ask(
         except KafkaException as failed:
             if failed.args[0].code() == is_done:
                 return False
-            if failed.args[0].code() in TOPIC_MISSING:
+            error = translate(failed.args[0], _describe(cluster, new))
+            if isinstance(error, TopicMissing):
                 # since it was described; the next start creates it
-                raise StageFailed(str(translate(failed.args[0], _describe(cluster, new)))) from None
+                raise StageFailed(str(error)) from None
             raise
         return True
 
