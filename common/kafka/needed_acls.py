@@ -9,9 +9,11 @@ needed.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast, get_args
+from itertools import chain
+from typing import Literal, NamedTuple, get_args
 
 from common.routes import Route
 from common.settings import Settings
@@ -30,11 +32,6 @@ Command = Literal[
     "lag",
     "inspect",
 ]
-Side = Literal["source", "destination"]
-Resource = Literal["Topic", "Group", "TransactionalId"]
-Operation = Literal[
-    "Read", "Write", "Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs"
-]
 OF_STAGE: dict[str, Command] = {"replicator": "run replicator", "deduplicator": "run deduplicator"}
 STAGES = tuple(OF_STAGE.values())
 PARKED = "parked topic"
@@ -46,36 +43,30 @@ ONLY_OF_TOPICS = ("destination.topic", "application-")
 class Permission:
     """One ACL: an operation on the resource that a setting names, for the commands that need it."""
 
-    side: Side
-    resource: Resource
+    side: str
+    resource: str
     named_by: str
-    operation: Operation
+    operation: str
     commands: tuple[Command, ...]
     why: str
 
-    def list_names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
+    def list_names(
+        self, settings: Settings, routes: Collection[Route], group: str = ""
+    ) -> list[str]:
         """The names of the resource in one service; for a topic, one for each route. `group` is the
         one on the command line, if any.
         """
-        if self.named_by == PARKED and settings.filter.on_error != "park":
-            return []
-        field = {
-            "source.topic": "source_topic",
-            "destination.topic": "destination_topic",
-            "intermediate.topic": "intermediate_topic",
-            PARKED: "parked_topic",
-        }.get(self.named_by)
-        if field:
-            return list(dict.fromkeys(str(getattr(route, field)) for route in routes))
-        if self.named_by == "--group" and not group:
-            return []
-        return [
-            {
-                "application": settings.application,
-                "application-": f"{settings.application}-",
-                "--group": group,
-            }[self.named_by]
-        ]
+        parks = settings.filter.on_error == "park"
+        names = {
+            "source.topic": [route.source_topic for route in routes],
+            "destination.topic": [route.destination_topic for route in routes],
+            "intermediate.topic": [route.intermediate_topic for route in routes],
+            PARKED: [route.parked_topic for route in routes if parks],
+            "application": [settings.application],
+            "application-": [f"{settings.application}-"],
+            "--group": [group] if group else [],
+        }
+        return list(dict.fromkeys(names[self.named_by]))
 
 
 ACLS = """
@@ -147,38 +138,15 @@ what for. `*` stands for any end of a command: `recover*` is `recover` and `reco
 """
 
 
-def _parse_acls(table: str) -> Iterator[Permission]:
-    """The rows of the table. ValueError for a word that does not exist."""
-    heading: list[str] = []
-    lines = iter(table.strip().splitlines())
-    for line in lines:
-        if not line.startswith(" "):
-            heading = line.split(maxsplit=2)
-            continue
-        operation, _, patterns = line.strip().partition(": ")
-        side, resource, named_by = heading
-        for word, kind in ((side, Side), (resource, Resource), (operation, Operation)):
-            if word not in get_args(kind):
-                raise ValueError(f"{word!r} is none of {get_args(kind)}")
-        yield Permission(
-            cast(Side, side),
-            cast(Resource, resource),
-            named_by,
-            cast(Operation, operation),
-            tuple(_match_commands(patterns)),
-            next(lines).strip(),
-        )
+def _parse_acls() -> Iterator[Permission]:
+    for heading, rows in re.findall(r"^(\w.+)\n((?: .+\n)+)", ACLS, re.MULTILINE):
+        side, resource, named_by = heading.split(maxsplit=2)
+        for operation, patterns, why in re.findall(r"(\w+): (.+)\n +(.+)", rows):
+            commands = [fnmatch.filter(get_args(Command), each) for each in patterns.split(", ")]
+            yield Permission(side, resource, named_by, operation, tuple(chain(*commands)), why)
 
 
-def _match_commands(patterns: str) -> Iterator[Command]:
-    for pattern in patterns.split(", "):
-        matching = fnmatch.filter(get_args(Command), pattern)
-        if not matching:
-            raise ValueError(f"{pattern!r} is no command")
-        yield from matching
-
-
-PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls(ACLS))
+PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls())
 
 
 def list_commands(settings: Settings, stages: Iterable[str]) -> list[Command]:

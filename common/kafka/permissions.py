@@ -10,15 +10,19 @@ while the service runs is looked up when a request fails (`explain_refusals`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from common import source_pool
 from common.errors import AccessRefused
 from common.kafka import topics
-from common.kafka.authorized_operations import ResourceState, describe_resources
 from common.kafka.clients import create_admin_client
-from common.kafka.cluster_requests import ask_cluster
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
 from common.routes import SAME
 from common.settings import Settings, destination_kind
@@ -30,6 +34,29 @@ FLAGS = {
     "Group": "--group",
     "TransactionalId": "--resource-pattern-type prefixed --transactional-id",
 }
+
+
+class ResourceState(NamedTuple):
+    """What a cluster reports about one topic or group."""
+
+    allowed: frozenset[str] | None
+    """None when it does not report permissions (before Kafka 2.3): it is not checked."""
+    partitions: int = 0
+    exists: bool = True
+
+
+REFUSED_STATES = {
+    # without Describe on a topic, nothing is allowed except, perhaps, its configuration
+    ("Topic", KafkaError.TOPIC_AUTHORIZATION_FAILED): ResourceState(
+        frozenset({"DescribeConfigs", "AlterConfigs"})
+    ),
+    ("Topic", KafkaError.UNKNOWN_TOPIC_OR_PART): ResourceState(frozenset(), exists=False),
+    ("Group", KafkaError.GROUP_AUTHORIZATION_FAILED): ResourceState(frozenset()),
+    # its members subscribe to topics that this principal may not describe (KIP-848)
+    ("Group", KafkaError.TOPIC_AUTHORIZATION_FAILED): ResourceState(None),
+}
+"""What the error says with which a cluster refuses to describe a resource."""
+CREATE_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def find_missing(
@@ -51,7 +78,7 @@ def find_missing(
         own = [needed for needed in rows if needed.row.side == cluster.name]
         client = create_admin_client(cluster, settings)
         states = ask_cluster(
-            cluster, client, settings.connect_timeout_s, partial(describe_resources, client, own)
+            cluster, client, settings.connect_timeout_s, partial(_describe_resources, client, own)
         )
         missing += [needed for needed in own if _is_missing(needed, states, partitions)]
         for route in routes if cluster is settings.source_cluster else ():
@@ -103,25 +130,67 @@ def describe_missing(
     parts = []
     for cluster in (settings.source_cluster, settings.destination_cluster):
         own = [(row, name) for row, name in missing if row.side == cluster.name]
+        user = cluster.security.sasl_username
+        principal = f"User:{user}" if user else "<the principal of its certificate>"
+        tool = (
+            f"kafka-acls.sh --bootstrap-server {cluster.bootstrap_servers} --add"
+            f" --allow-principal {principal}"
+        )
+        what = ", ".join(f"{row.operation} on {row.resource} {name}" for row, name in own)
+        how = "; ".join(
+            f"{tool} --operation {row.operation} {FLAGS[row.resource]} {name}" for row, name in own
+        )
         if own:
-            principal = (
-                f"User:{cluster.security.sasl_username}"
-                if cluster.security.sasl_username
-                else "<the principal of its certificate>"
-            )
-            tool = (
-                f"kafka-acls.sh --bootstrap-server {cluster.bootstrap_servers} --add"
-                f" --allow-principal {principal}"
-            )
-            what = ", ".join(f"{row.operation} on {row.resource} {name}" for row, name in own)
-            how = "; ".join(
-                f"{tool} --operation {row.operation} {FLAGS[row.resource]} {name}"
-                for row, name in own
-            )
             parts.append(
                 f"the {cluster.name} cluster does not allow {principal}: {what}. To grant it: {how}"
             )
     return f"`reo {'` and `reo '.join(commands)}` is refused what it needs: {'. '.join(parts)}"
+
+
+def _describe_resources(
+    client: AdminClient, rows: Iterable[NeededPermission]
+) -> dict[tuple[str, str], ResourceState]:
+    """The state of every topic and group of these rows."""
+    named = sorted({(row.resource, row.operation, name) for row, name in rows})
+    names = {name for resource, _, name in named if resource == "Topic"}
+    options: Any = {"include_authorized_operations": True, "request_timeout": REQUEST_TIMEOUT_S}
+    answers: dict[tuple[str, str], Future[Any]] = {}
+    if names:
+        described = client.describe_topics(TopicCollection(sorted(names)), **options)
+        answers = {("Topic", name): answer for name, answer in described.items()}
+    for name in dict.fromkeys(name for resource, _, name in named if resource == "Group"):
+        answers["Group", name] = client.describe_consumer_groups([name], **options)[name]
+    states = {key: _read_state(key[0], answer) for key, answer in answers.items()}
+    to_make = [
+        NewTopic(name, 1, -1)
+        for _, operation, name in named
+        if operation == "Create" and not states["Topic", name].exists
+    ]
+    if to_make:
+        for name, answer in client.create_topics(
+            to_make, validate_only=True, request_timeout=REQUEST_TIMEOUT_S
+        ).items():
+            failed = answer.exception()
+            is_refused = failed is not None and failed.args[0].code() in CREATE_REFUSED
+            states["Topic", name] = ResourceState(
+                frozenset() if is_refused else frozenset({"Create"}), exists=False
+            )
+    return states
+
+
+def _read_state(resource: str, answer: Future[Any]) -> ResourceState:
+    try:
+        description = answer.result()
+    except KafkaException as failed:
+        state = REFUSED_STATES.get((resource, failed.args[0].code()))
+        if state is None:
+            raise
+        return state
+    operations = frozenset(
+        each.name.title().replace("_", "") for each in description.authorized_operations or ()
+    )
+    partitions = len(description.partitions) if resource == "Topic" else 0
+    return ResourceState(operations or None, partitions)
 
 
 def _is_missing(
@@ -135,8 +204,7 @@ def _is_missing(
     state = states.get((needed.row.resource, needed.name))
     if state is None or state.allowed is None or state.exists == (needed.row.operation == "Create"):
         return False
-    if needed.row.operation == "Alter" and not 0 < state.partitions < partitions.get(
-        needed.name, 0
-    ):
+    has_enough = not 0 < state.partitions < partitions.get(needed.name, 0)
+    if needed.row.operation == "Alter" and has_enough:
         return False
     return needed.row.operation not in state.allowed

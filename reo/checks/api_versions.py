@@ -14,7 +14,6 @@ from common.errors import SettingsInvalid, TopicsUnfit
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
-from common.kafka.needed_acls import Side
 from common.settings import Settings
 from common.settings.clusters import Cluster
 from reo.checks.findings import Finding, report_ok, report_warning
@@ -58,7 +57,7 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     return client_log.versions
 
 
-def check_api_versions(settings: Settings, side: Side) -> Iterator[Finding]:
+def check_api_versions(settings: Settings, side: str) -> Iterator[Finding]:
     """Whether the brokers are new enough; TopicsUnfit or SettingsInvalid when they are not."""
     about = f"{side} brokers"
     versions = read_api_versions(
