@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from typing import Literal
 
 from common import clock
@@ -68,14 +69,10 @@ class ArmedFailpoint:
             proof.write(f"{point}, process {os.getpid()}\n")
         return True
 
-    def send_signal(self) -> None:
+    def send_signal(self, after_s: float = 0.0) -> None:
         """Send the signal to this process."""
+        clock.sleep(after_s)
         os.kill(os.getpid(), self.signal)
-
-    def send_signal_soon(self) -> None:
-        """Send the signal after COMMITTING_S."""
-        clock.sleep(COMMITTING_S)
-        self.send_signal()
 
 
 ARMED = tuple(
@@ -89,12 +86,12 @@ ARMED = tuple(
 def hit(point: Failpoint) -> None:
     """Die or freeze here, if a variable names this failpoint."""
     for armed in ARMED:
-        if armed.point == point and armed.should_trigger(point):
+        if armed.should_trigger(point):
             armed.send_signal()
 
 
 def hit_soon(point: Failpoint) -> None:
     """Die or freeze after COMMITTING_S, in the middle of the call that follows."""
     for armed in ARMED:
-        if armed.point == point and armed.should_trigger(point):
-            clock.start_thread(armed.send_signal_soon, "failpoint")
+        if armed.should_trigger(point):
+            clock.start_thread(partial(armed.send_signal, COMMITTING_S), "failpoint")

@@ -11,9 +11,18 @@ Labels are bounded: stages, topics, partitions, workers and fixed words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import Counter, Gauge, Histogram
 
 PARTITION = ("topic", "partition")
+
+
+def _newest(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+    """A gauge of which the newest value counts, of the processes that live."""
+    return Gauge(name, meaning, labels, multiprocess_mode="livemostrecent")
+
+
 RECORDS_IN = Counter(
     "reo_records_in",
     "Source records read. Stage one: source offsets that the frontier has passed while a run lived,"
@@ -74,43 +83,36 @@ TORN = Counter(
     " moved over them.",
     PARTITION,
 )
-LAG = Gauge(
+LAG = _newest(
     "reo_lag_records",
     "What waits for a stage, as last known. Stage one: source offsets after the frontier, control"
     " records and aborted records included. Stage two: envelopes that it has not read.",
     ("stage", *PARTITION),
-    multiprocess_mode="livemostrecent",
 )
-LAG_SECONDS = Gauge(
+LAG_SECONDS = _newest(
     "reo_lag_seconds",
     "Upper bound of the time that the first waiting record of a stage has waited (stage one: since"
     " its start at most, until it has caught up once); it grows while a server does not answer."
     " `reo lag` reads that record's timestamp instead.",
     ("stage", *PARTITION),
-    multiprocess_mode="livemostrecent",
 )
-SOURCE_END = Gauge(
+SOURCE_END = _newest(
     "reo_source_end_offset",
     "End of a source partition for read_committed readers: its last stable offset.",
     PARTITION,
-    multiprocess_mode="livemostrecent",
 )
-SOURCE_OPEN = Gauge(
+SOURCE_OPEN = _newest(
     "reo_source_open_transaction_seconds",
     "How long an open transaction of the source has blocked a partition: its last stable offset"
     " does not move and is below its end. 0 without such a transaction.",
     PARTITION,
-    multiprocess_mode="livemostrecent",
 )
-FRONTIER = Gauge(
+FRONTIER = _newest(
     "reo_frontier_offset",
     "The frontier: the source offset up to which everything is copied, inclusive.",
     PARTITION,
-    multiprocess_mode="livemostrecent",
 )
-EPOCH = Gauge(
-    "reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent"
-)
+EPOCH = _newest("reo_run_epoch", "Epoch of stage one's current run.")
 RUNS = Counter(
     "reo_runs",
     "Runs of stage one that ended, by reason: failed, superseded, gap, stalled, truncated, grown,"
@@ -144,12 +146,11 @@ SOURCE_SWITCHES = Counter(
 SOURCE_CONNECTIONS = Counter(
     "reo_source_connections", "Runs that were planned on this source candidate.", CANDIDATE
 )
-SOURCE_HIGH_WATERMARK = Gauge(
+SOURCE_HIGH_WATERMARK = _newest(
     "reo_source_high_watermark",
     "Sum of the partitions' last stable offsets at a source candidate; not the high watermark,"
     " despite the name.",
     CANDIDATE,
-    multiprocess_mode="livemostrecent",
 )
 SOURCE_LAGGED = Counter(
     "reo_source_lag_threshold_exceeded",
@@ -157,35 +158,30 @@ SOURCE_LAGGED = Counter(
     CANDIDATE,
 )
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
-PURGED = Gauge(
+PURGED = _newest(
     "reo_purged_offset",
     "Envelopes below this offset of the intermediate topic were deleted after their commit.",
     PARTITION,
-    multiprocess_mode="livemostrecent",
 )
-COMPILED = Gauge(
+COMPILED = _newest(
     "reo_deduplicator_compiled",
     "1 when a worker of stage two uses the compiled path, 0 when Python does its work.",
     ("worker",),
-    multiprocess_mode="livemostrecent",
 )
-HEARTBEAT = Gauge(
+HEARTBEAT = _newest(
     "reo_heartbeat_seconds",
     "Unix time of a process's last heartbeat, in seconds.",
     ("stage", "worker"),
-    multiprocess_mode="livemostrecent",
 )
-READY = Gauge(
+READY = _newest(
     "reo_ready",
     "1 when a process is ready: its servers answer, and it copies, or no record waits.",
     ("stage", "worker"),
-    multiprocess_mode="livemostrecent",
 )
-WAITING = Gauge(
+WAITING = _newest(
     "reo_waiting",
     "1 for the reason for which a process is not ready.",
     ("stage", "worker", "reason"),
-    multiprocess_mode="livemostrecent",
 )
 
 DROP_REASONS = ("duplicate", "stale", "gap", "filtered", "cycle", "parked", "old format")

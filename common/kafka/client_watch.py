@@ -14,13 +14,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import confluent_kafka
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from common import clock
 from common.errors import StageFailed
@@ -55,25 +53,17 @@ class Producer(confluent_kafka.Producer):
     """A producer to which there are weak references."""
 
 
-def create_consumer(options: Options) -> Consumer:
-    """A consumer that is watched."""
-    return _register(Consumer(options), partial(confluent_kafka.Consumer, options))
+def create_watched(kind: Callable[[Options], RealClient], options: Options) -> RealClient:
+    """A client of one of the classes here, or an admin client, that is watched."""
+    client = kind(options)
+    register(client, lambda: kind(options))
+    return client
 
 
-def create_producer(options: Options) -> Producer:
-    """A producer that is watched."""
-    return _register(Producer(options), partial(confluent_kafka.Producer, options))
-
-
-def create_admin_client(options: Options) -> AdminClient:
-    """An admin client that is watched."""
-    return _register(AdminClient(options), partial(AdminClient, options))
-
-
-def _register(client: RealClient, factory: Callable[[], MetadataClient]) -> RealClient:
+def register(client: MetadataClient, factory: Callable[[], MetadataClient]) -> None:
+    """Watch a client from now on."""
     with _factories_lock:
         _factories[client] = factory
-    return client
 
 
 def find_lost_clients() -> set[MetadataClient]:

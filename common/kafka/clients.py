@@ -41,7 +41,9 @@ class ClientFactories(NamedTuple):
 
 
 _factories = ClientFactories(
-    client_watch.create_consumer, client_watch.create_producer, client_watch.create_admin_client
+    partial(client_watch.create_watched, client_watch.Consumer),
+    partial(client_watch.create_watched, client_watch.Producer),
+    partial(client_watch.create_watched, AdminClient),
 )
 
 

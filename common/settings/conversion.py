@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -19,14 +19,20 @@ def convert(setting: Setting, given: Any) -> Value:
     """The value of a setting; ValueError when the setting cannot have it."""
     if given is None:  # in YAML, a key without a value
         raise ValueError("it has no value: write one, or remove the key")
-    if setting.kind in FROM_FILE:
-        return FROM_FILE[setting.kind](given)
+    if setting.kind == "secret":
+        return _check_secret(given)
+    if setting.kind == "object":
+        return _parse_object(given)
+    if setting.kind == "options":
+        raise ValueError(
+            "a table of options is expected, each with a text, a number, true or false"
+        )
     is_free = setting.kind == "text" and not setting.choices
     text = (to_text(given) if is_free else str(given)).strip()
     # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
     if not text.isprintable():
         raise ValueError(f"printable characters are expected, not {text!r}")
-    return FROM_TEXT[setting.kind](setting, text)
+    return _parse(setting, text)
 
 
 def to_text(value: object) -> str:
@@ -43,33 +49,26 @@ def to_text(value: object) -> str:
     )
 
 
-def _parse_text(setting: Setting, text: str) -> str:
-    """The choice that is this text, in upper or lower case; or any text."""
-    if not setting.choices:
-        if setting.required and not text:
-            raise ValueError("must not be empty")
-        return text
-    for choice in setting.choices:
-        if choice.lower() == text.lower():
-            return choice
-    raise ValueError(f"one of {', '.join(filter(None, setting.choices))} is expected, not {text!r}")
-
-
-def _parse_integer(setting: Setting, text: str) -> int:
-    least, most = setting.minimum, setting.maximum
-    if not re.fullmatch(r"-?[0-9]{1,12}", text) or not least <= int(text) <= most:
-        raise ValueError(f"a whole number from {least} to {most} is expected, not {text!r}")
-    return int(text)
-
-
-def _parse_flag(_: Setting, text: str) -> bool:
-    if text.lower() not in FLAGS:
-        raise ValueError(f"true or false is expected, not {text!r}")
-    return FLAGS[text.lower()]
-
-
-def _parse_start(_: Setting, text: str) -> str:
-    start_position.parse(text)
+def _parse(setting: Setting, text: str) -> Value:
+    if setting.kind == "start":
+        start_position.parse(text)
+    elif setting.kind == "flag":
+        if text.lower() not in FLAGS:
+            raise ValueError(f"true or false is expected, not {text!r}")
+        return FLAGS[text.lower()]
+    elif setting.kind == "integer":
+        least, most = setting.minimum, setting.maximum
+        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most} is expected, not {text!r}")
+        return int(text)
+    elif setting.choices:
+        for choice in setting.choices:
+            if choice.lower() == text.lower():
+                return choice
+        known = ", ".join(filter(None, setting.choices))
+        raise ValueError(f"one of {known} is expected, not {text!r}")
+    elif setting.required and not text:
+        raise ValueError("must not be empty")
     return text
 
 
@@ -95,17 +94,3 @@ def _check_secret(given: Any) -> str:
     if not given.isprintable():
         raise ValueError("printable characters are expected")
     return given
-
-
-def _refuse_value(_: Any) -> str:
-    """Each option of a table has a name of its own."""
-    raise ValueError("a table of options is expected, each with a text, a number, true or false")
-
-
-FROM_FILE = {"secret": _check_secret, "object": _parse_object, "options": _refuse_value}
-FROM_TEXT: dict[str, Callable[[Setting, str], Value]] = {
-    "text": _parse_text,
-    "integer": _parse_integer,
-    "flag": _parse_flag,
-    "start": _parse_start,
-}

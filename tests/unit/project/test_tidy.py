@@ -214,8 +214,7 @@ def test_the_clock_is_called_and_never_kept(path: Path) -> None:
 @check_each(SERVICE)
 def test_clients_are_made_in_one_place(path: Path) -> None:
     """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can
-    give others to: nobody else calls one of its classes, but for the client watch, from which it
-    has the real ones.
+    give others to: nobody calls one of its classes.
     """
     calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     called = {
@@ -223,9 +222,7 @@ def test_clients_are_made_in_one_place(path: Path) -> None:
         for call in calls
         if isinstance(call, ast.Name | ast.Attribute)
     }
-    client_classes = {"Consumer", "Producer", "AdminClient"}
-    is_watch = format_path(path) == "common/kafka/client_watch.py"
-    assert called & client_classes == (client_classes if is_watch else set())
+    assert not called & {"Consumer", "Producer", "AdminClient"}
 
 
 def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:

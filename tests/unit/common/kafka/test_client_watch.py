@@ -45,5 +45,5 @@ def test_a_client_is_lost_when_only_a_new_one_is_answered(
 ) -> None:
     """The watch goes on whatever happens to the new one."""
     client = cast(Any, Client(is_answered))
-    client_watch._register(client, create_another)
+    client_watch.register(client, create_another)
     assert (client in client_watch.find_lost_clients()) == is_lost
