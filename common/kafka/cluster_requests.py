@@ -38,11 +38,11 @@ def forget_answers() -> None:
 
 
 def ask_cluster(
-    cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]
+    cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[float], Result]
 ) -> Result:
-    """Ask until a broker of the cluster answers; see `ask_with_retries`. AccessRefused, with the
-    reason, when the TLS or SASL handshake failed: at once when that is final and the cluster has
-    not answered before.
+    """Ask until a broker of the cluster answers; `ask` is told for how many seconds to wait each
+    time. See `ask_with_retries`. AccessRefused, with the reason, when the TLS or SASL handshake
+    failed: at once when that is final and the cluster has not answered before.
     """
     cluster.handshake_error = cluster.connection_error = ""
     cluster.is_refused = False
@@ -50,7 +50,8 @@ def ask_cluster(
     try:
         if cluster.bootstrap_servers not in _answered:
             _wait_for_first_answer(cluster, client, timeout_s)
-        answer = ask_with_retries(which, timeout_s, ask)
+        request_s = min(timeout_s, REQUEST_TIMEOUT_S)
+        answer = ask_with_retries(which, timeout_s, lambda: ask(request_s))
     except ClusterUnreachable as silent:
         client.poll(0)  # calls `note_error`
         raise _explain_silence(cluster, silent) from None

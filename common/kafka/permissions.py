@@ -22,7 +22,7 @@ from common import source_pool
 from common.errors import AccessRefused
 from common.kafka import topics
 from common.kafka.clients import create_admin_client
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
+from common.kafka.cluster_requests import ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
 from common.routes import SAME
 from common.settings import Settings, destination_kind
@@ -148,12 +148,12 @@ def describe_missing(
 
 
 def _describe_resources(
-    client: AdminClient, rows: Iterable[NeededPermission]
+    client: AdminClient, rows: Iterable[NeededPermission], request_s: float
 ) -> dict[tuple[str, str], ResourceState]:
     """The state of every topic and group of these rows."""
     named = sorted({(row.resource, row.operation, name) for row, name in rows})
     names = {name for resource, _, name in named if resource == "Topic"}
-    options: Any = {"include_authorized_operations": True, "request_timeout": REQUEST_TIMEOUT_S}
+    options: Any = {"include_authorized_operations": True, "request_timeout": request_s}
     answers: dict[tuple[str, str], Future[Any]] = {}
     if names:
         described = client.describe_topics(TopicCollection(sorted(names)), **options)
@@ -168,7 +168,7 @@ def _describe_resources(
     ]
     if to_make:
         for name, answer in client.create_topics(
-            to_make, validate_only=True, request_timeout=REQUEST_TIMEOUT_S
+            to_make, validate_only=True, request_timeout=request_s
         ).items():
             failed = answer.exception()
             is_refused = failed is not None and failed.args[0].code() in CREATE_REFUSED

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -70,24 +71,12 @@ def get_cluster_id(
     cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> str:
     """The cluster id."""
-    return ask_cluster(
-        cluster,
-        client,
-        timeout_s,
-        lambda: read_cluster_id(client, min(timeout_s, REQUEST_TIMEOUT_S)),
-    )
+    return ask_cluster(cluster, client, timeout_s, partial(read_cluster_id, client))
 
 
-def count_brokers(
-    cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
-) -> int:
+def count_brokers(cluster: Cluster, client: AdminClient, timeout_s: float) -> int:
     """How many brokers the cluster has now."""
-    return ask_cluster(
-        cluster,
-        client,
-        timeout_s,
-        lambda: len(read_brokers(client, min(timeout_s, REQUEST_TIMEOUT_S)).brokers),
-    )
+    return len(ask_cluster(cluster, client, timeout_s, partial(read_brokers, client)).brokers)
 
 
 def look_up(
@@ -99,12 +88,7 @@ def look_up(
     """The existing topics by name; retries until the cluster answers, at most about `timeout_s`:
     then ClusterUnreachable or AccessRefused.
     """
-    return ask_cluster(
-        cluster,
-        client,
-        timeout_s,
-        lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)),
-    )
+    return ask_cluster(cluster, client, timeout_s, partial(describe, client, names))
 
 
 def describe_sources(
@@ -124,7 +108,13 @@ def describe_sources(
         if not missing:
             return {route: existing[route.source_topic] for route in routes}
         if missing & named:
-            raise _build_missing_error(settings, client, min(missing & named), timeout_s)
+            name = min(missing & named)
+            raise TopicMissing(
+                f"the source topic {name} does not exist at"
+                f" {settings.source_cluster.bootstrap_servers}"
+                f"{suggest(name, _list_names(settings, client, timeout_s))}",
+                "Create it, or correct source.topic",
+            )
         # a topic that fits a pattern: created or deleted between the two requests
         if clock.monotonic() > deadline:
             raise ClusterUnreachable(
@@ -133,17 +123,6 @@ def describe_sources(
                 "Start again when all of them know the same topics",
             )
         clock.sleep(0.05)
-
-
-def _build_missing_error(
-    settings: Settings, client: AdminClient, name: str, timeout_s: float
-) -> TopicMissing:
-    known_names = _list_names(settings, client, timeout_s)
-    return TopicMissing(
-        f"the source topic {name} does not exist at {settings.source_cluster.bootstrap_servers}"
-        f"{suggest(name, known_names)}",
-        "Create it, or correct source.topic",
-    )
 
 
 def list_routes(
@@ -164,7 +143,7 @@ def _list_names(settings: Settings, client: AdminClient, timeout_s: float) -> Co
         settings.source_cluster,
         client,
         timeout_s,
-        lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics,
+        lambda request_s: client.list_topics(timeout=request_s).topics,
     )
 
 
@@ -196,19 +175,12 @@ def check_identity(copied: str, now: Topic) -> None:
         )
 
 
-def list_written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]:
-    """The names of every intermediate topic, and of every destination topic, unless there
-    are none.
-    """
-    has_destination_topics = not destination_kind.is_outside_kafka(settings)
-    return {
-        name
-        for route in copied
-        for name in (
-            route.intermediate_topic,
-            *([route.destination_topic] if has_destination_topics else []),
-        )
-    }
+def list_written_topics(settings: Settings, copied: Collection[Route]) -> set[str]:
+    """The names of every intermediate topic, and of every destination topic, if there are any."""
+    names = {route.intermediate_topic for route in copied}
+    if not destination_kind.is_outside_kafka(settings):
+        names |= {route.destination_topic for route in copied}
+    return names
 
 
 def list_parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from common.errors import SettingsInvalid, TopicsUnfit
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_metadata import read_metadata
-from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster
+from common.kafka.cluster_requests import ask_cluster
 from common.settings import Settings
 from common.settings.clusters import Cluster
 from reo.checks.findings import Finding, report_ok, report_warning
@@ -50,9 +51,7 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
     client = create_admin_client(cluster, settings, debug="feature", log_level=7, logger=client_log)
     timeout_s = settings.connect_timeout_s
     # brokers send their versions when a client connects
-    ask_cluster(
-        cluster, client, timeout_s, lambda: read_metadata(client, min(timeout_s, REQUEST_TIMEOUT_S))
-    )
+    ask_cluster(cluster, client, timeout_s, partial(read_metadata, client))
     client.poll(0.1)  # delivers the log lines
     return client_log.versions
 

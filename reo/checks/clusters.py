@@ -45,8 +45,8 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
     """Describe a cluster; ClusterUnreachable or AccessRefused when it does not answer."""
     client, timeout_s = create_admin_client(cluster, settings), settings.connect_timeout_s
 
-    def describe() -> ClusterDescription:
-        metadata = read_brokers(client, min(timeout_s, REQUEST_TIMEOUT_S))
+    def describe(request_s: float) -> ClusterDescription:
+        metadata = read_brokers(client, request_s)
         return ClusterDescription(
             cluster.bootstrap_servers,
             str(metadata.cluster_id),

@@ -193,7 +193,7 @@ def test_the_error_says_what_is_missing(settings: Settings) -> None:
     def ask() -> str:
         client = clients.create_admin_client(settings.source_cluster, settings)
         try:
-            ask_cluster(settings.source_cluster, client, 0, lambda: read_brokers(client, 2))
+            ask_cluster(settings.source_cluster, client, 0, lambda _: read_brokers(client, 2))
         except ClusterUnreachable as unreachable:
             return str(unreachable)
         return ""

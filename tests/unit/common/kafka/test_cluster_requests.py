@@ -82,11 +82,11 @@ def test_a_silent_address_is_asked_once_whether_it_speaks_tls(
         for address in ("silent:1", "was-there:1")
     )
 
-    def raise_timeout() -> None:
+    def raise_timeout(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     client = Client()
-    assert cluster_requests.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"
+    assert cluster_requests.ask_cluster(was_there, client, 0, lambda _: "an answer") == "an answer"
     client.report = raise_timeout
     for cluster in (silent, was_there, silent):
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
@@ -101,7 +101,7 @@ def test_a_proxy_before_brokers_that_are_away_does_not_refuse_tls() -> None:
     cluster = Cluster("source", "proxy:1", load(GOOD).source.security)
     client = Client()
 
-    def disconnect() -> None:
+    def disconnect(*_: object) -> None:
         cluster.handshake_error = (
             "ssl://proxy:1/bootstrap: SSL handshake failed: Disconnected: connecting to a PLAINTEXT"
             " broker listener?"
@@ -112,7 +112,7 @@ def test_a_proxy_before_brokers_that_are_away_does_not_refuse_tls() -> None:
     with pytest.raises(AccessRefused, match="its listener does not speak TLS"):
         cluster_requests.ask_cluster(cluster, client, 0, disconnect)
     client.report = None
-    assert cluster_requests.ask_cluster(cluster, client, 0, lambda: "an answer") == "an answer"
+    assert cluster_requests.ask_cluster(cluster, client, 0, lambda _: "an answer") == "an answer"
     with pytest.raises(ClusterUnreachable, match=r"cannot be reached any more: .*Disconnected"):
         cluster_requests.ask_cluster(cluster, client, 0, disconnect)
 
@@ -154,7 +154,7 @@ def test_only_a_final_refusal_is_not_waited_for(
 
     client.report = wait_and_fail
     with pytest.raises(ReoError, match=re.escape(text)):
-        cluster_requests.ask_cluster(cluster, client, 5, lambda: None)
+        cluster_requests.ask_cluster(cluster, client, 5, lambda _: None)
     assert client.timeouts_s == [1.0, 2.0, 2.0][:requests]
     assert [text in line for line in caplog.messages] == [True] * (requests - 1)
     if requests > 1:
@@ -182,7 +182,7 @@ def test_an_address_that_a_broker_names_is_told_from_the_settings() -> None:
         ClusterUnreachable,
         match=r"at a:1,b:1 names kafka:9092 as the address of its broker 3, .*advertised\.",
     ):
-        cluster_requests.ask_cluster(cluster, client, 0, lambda: None)
+        cluster_requests.ask_cluster(cluster, client, 0, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_other_protocol_is_the_one_with_the_same_sasl(protocol: str, advice:
     client = Client()
     client.report = raise_noting(cluster, KafkaError._SSL, "wrong version number")
     with pytest.raises(AccessRefused, match=f"or source.security_protocol{advice}"):
-        cluster_requests.ask_cluster(cluster, client, 0, lambda: None)
+        cluster_requests.ask_cluster(cluster, client, 0, lambda _: None)
 
 
 def test_a_client_over_its_quota_waits_as_long_as_it_is_told(
