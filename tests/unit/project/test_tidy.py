@@ -54,7 +54,7 @@ with.
 """
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
-    "common/clock.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
+    "common/clock.py": {"time", "threading", "secrets", "concurrent.futures"},
     # a signal interrupts the real main thread
     "deduplicator/user_call_timeout.py": {"time", "threading"},
     "replicator/spark/session.py": {"threading"},  # of the real JVM
