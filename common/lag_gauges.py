@@ -21,7 +21,9 @@ and `reo status` ask the clusters themselves (`reo.progress.partition_progress`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
+from dataclasses import dataclass, field
 
 from common import clock
 from common.metrics import LAG, LAG_SECONDS
@@ -33,38 +35,45 @@ is too large by about a twentieth at most.
 """
 
 
+@dataclass(slots=True)
+class PartitionLag:
+    """What is known of one partition."""
+
+    nothing_waited_at: float = -math.inf
+    """When no record was waiting for the last time, Unix time."""
+    through_ms: float = -math.inf
+    """The timestamp of the last copied record."""
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    """Where it was seen to end, and when for the last time (ms since 1970), ascending: the last end
+    that is copied, and those that are not. While none is copied yet: when the first one was seen
+    for the first time.
+    """
+
+
 class LagReporter:
     """What one process reports of its stage."""
 
     def __init__(self, stage: str) -> None:
         self.stage = stage
-        self.nothing_waited_at: dict[TopicPartition, float] = {}
-        """When no record was waiting for the last time, Unix time."""
-        self.through_ms: dict[TopicPartition, int | None] = {}
-        """As in the last report."""
-        self.ends: dict[TopicPartition, list[tuple[int, int]]] = {}
-        """Where a partition was seen to end, and when for the last time (ms since 1970), ascending:
-        the last end that is copied, and those that are not. While none is copied yet: when the
-        first one was seen for the first time.
-        """
+        self.partitions: dict[TopicPartition, PartitionLag] = {}
 
     def report(self, tp: TopicPartition, records: int, through_ms: int | None) -> float | None:
         """Set both gauges, from the number of waiting records and the timestamp of the last copied
         one, if known; returns the seconds.
         """
-        now = clock.time()
+        lag = self.partitions.setdefault(tp, PartitionLag())
         if records == 0:
-            self.nothing_waited_at[tp] = now
-        self.through_ms[tp] = through_ms
+            lag.nothing_waited_at = clock.time()
+        lag.through_ms = -math.inf if through_ms is None else through_ms
         LAG.labels(self.stage, tp.topic, str(tp.partition)).set(records)
-        return self._set_seconds(tp, now)
+        return self._set_seconds(tp)
 
     def report_offsets(
         self, tp: TopicPartition, next_offset: int, end: int, records: int
     ) -> float | None:
         """As `report`, for a stage that is at `next_offset` of a partition which ends at `end`."""
         now_ms = int(clock.time() * 1000)
-        ends = self.ends.setdefault(tp, [])
+        ends = self.partitions.setdefault(tp, PartitionLag()).ends
         # a source that ends earlier has lost records, or is another cluster
         while ends and ends[-1][0] > end:
             ends.pop()
@@ -80,37 +89,23 @@ class LagReporter:
 
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
-        for tp in self.through_ms:
-            self._set_seconds(tp, clock.time())
+        for tp in self.partitions:
+            self._set_seconds(tp)
 
     def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on, which report
         them: here they have no lag. (A gauge of a process that lives cannot be removed.)
         """
-        for tp in self.through_ms:
-            if tp not in topic_partitions:
-                for gauge in (LAG, LAG_SECONDS):
-                    gauge.labels(self.stage, tp.topic, str(tp.partition)).set(0)
-        self.through_ms = {
-            tp: through_ms for tp, through_ms in self.through_ms.items() if tp in topic_partitions
-        }
-        self.nothing_waited_at = {
-            tp: since for tp, since in self.nothing_waited_at.items() if tp in topic_partitions
-        }
-        self.ends = {tp: ends for tp, ends in self.ends.items() if tp in topic_partitions}
+        for tp in [tp for tp in self.partitions if tp not in topic_partitions]:
+            del self.partitions[tp]
+            for gauge in (LAG, LAG_SECONDS):
+                gauge.labels(self.stage, tp.topic, str(tp.partition)).set(0)
 
-    def _set_seconds(self, tp: TopicPartition, now: float) -> float | None:
-        through_ms = self.through_ms[tp]
-        bounds = [
-            since
-            for since in (
-                self.nothing_waited_at.get(tp),
-                through_ms / 1000 if through_ms is not None else None,
-            )
-            if since is not None
-        ]
-        if not bounds:
+    def _set_seconds(self, tp: TopicPartition) -> float | None:
+        lag = self.partitions[tp]
+        since = max(lag.nothing_waited_at, lag.through_ms / 1000)
+        if since == -math.inf:
             return None
-        seconds = max(0.0, now - max(bounds))
+        seconds = max(0.0, clock.time() - since)
         LAG_SECONDS.labels(self.stage, tp.topic, str(tp.partition)).set(seconds)
         return seconds

@@ -161,8 +161,8 @@ class RoundDecisions:
         left_out_through = min(self.left_out_through, self.rule.frontier)
         if last is None:
             return before._replace(left_out=True) if before and left_out_through >= 0 else before
-        envelope, record = last
-        return describe_last_record(envelope, record, left_out_through > record.source_offset)
+        _, record = last
+        return describe_last_record(record, left_out_through > record.source_offset)
 
     def _describe_last_written(self, before: str | None) -> str | None:
         """The frontier's description of the last record that is written, as it is written."""

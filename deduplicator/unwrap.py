@@ -84,7 +84,7 @@ def unwrap(
     timestamp_ms = record.timestamp_ms or zero_timestamp_ms
     if timestamp_ms is None:
         raise build_zero_timestamp_error(envelope.head.source_partition, record.source_offset)
-    return record.key, record.value, _decode_headers(envelope, record) or None, timestamp_ms
+    return record.key, record.value, _decode_headers(record) or None, timestamp_ms
 
 
 def build_zero_timestamp_error(source_partition: int, source_offset: int) -> RecordRefused:
@@ -97,23 +97,14 @@ def build_zero_timestamp_error(source_partition: int, source_offset: int) -> Rec
     )
 
 
-def _decode_headers(envelope: AcceptedEnvelope, record: EnvelopeRecord) -> Headers:
-    """Stage one refuses names that are not UTF-8."""
-    try:
-        return [(name.decode(), value) for name, value in record.headers]
-    except UnicodeDecodeError:
-        raise build_foreign_record_error(
-            envelope.message,
-            f"a header's name of the record at source offset {record.source_offset} is not UTF-8",
-        ) from None
+def _decode_headers(record: EnvelopeRecord) -> Headers:
+    return [(name.decode(), value) for name, value in record.headers]
 
 
-def describe_last_record(
-    envelope: AcceptedEnvelope, record: EnvelopeRecord, left_out: bool
-) -> LastRecord:
+def describe_last_record(record: EnvelopeRecord, left_out: bool) -> LastRecord:
     """The frontier's description of the last accepted record."""
     checksum = compute_checksum(
-        record.key, record.value, _decode_headers(envelope, record), record.timestamp_ms
+        record.key, record.value, _decode_headers(record), record.timestamp_ms
     )
     return LastRecord(record.source_offset, checksum, left_out)
 

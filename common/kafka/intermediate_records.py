@@ -40,8 +40,8 @@ def parse_intermediate(message: Consumed) -> Head | None:
     """
     try:
         headers = get_headers(message)
-    except RecordRefused as unreadable:
-        raise _build_error(str(unreadable)) from None
+    except RecordRefused:
+        raise build_foreign_record_error(message, "a header's name is not UTF-8") from None
     if headers and headers[-1][0] in OLD_HEADERS:
         return None
     if headers or message.key() is not None:
@@ -59,15 +59,9 @@ def parse_intermediate(message: Consumed) -> Head | None:
 
 def build_foreign_record_error(message: Consumed, reason: str) -> ForeignRecord:
     """The error for an intermediate record that is no valid envelope."""
-    return _build_error(
-        f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}:"
-        f" {reason}"
-    )
-
-
-def _build_error(record: str) -> ForeignRecord:
     return ForeignRecord(
-        f"{record}. Stage one did not write it, or it is damaged: find out who writes to the"
+        f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}:"
+        f" {reason}. Stage one did not write it, or it is damaged: find out who writes to the"
         " intermediate topic, stop it, and skip the record with kafka-delete-records.sh up to the"
         " offset after it; stage one writes again what is missing"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from types import MappingProxyType
 
 from common import topic_rules
@@ -141,15 +142,11 @@ class Settings(Schema):
 
     def list_warnings(self) -> list[str]:
         """What the start says of the settings."""
-        return [*self.not_taken, *self.list_unsafe()]
-
-    def list_unsafe(self) -> list[str]:
-        """The warnings that every process logs."""
-        return [
-            line
+        unsafe = (
+            client_options.list_unsafe_options(name, self.get_options(name))
             for name in OPTION_TABLES
-            for line in client_options.list_unsafe_options(name, self.get_options(name))
-        ]
+        )
+        return [*self.not_taken, *chain(*unsafe)]
 
     def build_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""

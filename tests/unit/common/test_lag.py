@@ -90,7 +90,7 @@ def test_without_timestamps_the_ends_that_were_seen_tell(still: Clock) -> None:
         still.now += 1
         seconds = report_offsets(lag, max(100, 97 + second), 100 + second)
         assert seconds == min(second, 3)
-    assert len(lag.ends[HERE]) == 4
+    assert len(lag.partitions[HERE].ends) == 4
 
 
 def test_a_source_that_stands_still_does_not_hide_how_long_it_waits(still: Clock) -> None:
@@ -126,7 +126,7 @@ def test_few_ends_are_remembered(still: Clock) -> None:
         seconds = report_offsets(lag, max(0, second - 3600), second)
         assert seconds is not None
         assert min(second, 3600) <= seconds <= 3600 * (1 + 1.1 / ENDS_PER_LAG)
-        assert len(lag.ends[HERE]) <= 10 * ENDS_PER_LAG
+        assert len(lag.partitions[HERE].ends) <= 10 * ENDS_PER_LAG
 
 
 def test_a_source_that_ends_earlier_is_seen_anew(still: Clock) -> None:
@@ -137,4 +137,4 @@ def test_a_source_that_ends_earlier_is_seen_anew(still: Clock) -> None:
     assert report_offsets(lag, 10, 30) == 5
     still.now += 5
     assert report_offsets(lag, 10, 20) == 10
-    assert [end for end, _ in lag.ends[HERE]] == [10, 20]
+    assert [end for end, _ in lag.partitions[HERE].ends] == [10, 20]

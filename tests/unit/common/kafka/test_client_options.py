@@ -78,7 +78,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
     for value in guard.harmless.split("|") if guard.harmless and "[" not in guard.harmless else []:
         loaded = load(GOOD | {variable: value})
         assert loaded.get_options(setting) == {option: value}
-        assert loaded.list_unsafe() == []
+        assert loaded.list_warnings() == []
     if guard.always:
         assert ALLOW_UNSAFE not in message
         assert "is not passed through" in read_refusal(ALLOWED | {variable: "what-nobody-needs"})
@@ -86,7 +86,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
         assert "REO_ALLOW_UNSAFE_OPTIONS=true" in message
         loaded = load(ALLOWED | {variable: "what-nobody-needs"})
         assert loaded.get_options(setting) == {option: "what-nobody-needs"}
-        said = loaded.list_unsafe()
+        said = loaded.list_warnings()
         assert len(said) == 1
         assert all(words in said[0] for words in ("UNSAFE", setting, option, guard.reason))
 
@@ -95,7 +95,7 @@ def test_in_flight_requests_may_be_fewer_and_not_more() -> None:
     """Five is the most with which idempotence keeps the order; fewer is slower, and no harm."""
     for setting in ("intermediate.producer_options", "destination.producer_options"):
         variable = client_options.get_variable(setting, "max.in.flight.requests.per.connection")
-        assert load(GOOD | {variable: "1"}).list_unsafe() == []
+        assert load(GOOD | {variable: "1"}).list_warnings() == []
         assert "does not keep the order" in read_refusal(GOOD | {variable: "6"})
         assert "does not keep the order" in read_refusal(GOOD | {variable: "15"})
 
