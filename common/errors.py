@@ -18,7 +18,8 @@ class ReoError(Exception):
     """Base of all; `exit_code` is what the process ends with.
 
     `to_do` is what an operator does about it, a sentence without its full stop. One that is given
-    ends the message.
+    ends the message. When `is_explained`, the message names all that can be found out: the
+    permissions (`common.kafka.permissions`), or the record (`deduplicator.refused_record`).
     """
 
     exit_code: ClassVar[int] = 1
@@ -30,9 +31,11 @@ class ReoError(Exception):
         if "exit_code" in vars(cls):
             cls.by_exit_code[cls.exit_code] = cls
 
-    def __init__(self, message: str = "", to_do: str = "") -> None:
+    def __init__(self, message: str = "", to_do: str = "", is_explained: bool = False) -> None:
         super().__init__(f"{message}. {to_do}" if to_do else message)
+        self.message = message
         self.to_do = to_do or self.default_to_do
+        self.is_explained = is_explained
 
 
 class Restart(ReoError):
@@ -84,11 +87,6 @@ class AccessRefused(Stop):
 
     exit_code = 12
     default_to_do = "Correct the credentials, or grant the permissions that the message names"
-
-    def __init__(self, message: str, to_do: str = "", names_what_to_grant: bool = False) -> None:
-        super().__init__(message, to_do)
-        self.names_what_to_grant = names_what_to_grant
-        """Whether the message has the resource and the operation (`common.kafka.permissions`)."""
 
 
 class TopicsUnfit(Stop):
@@ -169,13 +167,6 @@ class RecordRefused(Stop):
         "Change the topic or the table so that it can hold the record, or leave the record out with"
         " a filter"
     )
-
-    def __init__(self, message: str, to_do: str = "", names_the_record: bool = False) -> None:
-        super().__init__(message, to_do)
-        self.message = message
-        """Without what to do."""
-        self.names_the_record = names_the_record
-        """Whether the message names the record; otherwise the loop finds out which one it is."""
 
 
 class HangingTransaction(Stop):

@@ -65,7 +65,7 @@ def list_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
         raise RecordRefused(
             f"the record of {message.topic()}-{message.partition()} at offset {message.offset()}"
             " has a header whose name is not UTF-8: it can neither be copied nor compared",
-            names_the_record=True,
+            is_explained=True,
         ) from None
     return headers
 

@@ -50,7 +50,7 @@ def name_refused_record(
     """The error of a transaction, which is aborted, with the record in it that brokers refuse.
     Without one if no record is refused now.
     """
-    if refused.names_the_record or not isinstance(destination, KafkaDestination):
+    if refused.is_explained or not isinstance(destination, KafkaDestination):
         return refused
     suspects = _write_again(destination, list(_list_writes(decided)))
     while len(suspects) > 1:
@@ -58,7 +58,7 @@ def name_refused_record(
         suspects = _write_again(destination, half) or suspects[len(half) :]
     if not _write_again(destination, suspects):
         return refused
-    return RecordRefused(f"{refused.message}. {suspects[0]}", refused.to_do, names_the_record=True)
+    return RecordRefused(f"{refused.message}. {suspects[0]}", refused.to_do, is_explained=True)
 
 
 def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list[Write]:

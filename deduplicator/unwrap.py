@@ -93,7 +93,7 @@ def build_zero_timestamp_error(source_partition: int, source_offset: int) -> Rec
         f"the source record in partition {source_partition} at offset {source_offset} has timestamp"
         " 0, which librdkafka cannot write: set destination.zero_timestamp=one to write 1 ms in its"
         " place",
-        names_the_record=True,
+        is_explained=True,
     )
 
 

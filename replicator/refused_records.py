@@ -42,7 +42,7 @@ def find_refused_record(failure: str) -> RecordRefused | None:
         " nothing is lost. To go on without this record, leave it out, for example with"
         f" filter.sql=\"not (topic = '{topic}' and partition = {partition}"
         f' and offset = {offset})"',
-        names_the_record=True,
+        is_explained=True,
     )
 
 
@@ -63,7 +63,7 @@ class DamagedBatch(NamedTuple):
             "Let another replica lead the partition (kafka-leader-election.sh), then start again."
             " Without one these records are lost: begin a copy to a new destination.topic with a"
             " source.start behind them",
-            names_the_record=True,
+            is_explained=True,
         )
 
 
@@ -93,5 +93,5 @@ def _find_timestamp_overflow(failure: str) -> RecordRefused | None:
         " 1970). Neither this record nor what follows it was written; nothing is lost. A filter"
         " does not help: Spark cannot read the record. To copy what follows it, begin a copy to a"
         f" new destination.topic with source.start at {partition}={int(offset) + 1}",
-        names_the_record=True,
+        is_explained=True,
     )

@@ -96,7 +96,7 @@ def check_permissions(settings: Settings, *commands: Command, group: str = "") -
     """AccessRefused, with every missing ACL, before anything is done; see also `ask_cluster`."""
     missing = find_missing(settings, commands, group)
     if missing:
-        raise AccessRefused(describe_missing(settings, commands, missing), names_what_to_grant=True)
+        raise AccessRefused(describe_missing(settings, commands, missing), is_explained=True)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def explain_refusals(settings: Settings, *commands: Command) -> Iterator[None]:
         yield
     except AccessRefused as refused:
         # a failed authentication already says so
-        if refused.names_what_to_grant or REFUSED not in str(refused):
+        if refused.is_explained or REFUSED not in str(refused):
             raise
         missing = find_missing(settings, commands)
         if TRANSACTIONAL_ID in str(refused):
@@ -119,7 +119,7 @@ def explain_refusals(settings: Settings, *commands: Command) -> Iterator[None]:
         if not missing:
             raise
         raise AccessRefused(
-            f"{refused}. {describe_missing(settings, commands, missing)}", names_what_to_grant=True
+            f"{refused}. {describe_missing(settings, commands, missing)}", is_explained=True
         ) from None
 
 

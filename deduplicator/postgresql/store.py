@@ -277,14 +277,14 @@ class PostgresqlStore:
                     " in a row the database did not accept it within"
                     " deduplicator.transaction_timeout_ms. Raise that, or leave such records out"
                     " with filter.function",
-                    names_the_record=True,
+                    is_explained=True,
                 )
         if isinstance(error, ClusterUnreachable):
             self._end_session()
         line = LINE.search(failed.diag.context or "")
         if isinstance(error, RecordRefused) and self._copying and line:
             record = self._copying[1][int(line[1]) - 1]
-            return RecordRefused(f"{_name_record(record)}: {error}", names_the_record=True)
+            return RecordRefused(f"{_name_record(record)}: {error}", is_explained=True)
         return error
 
 

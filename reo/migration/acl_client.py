@@ -175,5 +175,5 @@ class AclClient:
                 f"{refused}. ACLs need {operation} on the cluster: kafka-acls.sh --bootstrap-server"
                 f" {self.cluster.bootstrap_servers} --add --allow-principal User:{principal}"
                 f" --operation {operation} --cluster",
-                names_what_to_grant=True,
+                is_explained=True,
             ) from None

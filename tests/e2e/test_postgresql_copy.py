@@ -185,7 +185,7 @@ def test_a_name_that_a_text_can_not_hold_is_refused(
         RecordRefused, match=r"source partition 0 at offset 11: .*invalid byte sequence"
     ) as refused:
         transact(destination, [good, (b"k", b"v", [("a", b"1"), (name, b"1")], 0), good])
-    assert refused.value.names_the_record
+    assert refused.value.is_explained
     assert rows(destination, database) == []
     transact(destination, [good])
     assert rows(destination, database) == [(0, 10, b"k", ["a", "a"], [b"1", None])]

@@ -78,12 +78,12 @@ def test_errors_are_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their kind, their words and what belongs to them."""
 
     def refuse(*_: object) -> None:
-        raise AccessRefused("grant it", names_what_to_grant=True)
+        raise AccessRefused("grant it", is_explained=True)
 
     monkeypatch.setattr(startup, "_prepare", refuse)
     with pytest.raises(AccessRefused, match="grant it") as refused:
         startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False)
-    assert refused.value.names_what_to_grant
+    assert refused.value.is_explained
 
 
 def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
