@@ -21,9 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class Probe(Generic[Answer]):
-    """`ask` returns the answer or raises. The server is away when no answer came for `patience_s`.
-    The clock is monotonic.
-    """
+    """`ask` returns an answer or raises; without one for `patience_s` the server is away."""
 
     def __init__(
         self,

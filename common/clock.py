@@ -50,9 +50,7 @@ def start_thread(work: Callable[[], object], name: str) -> None:
 
 
 def run_parallel(work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
-    """Do the work for all arguments at the same time; the answers are in their order, the first
-    error is raised.
-    """
+    """Do the work for all arguments at once; answers in their order, or the first error."""
     listed = list(arguments)
     with ThreadPoolExecutor(max(1, len(listed))) as pool:
         return list(pool.map(work, listed))
@@ -67,9 +65,7 @@ FUNCTIONS = (monotonic, time, sleep, get_random_bits, start_thread, run_parallel
 
 
 def replace(virtual: object) -> Callable[[], None]:
-    """Call the methods of this object from now on, in the whole interpreter; returns what undoes
-    it.
-    """
+    """Call this object's methods from now on, in all modules; returns what undoes it."""
     before = {function.__name__: globals()[function.__name__] for function in FUNCTIONS}
     globals().update({name: getattr(virtual, name) for name in before})
     return lambda: globals().update(before)

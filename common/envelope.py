@@ -125,9 +125,7 @@ def encode(head: Head, records: Iterable[EnvelopeRecord] = ()) -> bytes:
 
 
 def parse_head(value: bytes | bytearray | None) -> Head:
-    """The head of an envelope; EnvelopeInvalid, with the reason, when the value has none. Its
-    records are not looked at.
-    """
+    """The head of an envelope, without its records; EnvelopeInvalid when it has none."""
     if not value:
         raise EnvelopeInvalid("it has no value")
     if value[0] != VERSION:
@@ -159,9 +157,7 @@ def parse_head(value: bytes | bytearray | None) -> Head:
 
 
 def read_records(value: bytes, head: Head) -> list[EnvelopeRecord]:
-    """The records of an envelope, whose head was parsed; EnvelopeInvalid when one is damaged, or
-    when they are not what the head says.
-    """
+    """The records of an envelope; EnvelopeInvalid unless they are what its head says."""
     records: list[EnvelopeRecord] = []
     position, last_position, last_offset = HEAD.size, 0, head.after
     while position < len(value):

@@ -134,9 +134,7 @@ class FrontierUnreadable(Stop):
 
 
 class ForeignRecord(Stop):
-    """A record on the intermediate topic that is no envelope of its source partition, or a damaged
-    one.
-    """
+    """A record on the intermediate topic that is no valid envelope of its source partition."""
 
     exit_code = 24
     default_to_do = (
@@ -212,9 +210,7 @@ class GroupBusy(Stop):
 
 
 class SourceRefused(Stop):
-    """With `source.mode=failover`: every candidate was refused, each for a reason in the log, or
-    `source.max_failovers` is used up.
-    """
+    """Every source candidate was refused, or `source.max_failovers` is used up (failover)."""
 
     exit_code = 34
     default_to_do = "Repair one of the candidates; the log has the reason for each"
@@ -228,9 +224,7 @@ class FilterFailed(Stop):
 
 
 class LagsBehind(Stop):
-    """`reo lag` found more than `--max-records` or `--max-seconds`, or `reo verify --wait` has
-    waited in vain.
-    """
+    """More lag than `reo lag --max-…` allows, or `reo verify --wait` has waited in vain."""
 
     exit_code = 36
     default_to_do = "Run `reo status`: it shows which stage waits"
@@ -244,9 +238,7 @@ class NothingCompared(Stop):
 
 
 class MoveRefused(Stop):
-    """A move of topics, ACLs or a group's offsets is not possible as things are, or was made
-    already.
-    """
+    """A move of topics, ACLs or offsets is not possible as things are, or already made."""
 
     exit_code = 38
     default_to_do = (
@@ -260,8 +252,6 @@ def list_stop_codes() -> frozenset[int]:
 
 
 def find_exit_code_name(code: int) -> str | None:
-    """The class of the error with which a process ends with this exit code; None for a signal and
-    for codes that are not ours.
-    """
+    """The name of the error with this exit code; None for a signal and for foreign codes."""
     kind = ReoError.by_exit_code.get(code)
     return None if kind is None else kind.__name__

@@ -42,9 +42,7 @@ Failpoint = Literal[
     "one: drained",
 ]
 COMMITTING_S = 0.002
-"""How long after the commit request "two: committing" kills: EndTxn is sent, its response has not
-arrived.
-"""
+"""When "two: committing" kills, after the request: EndTxn is sent, and not answered."""
 
 
 class ArmedFailpoint:
@@ -56,9 +54,7 @@ class ArmedFailpoint:
         self.signal = with_signal
 
     def should_trigger(self, point: Failpoint) -> bool:
-        """Whether the signal is due at this failpoint now; then creates the file, which is the
-        proof.
-        """
+        """Whether the signal is due at this failpoint now; creates the proof then."""
         # no import for what is off in production
         if point != self.point or os.path.exists(self.file):  # noqa: PTH110
             return False

@@ -59,9 +59,7 @@ class LastRecord(NamedTuple):
     checksum: str
     """Of key, value, headers and timestamp (`common.records.compute_checksum`)."""
     left_out: bool = False
-    """Whether `filter.sql` may have left records out between this one and the frontier; otherwise
-    none was visible there.
-    """
+    """Whether `filter.sql` may have left records out from here to the frontier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +72,10 @@ class Frontier:
     """Of the newest run that stage two has seen."""
     source_identity: str
     source_partitions: int
-    """How many partitions the source had when the copy began: one beyond is new, and is copied from
-    its beginning.
-    """
+    """How many the source had when the copy began; a later one is copied from its beginning."""
     destination_topic_id: str
     destination_known: int
-    """Destination offset of the last record whose delivery is known; every visible record after it
-    is counted in `sent`.
-    """
+    """Destination offset of the last record known to be delivered; `sent` counts those after it."""
     sent: int
     gap: int | None = None
     """As `deduplicator.rule.RuleState.gap`."""
@@ -101,9 +95,7 @@ class Frontier:
 
     @property
     def last_written_min(self) -> int:
-        """The lowest possible destination offset of the last record that was written; -1 when none
-        was, or when it is not known.
-        """
+        """The lowest possible offset of the last written record; -1 if none, or unknown."""
         return self.destination_known + max(0, self.sent)
 
     @property

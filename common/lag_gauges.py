@@ -58,9 +58,7 @@ class LagReporter:
         self.partitions: dict[TopicPartition, PartitionLag] = {}
 
     def report(self, tp: TopicPartition, records: int, through_ms: int | None) -> float | None:
-        """Set both gauges, from the number of waiting records and the timestamp of the last copied
-        one, if known; returns the seconds.
-        """
+        """Set both gauges; `through_ms` is the last copied timestamp. Returns the seconds."""
         lag = self.partitions.setdefault(tp, PartitionLag())
         if records == 0:
             lag.nothing_waited_at = clock.time()

@@ -61,9 +61,7 @@ to a server that does not answer. No step of real work takes as long.
 SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs: the supervisor kills it."""
 BEAT_S = 0.5
-"""The heartbeat metric is set at most this often: `beat` is called for each record that a user's
-function gets.
-"""
+"""The heartbeat metric is set at most this often: some call `beat` for each record."""
 
 
 def is_silent(heartbeat: float, now: float) -> bool:
@@ -94,9 +92,7 @@ class Liveness:
             self.report_waiting("standstill")
 
     def report_waiting(self, reason: Reason) -> None:
-        """Report what the process waits for; it is not ready from now on. Called repeatedly while
-        it waits.
-        """
+        """Report, again and again, what the process waits for; it is not ready meanwhile."""
         self.beat()
         self.lag.grow()
         self.readiness.set(0)

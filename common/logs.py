@@ -77,9 +77,7 @@ def _to_json(value: object) -> object:
 
 
 def configure_logging(settings: Settings, stage: str) -> None:
-    """Send every log record of this process to standard error in the form that the settings ask
-    for.
-    """
+    """Send every log record of this process to standard error, as the settings ask for."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(stage, settings.log.format == "json"))
     handler.addFilter(is_not_of_py4j)
@@ -98,9 +96,7 @@ def is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def report_settings_error(stage: str, error: Exception, exit_code: int) -> None:
-    """Report invalid settings. The log format is itself a setting, so it is text unless the
-    environment asks for JSON.
-    """
+    """Report invalid settings: as text, unless the environment asks for JSON."""
     if os.environ.get("REO_LOG_FORMAT") != "json":
         print(f"{stage}: {error}", file=sys.stderr)
         return

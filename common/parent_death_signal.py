@@ -22,9 +22,7 @@ def set_parent_death_signal() -> None:
 
 
 def list_children(process_id: int) -> list[int]:
-    """The process ids of the live children of this process, whichever thread started them
-    (proc(5)).
-    """
+    """The live children of this process, whichever thread started them (proc(5))."""
     try:
         threads = list(Path(f"/proc/{process_id}/task").iterdir())
         return [

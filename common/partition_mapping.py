@@ -80,9 +80,7 @@ def count_new_partitions(mapping: str, source_partitions: int) -> int:
 
 
 def find_errors(mapping: str) -> Iterator[str]:
-    """The reason why the mapping cannot be used, so far as its text tells;
-    `common.settings.user_code` imports a function.
-    """
+    """Why the text is no mapping; `common.settings.user_code` imports a function."""
     if (
         mapping not in (SAME, KEY)
         and parse_fixed_partition(mapping) is None

@@ -42,16 +42,12 @@ class Route:
 
     @property
     def is_one_to_one(self) -> bool:
-        """Whether a destination partition has exactly the records of its source partition: only
-        then can the two be compared.
-        """
+        """Whether a destination partition has exactly its source's records: comparable."""
         return self.mapping == SAME and not self.shared
 
     @property
     def parked_topic(self) -> str:
-        """Where records go that `filter.function` fails on, with `filter.on_error=park`; it has one
-        partition.
-        """
+        """Where records go that `filter.function` fails on (`park`); it has one partition."""
         return f"{self.destination_topic}-parked"
 
     def get_source(self, partition: int) -> TopicPartition:

@@ -102,18 +102,14 @@ class SourceSnapshot(NamedTuple):
 
     @property
     def stable_end_sum(self) -> int:
-        """The sum of the last stable offsets, by which candidates are compared. A candidate with a
-        hanging transaction falls behind.
-        """
+        """How far it is, compared with others: a hanging transaction leaves it behind."""
         return sum(self.stable_ends.values())
 
 
 def take_snapshot(
     settings: Settings, known: SourceTopics | None = None
 ) -> SourceSnapshot | ReoError:
-    """A snapshot of the only source of these settings, or why it failed. For `known` topics only
-    the offsets are asked.
-    """
+    """A snapshot of the only source, or why it failed; of `known` topics only the offsets."""
     timeout_s = get_request_timeout_s(settings)
     try:
         client = create_admin_client(settings.source_cluster, settings)  # each thread needs its own
@@ -149,9 +145,7 @@ def select_answering(settings: Settings) -> Settings:
 
 
 def find_furthest(settings: Settings) -> tuple[Settings, list[ReoError]]:
-    """The same, and the errors of the candidates that do not answer: one of them can have more
-    records.
-    """
+    """The same, and the errors of the others: one of them can have more records."""
     answering, errors = _list_answering(settings)
     return answering[0], errors
 
@@ -379,9 +373,7 @@ class SourcePool:
         )
 
     def switch_to(self, number: int) -> None:
-        """Copy from this candidate from now on; SourceRefused when `source.max_failovers` does not
-        allow the change.
-        """
+        """Copy from this candidate; SourceRefused after `source.max_failovers` changes."""
         name = self.candidates[number].name
         SOURCE_CONNECTIONS.labels(name).inc()
         if self.current is not None and number != self.current:
@@ -475,9 +467,7 @@ def report_compared(snapshot: SourceSnapshot, records: int) -> None:
 def find_first_within_threshold(
     order: Iterable[int], end_sums: Mapping[int, int], threshold: int
 ) -> int | None:
-    """The first candidate in `order` that is at most `threshold` behind the furthest one; None
-    without candidates.
-    """
+    """The first in `order` that is at most `threshold` behind the furthest; None without any."""
     furthest = max(end_sums.values(), default=0)
     near = [number for number in order if furthest - end_sums.get(number, -math.inf) <= threshold]
     return next(iter(near), None)
@@ -486,9 +476,7 @@ def find_first_within_threshold(
 def evaluate(
     end_sums: Mapping[int, int | None], current: int, threshold: int
 ) -> HealthEvent | None:
-    """The event for the candidate that is copied from. In `end_sums`, None is a candidate that did
-    not answer.
-    """
+    """The event for the current candidate. In `end_sums`, None did not answer."""
     others = [
         end_sum for number, end_sum in end_sums.items() if number != current and end_sum is not None
     ]

@@ -21,9 +21,7 @@ from common.settings import Settings
 log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 COMPLETE_FILE = "complete"
-"""In the service's folder: when stage one began the plan that left nothing to copy, in seconds of
-the monotonic clock.
-"""
+"""In the service's folder: when stage one began its last plan, in monotonic seconds."""
 
 
 def run(

@@ -185,9 +185,7 @@ class StageTwoAlone:
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:
-        """Whether everything is committed, and the destination has it; asks the cluster at most
-        once per COMMITS_INTERVAL_S.
-        """
+        """Whether all is committed, and at the destination; asks every COMMITS_INTERVAL_S."""
         if clock.monotonic() < self.next_check_s:
             return False
         self.next_check_s = clock.monotonic() + COMMITS_INTERVAL_S

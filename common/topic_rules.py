@@ -36,9 +36,7 @@ GROUP = re.compile(r"\\([1-9]|g<)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One source topic, or all topics that match a pattern; an empty destination means the source's
-    name.
-    """
+    """One source topic, or a pattern for many; no destination: the source's name."""
 
     source: str
     destination: str

@@ -98,9 +98,7 @@ STATIC_MEMBER_FENCED = "Static consumer fenced"
 
 
 def translate(error: KafkaError, doing: str) -> ReoError:
-    """The typed error for a client's error. `doing` says what failed, and on which cluster or
-    topic.
-    """
+    """The typed error for a client's error. `doing` says what failed, and where."""
     text = f"{doing}: {error.str()} ({error.name()})"
     kind, to_do = BY_CODE.get(error.code(), (StageFailed, ""))
     return Fenced(text) if STATIC_MEMBER_FENCED in text else kind(text, to_do)
@@ -131,9 +129,7 @@ def note_throttling(cluster: Cluster, event: ThrottleEvent) -> None:
 
 
 def find_client_failure(raised: KafkaException | SystemError) -> KafkaException | None:
-    """The client's error in what a call has raised: confluent-kafka 2.16 can hide it behind a
-    SystemError.
-    """
+    """The client's error, which confluent-kafka 2.16 can hide behind a SystemError."""
     failed = (
         raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
     )

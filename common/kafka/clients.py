@@ -48,9 +48,7 @@ _factories = ClientFactories(
 
 
 def use_clients(clients: ClientFactories) -> ClientFactories:
-    """Create all clients of this interpreter with these factories from now on; returns the previous
-    factories.
-    """
+    """Create all clients of this interpreter with these; returns the previous factories."""
     global _factories
     before, _factories = _factories, clients
     return before
@@ -127,9 +125,7 @@ def create_admin_clients(settings: Settings) -> tuple[AdminClient, AdminClient]:
 
 
 def create_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
-    """A consumer outside the group: assigned manually, read_committed, and it stops at an offset
-    that does not exist.
-    """
+    """A consumer outside the group, read_committed; stops at an offset that does not exist."""
     return _factories.consumer(
         _build_base_options(cluster, settings, "reader")
         | {
@@ -175,9 +171,7 @@ def _create_with_options(
     raw_options: Mapping[str, str],
     ours: dict[str, Any],
 ) -> Result:
-    """A client with our options and, over them, the raw options of one setting; SettingsInvalid
-    when the client refuses them.
-    """
+    """A client with raw options over ours; SettingsInvalid when the client refuses them."""
     try:
         return kind({**ours, **raw_options})
     except (KafkaException, TypeError, ValueError) as failed:
@@ -197,9 +191,7 @@ def _create_with_options(
 
 
 def build_instance_id(settings: Settings, worker: int) -> str:
-    """The name of a worker, in the group and as the beginning of its transactional ids: only one
-    process may have it.
-    """
+    """A worker's name in the group and its transactional ids, for one process at a time."""
     return f"{settings.application}-{settings.instance}-{worker}"
 
 

@@ -22,9 +22,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 REQUEST_TIMEOUT_S = 10.0
 FIRST_REQUEST_S = 1.0
-"""The timeout of the first request to a cluster; that of each following one is twice as long, until
-it answers.
-"""
+"""The timeout of the first request to a cluster; each later one has twice as long."""
 _answered: set[str] = set()
 """Addresses that have answered a client of this process."""
 _tried_tls: set[str] = set()

@@ -66,9 +66,7 @@ SYNCABLE = (
     "segment.bytes",
     "segment.ms",
 )
-"""What `topics.sync` can name: configurations that mean the same on every cluster, and do not stop
-a copy.
-"""
+"""What `topics.sync` can name: what means the same on every cluster, and stops no copy."""
 Entries = Mapping[str, Any]
 """A topic's configuration as `topics.describe_config` reads it: name → ConfigEntry."""
 
@@ -93,9 +91,7 @@ def is_compacted(entries: Entries) -> bool:
 
 
 def list_not_copied(source: Entries, known: Entries) -> dict[str, str]:
-    """What is set on the source topic and not copied: name → reason. `known` is any topic's
-    configuration at the destination.
-    """
+    """What is set at the source and not copied: name → reason. `known`: to the destination."""
     return {
         name: NOT_TAKEN_OVER.get(name, "the destination's brokers do not know it")
         for name in list_own_configs(source)
@@ -114,9 +110,7 @@ def build_intermediate_config(source: Entries) -> dict[str, str]:
 
 
 def build_parked_config(source: Entries) -> dict[str, str]:
-    """What a topic for parked records is made with: they wait for a person, however old they
-    are.
-    """
+    """What a topic for parked records is made with: they wait for a person."""
     return _build_kept_config(source) | TIMESTAMPS
 
 

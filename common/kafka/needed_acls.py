@@ -53,9 +53,7 @@ class Permission:
     def list_names(
         self, settings: Settings, routes: Collection[Route], group: str = ""
     ) -> list[str]:
-        """The names of the resource in one service; for a topic, one for each route. `group` is the
-        one on the command line, if any.
-        """
+        """The resource's names, for topics by route; `group` is that of the command line."""
         parks = settings.filter.on_error == "park"
         names = {
             "source.topic": [route.source_topic for route in routes],
@@ -150,9 +148,7 @@ PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls())
 
 
 def list_commands(settings: Settings, stages: Iterable[str]) -> list[Command]:
-    """What a service with these stages does: the stages, and beside stage two what the settings ask
-    for.
-    """
+    """The stages, and what the settings ask for beside stage two."""
     stages = list(stages)
     beside: list[Command] = []
     if "deduplicator" in stages:

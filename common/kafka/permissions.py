@@ -198,9 +198,7 @@ def _is_missing(
     states: Mapping[tuple[str, str], ResourceState],
     partitions: Mapping[str, int],
 ) -> bool:
-    """Whether it is not allowed; Create matters only when the topic does not exist, Alter only when
-    it has too few partitions.
-    """
+    """Whether it is refused and needed: Create for a missing topic, Alter for a small one."""
     state = states.get((needed.row.resource, needed.name))
     if state is None or state.allowed is None or state.exists == (needed.row.operation == "Create"):
         return False

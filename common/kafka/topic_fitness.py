@@ -80,9 +80,7 @@ def check_configs(
     intermediate: copied_configs.Entries,
     copy: copied_configs.Entries | None,
 ) -> None:
-    """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a
-    smaller limit on records.
-    """
+    """TopicsUnfit when they allow no exact copy; a warning for a smaller limit on records."""
     source_limit = copied_configs.get_max_message_bytes(source)
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error

@@ -94,9 +94,7 @@ def look_up(
 def describe_sources(
     settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[Route, Topic]:
-    """Every route and its source topic as it is now; TopicMissing when a topic that the settings
-    name does not exist.
-    """
+    """Every route with its source topic; TopicMissing for a named one that does not exist."""
     named = {route.source_topic for route in settings.build_routes()}
     deadline = clock.monotonic() + timeout_s
     while True:
@@ -128,9 +126,7 @@ def describe_sources(
 def list_routes(
     settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> list[Route]:
-    """The routes. With patterns, the source is asked for its topics; topics that the principal may
-    not describe are skipped.
-    """
+    """The routes; with patterns, those of the topics that the principal may describe."""
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
         names = _list_names(settings, client, timeout_s)
@@ -184,9 +180,7 @@ def list_written_topics(settings: Settings, copied: Collection[Route]) -> set[st
 
 
 def list_parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:
-    """The topics for parked records, each with one of its source topics; SettingsInvalid when such
-    a topic has another use.
-    """
+    """The topics for parked records, each with a source topic; SettingsInvalid on a clash."""
     parked = {
         route.parked_topic: source
         for route, source in copied.items()
@@ -201,9 +195,7 @@ def list_parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dic
 
 
 def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
-    """TopicMissing when a source topic no longer exists; with a pattern, nothing else reports
-    it.
-    """
+    """TopicMissing when a source topic is gone; with a pattern, nothing else says so."""
     for route in before:
         if route not in now:
             raise TopicMissing(
@@ -216,9 +208,7 @@ def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
 def describe_config(
     client: AdminClient, cluster: Cluster, name: str, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, Any]:
-    """A topic's configuration, name → ConfigEntry. Retries while a broker does not know a new topic
-    yet.
-    """
+    """A topic's configuration. Retries while a broker does not know a new topic yet."""
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def ask() -> dict[str, Any]:

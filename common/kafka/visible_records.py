@@ -32,9 +32,7 @@ POLL_S = 5.0
 MOVES_S = 1.0
 """In this time a consumer that fetches passes a marker: it gets at least 64 KB a request."""
 SILENCE_S = 60.0
-"""A read that gets no record for this long fails: a broker does not answer, or the read begins
-after the last stable offset.
-"""
+"""A read without a record for so long fails: no answer, or it began after the stable end."""
 FROM_BEGINNING = OFFSET_BEGINNING
 """For `read_visible`: the first offset that the partition has at the time of the read."""
 
@@ -58,9 +56,7 @@ class _Patience:
         self.deadline = clock.monotonic() + self.seconds
 
     def is_over(self, unanswered: Iterable[tuple[str, int]]) -> bool:
-        """Whether it has neither answered nor passed anything, on these partitions, for so long,
-        and for MOVES_S after that.
-        """
+        """Whether it neither answered nor passed a marker for so long, and MOVES_S more."""
         now = clock.monotonic()
         if now <= self.deadline:
             return False

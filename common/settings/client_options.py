@@ -32,9 +32,7 @@ SECRET = re.compile(
 )
 """Names of options whose values are never shown."""
 NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
-"""The form of Kafka's option names. Other names cannot be written as an environment variable in
-capitals.
-"""
+"""Kafka's option names; no other name can be a variable in capitals."""
 SPARK_NAME = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
 _OTHERS = {"kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms"}
 SPARK_OPTIONS = frozenset(
@@ -83,9 +81,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def to_text(value: object) -> str:
-    """An option's value as the clients expect it. No message repeats the value: it may be a
-    secret.
-    """
+    """An option's value for the clients. No message repeats it: it may be a secret."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
@@ -125,9 +121,7 @@ def find_refusals(table: str, options: Mapping[str, str], allow_unsafe: bool) ->
 
 
 def list_unsafe_options(setting: str, options: Mapping[str, str]) -> Iterator[str]:
-    """A log line for each option that is passed through only because `allow_unsafe_options` is
-    set.
-    """
+    """A log line for each option that only `allow_unsafe_options` lets pass."""
     for option, value in options.items():
         guard = get_guards(setting).get(option)
         if guard and not guard.is_allowed(value):

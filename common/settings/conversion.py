@@ -36,9 +36,7 @@ def convert(setting: Setting, given: Any) -> Value:
 
 
 def to_text(value: object) -> str:
-    """The value of a text setting. A list, as users write several brokers, is joined by commas.
-    ValueError for another type.
-    """
+    """A text, or a list of texts joined by commas; ValueError for another type."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

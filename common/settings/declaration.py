@@ -30,9 +30,7 @@ KINDS: Mapping[object, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; `choices` or the range `minimum`..`maximum` bound it, `required` ones have no
-    default.
-    """
+    """One setting, bounded by `choices` or a range; a `required` one has no default."""
 
     name: str
     kind: Kind
@@ -44,9 +42,7 @@ class Setting:
     maximum: int = 2**31 - 1
     required: bool = False
     candidate: int = 0
-    """The number of the source candidate that it belongs to, from 1; 0 when it belongs to all
-    candidates, or to none.
-    """
+    """The source candidate that it belongs to, from 1; 0 for settings of all, or of none."""
 
     @property
     def environment(self) -> tuple[str, ...]:
@@ -86,9 +82,7 @@ def declare_options() -> Options:
 
 @cache
 def list_fields(section: type) -> list[tuple[Field[Any], str, Any, bool]]:
-    """Each field, its name without the underscore that tells it from a keyword, its type, and
-    whether that is a section.
-    """
+    """Each field, its name without a final underscore, its type, and if that is a section."""
     hints = get_type_hints(section)
     return [
         (each, each.name.rstrip("_"), hints[each.name], is_dataclass(hints[each.name]))
@@ -117,9 +111,7 @@ def list_settings(section: type, prefix: str = "") -> Iterator[Setting]:
 
 
 def build_sections(section: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The arguments that make a section of the settings' values, which are of the types that the
-    section declares.
-    """
+    """The arguments that make a section of these values, which have its types."""
     return {
         declared.name: (
             hint(**build_sections(hint, values, prefix or f"{name}."))

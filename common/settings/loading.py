@@ -16,9 +16,7 @@ TOPICS = ("source.topic", "topics")
 
 
 def is_ours(variable: str) -> bool:
-    """Whether an environment variable sets a setting; a child process gets
-    `Settings.build_environment` instead.
-    """
+    """Whether a variable sets a setting; children get `Settings.build_environment`."""
     return (
         variable in {*BY_ENVIRONMENT, *SECRETS, *other_programs.VARIABLES, FILE_VARIABLE}
         or client_options.parse_variable(variable) is not None
@@ -30,9 +28,7 @@ def load(
     files: str | Sequence[str] = (),
     arguments: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read and check all settings; SettingsInvalid lists every error. Of several `files` the later
-    ones win, name by name.
-    """
+    """Read and check all settings; SettingsInvalid lists all errors. Later `files` win."""
     sources = read_all(environment, [files] if isinstance(files, str) else files, arguments or {})
     given_by = {name: given.origin for name, given in sources.values.items()}
     values = _convert_all(sources)

@@ -86,9 +86,7 @@ def translate_variables(
 
 
 def describe_missing(environment: Mapping[str, str]) -> str:
-    """For the message about a missing setting: why one of the required variables alone is
-    ignored.
-    """
+    """Why one of the required variables alone is ignored, for a missing setting."""
     present, *more = sorted(REQUIRED_VARIABLES, key=lambda name: not environment.get(name))
     if not environment.get(present) or environment.get(more[0]):
         return ""

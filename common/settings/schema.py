@@ -322,9 +322,7 @@ def build_candidate_setting_name(number: int, common_name: str) -> str:
 
 
 def _list_candidate_settings(number: int) -> Iterator[Setting]:
-    """The settings that one of several source candidates can override. Empty: the value of
-    `source.…`.
-    """
+    """What a source candidate can override. Empty: the value of `source.…`."""
     meaning = "Raw options of that consumer, for this candidate alone."
     options = Setting("consumer_options", "options", "", meaning)
     for setting in (*list_settings(Security, "source."), options):

@@ -32,9 +32,7 @@ PROBE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings of one side, by the last part of their names (`common.settings.schema`); an
-    empty one is not set.
-    """
+    """The settings of one side, by the last part of their names; empty: not set."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare(
         "PLAINTEXT"

@@ -38,9 +38,7 @@ class Settings(Schema):
     values: MappingProxyType[str, Value]
     """As they were given, by dotted name: for what goes through all of them."""
     given_by: MappingProxyType[str, Origin]
-    """By dotted name, also of an option: where the value comes from. Settings with their default
-    are left out.
-    """
+    """By dotted name, also of an option: where the value comes from. Not of defaults."""
     not_taken: tuple[str, ...]
     """A message for each variable of another program that is set and has no effect."""
     sources: tuple[Cluster, ...]
@@ -100,9 +98,7 @@ class Settings(Schema):
         )
 
     def select_source(self, source: Cluster) -> Settings:
-        """The same settings with one of the `sources` as the only one: what is its own alone is
-        what all have.
-        """
+        """The same settings with only this source: what is its own is what all have."""
         name = build_candidate_setting_name(source.number, OPTIONS)
         own_options = self.get_options(name) if name in self.values else {}
         common: dict[str, Value] = {
@@ -118,9 +114,7 @@ class Settings(Schema):
         return Settings.build({**self.values, **common, **own}, self.given_by)
 
     def build_routes(self, topics: Iterable[str] = ()) -> list[Route]:
-        """The routes, when the source has these topics; SettingsInvalid when they cannot be copied
-        side by side.
-        """
+        """The routes for these topics; SettingsInvalid when they cannot be copied together."""
         selected = topic_rules.build_routes(self.rules, topics, self.intermediate.topic)
         conflicts = list(topic_rules.find_conflicts(self.rules, selected))
         if conflicts:
@@ -134,9 +128,7 @@ class Settings(Schema):
         return value
 
     def list_filters(self) -> list[str]:
-        """The settings with which the copy does not have exactly the source's records, so far as
-        they are set.
-        """
+        """The settings, as far as set, that make the copy differ from its source."""
         names = ("filter.sql", "filter.function", "provenance.header")
         return [name for name in names if self.values[name]]
 
@@ -163,8 +155,6 @@ class Settings(Schema):
 
 
 def list_own_security(values: Mapping[str, Value], number: int) -> dict[str, str]:
-    """The TLS and SASL settings of one source candidate alone, by the last part of their names;
-    empty ones are not set.
-    """
+    """A source candidate's own TLS and SASL settings, by the last part of their names."""
     names = {name: build_candidate_setting_name(number, name) for name in SECURITY}
     return {name: str(values[own]) for name, own in names.items() if own in values}

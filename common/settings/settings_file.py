@@ -52,9 +52,7 @@ def _read_yaml(path: Path, _: str) -> Mapping[str, Any]:
 
 
 def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """ValueError for a key that an object of JSON has twice; the other formats' parsers refuse it
-    themselves.
-    """
+    """ValueError for a key that is there twice, as the other formats' parsers raise."""
     names = [name for name, _ in pairs]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
@@ -63,9 +61,7 @@ def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _read_ini(_: Path, content: str) -> Mapping[str, Any]:
-    """Without interpolation, so that `%` is a character; keys before the first section have no
-    prefix.
-    """
+    """Keys before the first section have no prefix; `%` is a character like others."""
     parser = configparser.ConfigParser(interpolation=None, default_section="", strict=True)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keeps upper case
     parser.read_string(f"[{NO_SECTION}]\n{content}")

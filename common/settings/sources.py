@@ -28,13 +28,9 @@ KUBERNETES_VARIABLE = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)"
 )
 KUBERNETES_ADDRESS = "tcp://"
-"""What such a variable says where it also is a setting: REO_METRICS_PORT, of a Service that is
-called reo-metrics.
-"""
+"""What Kubernetes' REO_METRICS_PORT says, for a Service that is called reo-metrics."""
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *failpoints.VARIABLES})
-"""Variables with our prefix that are not settings: the settings file, the folder of Spark's jars in
-the image, the failpoints.
-"""
+"""Variables with our prefix that are no settings; REO_JARS is Spark's jars in the image."""
 OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end", "source.mode": "--mode"}
 """Other settings from the command line are topics, from `--topic`."""
 TABLES = {name[: dot.start()] for name in BY_NAME for dot in re.finditer("[.]", name)}
@@ -168,9 +164,7 @@ def _read_secret(variable: str, file: str, errors: dict[str, str]) -> str:
 
 
 def _add_topic_mirrors(environment: Mapping[str, str], sources: Sources) -> None:
-    """kafka-topic-mirror's variables can repeat a value from another source, and never override
-    it.
-    """
+    """kafka-topic-mirror's variables may repeat another source's value, never override."""
     for variable, name, text in other_programs.translate_variables(environment, sources.errors):
         value, origin = sources.values.setdefault(name, Given(text, Origin(variable)))
         if (",".join(map(str, value)) if isinstance(value, list) else str(value)) != text:
