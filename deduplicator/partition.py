@@ -84,9 +84,7 @@ class Partition:
         return self.decisions
 
     def write(self, destination: Destination) -> None:
-        """Write the round's new records. Those that a torn transaction has written are not written
-        again.
-        """
+        """Write the round's new records, but for those that a torn transaction has written."""
         decisions = self.get_decisions()
         if self.surplus is not None:
             self._skip_torn(self.surplus, decisions)
@@ -130,9 +128,7 @@ class Partition:
             self.surplus = None
 
     def prepare_commit(self) -> ClientTopicPartition:
-        """What the transaction commits of this partition, when its records are written: they are
-        counted in the frontier.
-        """
+        """What the transaction commits of this partition, after its records are written."""
         decisions = self.get_decisions()
         frontier = decisions.build_frontier(self.frontier)
         frontier = replace(
@@ -174,9 +170,7 @@ class Partition:
         return decisions
 
     def drop(self) -> None:
-        """The partition is another worker's, or is started again. Only what is committed of it is
-        remembered.
-        """
+        """The partition is another worker's, or starts again: only `committed` is kept."""
         self.is_assigned = False
         self.decisions = self.surplus = None  # perhaps megabytes
 

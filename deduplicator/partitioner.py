@@ -26,9 +26,7 @@ Partitioner = Callable[[Sequence[Record]], Iterable[tuple[TopicPartition, Sequen
 def build_partitioner(
     route: Route, partition: int, partitions: int, limit: CallLimit
 ) -> Partitioner:
-    """The partitioner of one intermediate partition, for a destination topic with so many
-    partitions.
-    """
+    """One intermediate partition's partitioner, for a topic with so many partitions."""
     topic, fixed = route.destination_topic, partition_mapping.parse_fixed_partition(route.mapping)
     if route.mapping == SAME or fixed is not None:
         tp = TopicPartition(topic, partition if fixed is None else fixed)

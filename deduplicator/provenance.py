@@ -24,9 +24,7 @@ from deduplicator.user_call_timeout import CallLimit
 
 
 class Provenance:
-    """Adds the header to records that pass; `record_filter` filters those that did not come from
-    the destination.
-    """
+    """Adds the header to what passes; `record_filter` filters what was not copied here."""
 
     def __init__(
         self,
@@ -42,9 +40,7 @@ class Provenance:
     def filter_records(
         self, source: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
     ) -> FilterResult:
-        """Leave out records that came from the destination; filter the others, if there is a
-        filter, and add the header.
-        """
+        """Leave out records from the destination, filter the others, and add the header."""
         new = [
             position
             for position, (_, _, headers, _) in enumerate(records)
@@ -67,9 +63,7 @@ class Provenance:
 
 
 def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
-    """The filter that these settings define; None when every accepted record is written
-    unchanged.
-    """
+    """The filter that the settings define; None when every record is written unchanged."""
     functions, header = filters.load_functions(settings), settings.provenance.header
     record_filter = (
         FunctionFilter(functions, settings.filter.on_error == "park", limit) if functions else None

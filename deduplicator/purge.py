@@ -23,9 +23,7 @@ PURGE_INTERVAL_S = 10.0
 
 
 class Purge:
-    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with
-    its repartition topics.
-    """
+    """Deletes committed intermediate records regularly, as Kafka Streams does."""
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
@@ -34,9 +32,7 @@ class Purge:
         self.pending: dict[ClientTopicPartition, Any] = {}
 
     def delete_committed(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Request the deletion of the records below the committed offsets, if it is time; does not
-        block.
-        """
+        """Request the deletion of what is committed, if it is time; does not block."""
         if clock.monotonic() < self.next_request_at:
             return
         self.next_request_at = clock.monotonic() + PURGE_INTERVAL_S

@@ -48,9 +48,7 @@ class RecordFilter(Protocol):
     def filter_records(
         self, source: TopicPartition, records: Sequence[Record], source_offsets: Sequence[int]
     ) -> FilterResult:
-        """Filter accepted records of a source partition, in order; the result has to be
-        deterministic.
-        """
+        """Filter accepted records of a source partition, in order; deterministic."""
 
 
 class FunctionFilter:

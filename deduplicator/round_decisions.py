@@ -153,9 +153,7 @@ class RoundDecisions:
         return self.last or find_last_record(self.envelopes)
 
     def describe_last_record(self, before: LastRecord | None) -> LastRecord | None:
-        """The frontier's description of the last accepted record; `before` is that of the frontier
-        before this round.
-        """
+        """The last accepted record, for the frontier; `before`: as of the last round."""
         last = self.find_last()
         # an envelope of which the rest is left to the next round ends beyond the frontier
         left_out_through = min(self.left_out_through, self.rule.frontier)

@@ -34,9 +34,7 @@ class StartedCommit:
         self.consumed = sum(decisions.consumed for _, decisions in rounds)
 
     def on_committed(self) -> None:
-        """It is certainly committed. The metric of the frontier is updated only of partitions that
-        are still assigned.
-        """
+        """It is certainly committed. Other workers set the metric of revoked partitions."""
         TRANSACTION_SECONDS.observe(clock.monotonic() - self.began_at)
         TRANSACTION_RECORDS.observe(sum(decisions.written for _, decisions in self.rounds))
         for partition, decisions in self.rounds:

@@ -57,9 +57,7 @@ class AcceptedEnvelope(NamedTuple):
 def find_last_record(
     envelopes: Sequence[AcceptedEnvelope],
 ) -> tuple[AcceptedEnvelope, EnvelopeRecord] | None:
-    """The last new record of these envelopes, which are in order, and its envelope; None without a
-    new record.
-    """
+    """The last new record of these envelopes, in order, with its envelope, if any."""
     for envelope in reversed(envelopes):
         record = envelope.read_last_record()
         if record is not None:

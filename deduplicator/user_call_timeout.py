@@ -24,9 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class CallLimit:
-    """`with limit:` around many calls. Only a main thread can be interrupted; in another thread
-    there is no timeout.
-    """
+    """`with limit:` around many calls; without a timeout outside the main thread."""
 
     def __init__(
         self,

@@ -56,9 +56,7 @@ class ProducerPair:
             producer.finish_commit()
 
     def close(self) -> None:
-        """Leave no transaction open: a commit that was started is waited for, any other transaction
-        is aborted.
-        """
+        """Leave no transaction open: a started commit is waited for, any other aborted."""
         try:
             self.finish_commit()
         # the outcome is in doubt; the next process initialises this producer, which ends its
