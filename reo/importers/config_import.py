@@ -14,8 +14,6 @@ from common.errors import SettingsInvalid
 from reo.importers import kaf_relay, mirrormaker, mirrormaker_properties
 from reo.importers.imported_settings import ImportedSettings
 
-SIDES = ("source", "target")
-
 
 def import_files(files: Sequence[str], with_secrets: bool, mode: str = "", flow: str = "") -> int:
     """The command: prints a settings file; keys without a counterpart go to standard error, and
@@ -40,8 +38,10 @@ def _import_texts(
     if any(mirrormaker_properties.is_mirrormaker(*file) for file in texts.items()):
         chosen = mirrormaker_properties.read_flow(texts.values(), flow)
         imported = mirrormaker.import_settings(chosen, with_secrets)
-        aliases = [chosen.properties.get(f"{side}.cluster.alias", side) for side in SIDES]
-        imported.set_topics("-".join(["reo", *aliases]))
+        source, target = (
+            chosen.properties.get(f"{side}.cluster.alias", side) for side in ("source", "target")
+        )
+        imported.set_topics(f"reo-{source}-{target}")
     else:
         tree = kaf_relay.merge_tables([tomllib.loads(text) for text in texts.values()])
         imported = kaf_relay.import_settings(tree, with_secrets, mode)

@@ -1,36 +1,88 @@
-"""What `reo config import` makes of another program's configuration, and a table of that one.
+"""What `reo config import` makes of another program's configuration.
 
-A table gives its keys away one by one, and notes those that are left at the end: so no key is
-dropped silently. A secret becomes a setting only on request, because what is printed ends up in
-logs.
+The configuration is one flat table of keys. Each line that knows a key takes it away, as a setting
+or with a note, and `end` notes those that are left: so no key is dropped silently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
+from common.settings.conversion import convert
 from common.settings.schema import BY_NAME, OPTION_TABLES
 
-Tree = dict[str, Any]
+EMPTY = ("", [], None)
 
 
-@dataclass
 class ImportedSettings:
-    """The result: dotted settings with their values, topic rules, and a note for each key that is
-    dropped or changed.
+    """The dotted settings with their values, the topic rules, and a note for each key that is
+    dropped or changed. `names` has the names that the user wrote, where those of `keys` are others.
+    A secret becomes a setting only on request, because what is printed ends up in logs.
     """
 
-    values: dict[str, Any] = field(default_factory=dict)
-    topics: dict[str, str] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    def __init__(
+        self,
+        program: str,
+        keys: Mapping[str, Any],
+        with_secrets: bool = False,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self.program, self.with_secrets, self.names = program, with_secrets, names or {}
+        self.left = dict(keys)
+        self.values: dict[str, Any] = {}
+        self.topics: dict[str, str] = {}
+        self.notes: list[tuple[str, str]] = []
 
     def note(self, key: str, why: str) -> None:
         """Note why a key is dropped or changed."""
+        key = self.names.get(key, key)
         self.notes.append((" ".join(key.split()), " ".join(why.split())))
+
+    def find(self, pattern: str) -> list[str]:
+        """The keys that are left and match as a whole."""
+        return [key for key in self.left if re.fullmatch(pattern, key)]
+
+    def drop(self, pattern: str, why: str) -> None:
+        """Note each key that matches and has a value."""
+        for key in self.find(pattern):
+            if self.left.pop(key) not in EMPTY:
+                self.note(key, why)
+
+    def put(
+        self, key: str, setting: str, translate: Callable[[Any], Any] = lambda value: value
+    ) -> None:
+        """Make a key a setting; a value that the setting cannot have is noted."""
+        value = self.left.pop(key, None)
+        if value not in EMPTY:
+            try:
+                self.set(key, setting, translate(value))
+            except (ValueError, KeyError) as reason:
+                self.note(key, f"{value!r} has no counterpart in {setting}: {reason}")
+
+    def set(self, key: str, setting: str, value: Any) -> None:
+        """Give a setting the value that a key has in some form, or note how to give it when it is a
+        secret; ValueError when the setting cannot have it.
+        """
+        declared = BY_NAME.get(setting)
+        is_secret = declared is not None and declared.kind == "secret"
+        if declared and is_secret and not self.with_secrets:
+            self.note(
+                key,
+                f"secrets are not printed: set {declared.environment[0]}, or name a file in"
+                f" {declared.file_variable}; or import with --with-secrets",
+            )
+        else:
+            self.values[setting] = convert(declared, value) if declared and not is_secret else value
+
+    def end(self, reasons: Mapping[str, str]) -> None:
+        """Note what is left: with the reason of the first pattern that fits, or as unknown."""
+        for pattern, why in reasons.items():
+            self.drop(pattern, why)
+        self.drop(".*", f"unknown key of {self.program}; it is not imported")
 
     def set_topics(self, application: str) -> None:
         """One topic becomes the settings of the one-topic form, from which all names follow;
@@ -40,9 +92,8 @@ class ImportedSettings:
         if len(more) == 1 and ":" not in destination and not source.startswith("^"):
             self.values |= {"source.topic": source, "destination.topic": destination}
         elif self.topics:
-            self.values |= {"application": application} | {
-                f"topics.{source}": target for source, target in self.topics.items()
-            }
+            self.values["application"] = application
+            self.values |= {f"topics.{name}": target for name, target in self.topics.items()}
             self.note(
                 "application",
                 "has no default with several topics: the frontiers of all are stored under this"
@@ -56,66 +107,13 @@ class ImportedSettings:
         tables: dict[str, list[str]] = {}
         for name, value in self.values.items():
             table, key = _split_name(name)
-            tables.setdefault(table, []).append(f"{_format_key(key)} = {_format_value(value)}")
+            is_bare = re.fullmatch(r"[A-Za-z0-9_]+", key)
+            line = f"{key if is_bare else _format_value(key)} = {_format_value(value)}"
+            tables.setdefault(table, []).append(line)
         lines = [f"# {key}: {why}" for key, why in self.notes]
         for table in sorted(tables):
             lines += ["", *([f"[{table}]"] if table else []), *sorted(tables[table])]
         return "\n".join(lines).lstrip("\n")
-
-
-class Table:
-    """One table of the file: its keys are removed by name, and `end` notes the remaining ones."""
-
-    def __init__(
-        self,
-        into: ImportedSettings,
-        path: str,
-        content: object,
-        names: Mapping[str, str] | None = None,
-    ) -> None:
-        """`names` has the names that the user wrote, where the table's keys are others."""
-        self.into, self.path, self.names = into, path, names or {}
-        if content is not None and not isinstance(content, Mapping):
-            into.note(path, "a table is expected; it is not imported")
-        self.left: Tree = dict(content) if isinstance(content, Mapping) else {}
-
-    def take(self, key: str) -> Any:
-        """Remove a key and return its value; None when it is missing or empty."""
-        value = self.left.pop(key, None)
-        return None if value in ("", []) else value
-
-    def note(self, key: str, why: str) -> None:
-        """Add a note about one of its keys."""
-        self.into.note(f"{self.path}.{key}" if self.path else self.names.get(key, key), why)
-
-    def drop(self, keys: str, why: str) -> None:
-        """Remove keys that have no setting, all for one reason."""
-        for key in keys.split():
-            if self.take(key) is not None:
-                self.note(key, why)
-
-    def put(self, key: str, setting: str, convert: Any = lambda value: value) -> None:
-        """Make a key a setting; a value that cannot be converted is noted."""
-        value = self.take(key)
-        if value is not None:
-            try:
-                self.into.values[setting] = convert(value)
-            except (ValueError, KeyError, TypeError):
-                self.note(key, f"{value!r} has no counterpart in {setting}")
-
-    def note_secret(self, key: str, setting: str) -> None:
-        """Note that a secret is left out, and how to give it."""
-        variable = BY_NAME[setting].environment[0]
-        self.note(
-            key,
-            f"secrets are not printed: set {variable}, or name a file in {variable}_FILE; or import"
-            " with --with-secrets",
-        )
-
-    def end(self, program: str) -> None:
-        """Note the remaining keys."""
-        for key in self.left:
-            self.note(key, f"unknown key of {program}; it is not imported")
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -125,11 +123,8 @@ def _split_name(name: str) -> tuple[str, str]:
     for table in (*OPTION_TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
-    return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]
-
-
-def _format_key(key: str) -> str:
-    return key if key.replace("_", "").isalnum() and key.isascii() else _format_value(key)
+    table, _, key = name.rpartition(".")
+    return table, key
 
 
 def _format_value(value: Any) -> str:

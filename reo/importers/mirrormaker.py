@@ -11,13 +11,11 @@ policies of Kafka 4.3; the worker's and the clients' options in Kafka's document
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from common.kafka.copied_configs import SYNCABLE
 from common.settings.client_options import get_guards
-from common.settings.schema import BY_NAME
 from common.topic_rules import TOPIC_NAME, Rule
-from reo.importers.imported_settings import ImportedSettings, Table
+from reo.importers.imported_settings import ImportedSettings
 from reo.importers.mirrormaker_properties import NOT_USED, Flow
 from reo.importers.mirrormaker_security import convert_security
 
@@ -31,7 +29,6 @@ CONFIGS_EXCLUDED = (
 )
 INTERNAL = (r".*[.-]internal", "heartbeats")
 """Topics that MirrorMaker 2 copies under no circumstances, or that only its own need."""
-COMPRESSION = {name: name for name in BY_NAME["producer.compression_type"].choices}
 REFERENCE = re.compile(r"\$\{[^}]*:[^}]*\}")
 NO_EQUIVALENT = {
     r"(emit\.)?(offset-syncs|checkpoints|heartbeats)\..*|offset\.lag\.max": (
@@ -61,6 +58,9 @@ NO_EQUIVALENT = {
     r"|(key|value|header)\.converter.*|connector\..*|config\.(providers|action).*|name|group\.id": (
         "of Kafka Connect's worker, which reo does without"
     ),
+    r"sync\.topic\.(configs|acls)\.interval\.seconds": (
+        "at each start, and by `reo topics --apply`; ACLs by `reo acls --apply`"
+    ),
     rf"{NOT_USED}.*": (
         "MirrorMaker 2 does not use it either: clients' options have the cluster before them"
     ),
@@ -68,190 +68,162 @@ NO_EQUIVALENT = {
 """Properties without a setting: a regular expression of the name, and why. The first that fits."""
 
 
-class Lists(NamedTuple):
-    """What is included and what excluded, as regular expressions of whole names."""
-
-    included: list[str]
-    excluded: list[str]
-
-    def build_pattern(self) -> str:
-        """One regular expression; empty when nothing is included."""
-        if not self.included:
-            return ""
-        without = f"(?!(?:{'|'.join(self.excluded)})$)" if self.excluded else ""
-        return f"{without}(?:{'|'.join(self.included)})"
-
-
 def import_settings(flow: Flow, with_secrets: bool = False) -> ImportedSettings:
     """The settings for what MirrorMaker 2 does for this flow."""
-    into = ImportedSettings()
-    table = Table(into, "", flow.properties, flow.names)
+    into = ImportedSettings("MirrorMaker 2", flow.properties, with_secrets, flow.names)
     for key, value in flow.properties.items():
         if REFERENCE.search(value) and not key.endswith("sasl.jaas.config"):
-            table.drop(key, f"{value} is a reference, which reo does not resolve")
+            into.drop(re.escape(key), f"{value} is a reference, which reo does not resolve")
     for side, cluster in (("source", "source.cluster."), ("destination", "target.cluster.")):
-        servers = table.take(f"{cluster}bootstrap.servers") or ""
+        servers = into.left.pop(f"{cluster}bootstrap.servers", "")
         into.values[f"{side}.bootstrap_servers"] = ",".join(map(str.strip, servers.split(",")))
-        convert_security(table, cluster, side, with_secrets)
-    _convert_topics(table, flow.others)
-    _convert_groups(table)
-    _convert_topic_configs(table)
-    _convert_consumer(table)
-    _convert_producer(table)
-    _convert_exactly_once(table)
-    for key in list(table.left):
-        reason = next((why for keys, why in NO_EQUIVALENT.items() if re.fullmatch(keys, key)), "")
-        if reason:
-            table.drop(key, reason)
-    table.end("MirrorMaker 2")
+        convert_security(into, cluster, side)
+    _convert_topics(into, flow.others)
+    _convert_groups(into)
+    _convert_topic_configs(into)
+    _convert_consumer(into)
+    _convert_producer(into)
+    key = "target.cluster.exactly.once.source.support"
+    if into.left.pop(key, "disabled").lower() != "enabled":
+        into.note(
+            key if key in into.names else key.removeprefix("target.cluster."),
+            "was not enabled, so what MirrorMaker 2 has copied may have records twice. reo goes on"
+            " only after an exact copy (docs/how-to/from-mirrormaker.md): copy to a new topic",
+        )
+    into.end(NO_EQUIVALENT)
     return into
 
 
-def _take_list(table: Table, key: str, default: str) -> list[str]:
-    """An empty list is not the default."""
-    return [part.strip() for part in table.left.pop(key, default).split(",") if part.strip()]
+def _take_lists(into: ImportedSettings, name: str, default: str) -> tuple[list[str], list[str]]:
+    """The regular expressions of what is included, and of what is excluded. An empty list is not
+    the default.
+    """
+    excluded = into.left.pop(f"{name}.blacklist", default)
+    texts = into.left.pop(name, ".*"), into.left.pop(f"{name}.exclude", excluded)
+    included, excluded = (
+        [part.strip() for part in text.split(",") if part.strip()] for text in texts
+    )
+    return included, excluded
 
 
-def _is_true(table: Table, key: str, default: str) -> bool:
-    return str(table.left.pop(key, default)).lower() == "true"
+def _build_pattern(included: list[str], excluded: list[str]) -> str:
+    """One regular expression of whole names; empty when nothing is included."""
+    without = f"(?!(?:{'|'.join(excluded)})$)" if excluded else ""
+    return f"{without}(?:{'|'.join(included)})" if included else ""
 
 
-def _convert_topics(table: Table, others: tuple[str, ...]) -> None:
+def _compile(into: ImportedSettings, key: str, pattern: str) -> re.Pattern[str] | None:
+    """None without a pattern, or when it is not one of Python's, which is noted."""
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as reason:
+        into.note(key, f"{pattern!r} is not a regular expression of Python's: {reason}")
+        return None
+
+
+def _is_true(into: ImportedSettings, key: str, default: str) -> bool:
+    return str(into.left.pop(key, default)).lower() == "true"
+
+
+def _convert_topics(into: ImportedSettings, others: tuple[str, ...]) -> None:
     """Names become rules of their own; where there is a regular expression, all become one
     pattern, because no topic may fit two rules.
     """
-    prefix, target = _convert_policy(table), table.left.pop("target.cluster.alias", "target")
-    topics = Lists(
-        _take_list(table, "topics", ".*"),
-        _take_list(table, "topics.exclude", table.left.pop("topics.blacklist", TOPICS_EXCLUDED)),
-    )
-    if all(map(TOPIC_NAME.fullmatch, topics.included)):
-        excluded = _build_regex(table, "topics.exclude", "|".join(topics.excluded))
-        for name in dict.fromkeys(topics.included):
-            if excluded and excluded.fullmatch(name):
-                table.note("topics.exclude", f"{name} is excluded, so it is not imported")
-            else:
-                table.into.topics[name] = prefix + name
-    else:
-        cycle = [f"(?:.*{re.escape(prefix[-1:])})?{re.escape(target + prefix[-1:])}.*"]
-        pattern = Lists(
-            topics.included, [*topics.excluded, *INTERNAL, *(cycle if prefix else ())]
-        ).build_pattern()
-        rule = Rule(f"^{pattern}", rf"{prefix}\g<0>" if prefix else "")
-        for reason in rule.find_errors():
-            table.note("topics", f"not imported, write the rule by hand: {reason}")
-            return
-        table.into.topics[rule.source] = rule.destination
+    prefix, target = _convert_policy(into), into.left.pop("target.cluster.alias", "target")
+    included, excluded = _take_lists(into, "topics", TOPICS_EXCLUDED)
     for other in others:
-        table.note(
+        into.note(
             other,
             "also enabled: a service of its own, imported with --flow"
             + ("" if prefix else "; for both directions of one topic see provenance.header"),
         )
+    if all(map(TOPIC_NAME.fullmatch, included)):
+        pattern = _compile(into, "topics.exclude", "|".join(excluded))
+        for name in dict.fromkeys(included):
+            if pattern and pattern.fullmatch(name):
+                into.note("topics.exclude", f"{name} is excluded, so it is not imported")
+            else:
+                into.topics[name] = prefix + name
+        return
+    excluded += INTERNAL
+    if prefix:  # what came from the other cluster
+        end = prefix[-1:]
+        excluded.append(f"(?:.*{re.escape(end)})?{re.escape(target + end)}.*")
+    rule = Rule(f"^{_build_pattern(included, excluded)}", rf"{prefix}\g<0>" if prefix else "")
+    if reason := next(iter(rule.find_errors()), None):
+        into.note("topics", f"not imported, write the rule by hand: {reason}")
+    else:
+        into.topics[rule.source] = rule.destination
 
 
-def _convert_policy(table: Table) -> str:
+def _convert_policy(into: ImportedSettings) -> str:
     """What the names of the copies begin with."""
-    policy = table.left.pop("replication.policy.class", "DefaultReplicationPolicy")
-    prefix: str = table.left.pop("source.cluster.alias", "") + table.left.pop(
-        "replication.policy.separator", "."
-    )
-    if policy.endswith("IdentityReplicationPolicy"):
-        return ""
-    if not policy.endswith("DefaultReplicationPolicy"):
-        table.note(
+    policy = into.left.pop("replication.policy.class", "DefaultReplicationPolicy")
+    alias = into.left.pop("source.cluster.alias", "")
+    separator = into.left.pop("replication.policy.separator", ".")
+    if policy.endswith("DefaultReplicationPolicy"):
+        return f"{alias}{separator}"
+    if not policy.endswith("IdentityReplicationPolicy"):
+        into.note(
             "replication.policy.class",
             f"{policy} is unknown: the copies have the topics' own names, unless you change the"
             " rules",
         )
-        return ""
-    return prefix
+    return ""
 
 
-def _build_regex(table: Table, key: str, pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern) if pattern else None
-    except re.error as reason:
-        table.note(key, f"{pattern!r} is not a regular expression of Python's: {reason}")
-        return None
-
-
-def _convert_groups(table: Table) -> None:
-    groups = Lists(
-        _take_list(table, "groups", ".*"),
-        _take_list(table, "groups.exclude", table.left.pop("groups.blacklist", GROUPS_EXCLUDED)),
-    ).build_pattern()
+def _convert_groups(into: ImportedSettings) -> None:
+    pattern = _build_pattern(*_take_lists(into, "groups", GROUPS_EXCLUDED))
     interval = "sync.group.offsets.interval.seconds"
-    if not _is_true(table, "sync.group.offsets.enabled", "false"):
-        table.note(
+    if not _is_true(into, "sync.group.offsets.enabled", "false"):
+        into.note(
             "sync.group.offsets.enabled",
             "false: MirrorMaker 2 only writes checkpoints. `reo offsets translate` and"
             " `reo offsets sync` translate on demand",
         )
-    elif _build_regex(table, "groups", groups):
-        table.into.values["offsets.sync_groups"] = groups
-        table.put(interval, "offsets.sync_interval_s", int)
-    table.drop(interval, "not used: sync.group.offsets.enabled is false")
+    elif _compile(into, "groups", pattern):
+        into.values["offsets.sync_groups"] = pattern
+        into.put(interval, "offsets.sync_interval_s")
+    into.drop(re.escape(interval), "not used: sync.group.offsets.enabled is false")
 
 
-def _convert_topic_configs(table: Table) -> None:
-    table.into.values["topics.replication_factor"] = 2
-    table.put("replication.factor", "topics.replication_factor", int)
-    excluded = _take_list(
-        table,
-        "config.properties.exclude",
-        table.left.pop("config.properties.blacklist", CONFIGS_EXCLUDED),
-    )
-    if _is_true(table, "sync.topic.configs.enabled", "true"):
-        pattern = _build_regex(table, "config.properties.exclude", "|".join(excluded))
-        table.into.values["topics.sync"] = ",".join(
+def _convert_topic_configs(into: ImportedSettings) -> None:
+    into.values["topics.replication_factor"] = 2
+    into.put("replication.factor", "topics.replication_factor")
+    _, excluded = _take_lists(into, "config.properties", CONFIGS_EXCLUDED)
+    if _is_true(into, "sync.topic.configs.enabled", "true"):
+        pattern = _compile(into, "config.properties.exclude", "|".join(excluded))
+        into.values["topics.sync"] = ",".join(
             name for name in SYNCABLE if not (pattern and pattern.fullmatch(name))
         )
-        table.note(
+        into.note(
             "sync.topic.configs.enabled",
             "kept alike at each start, also where the source's brokers' default is in effect; other"
             " configurations when reo creates the topic, and by `reo topics --apply`",
         )
-    table.drop("sync.topic.configs.interval.seconds", "at each start, and by `reo topics --apply`")
-    if _is_true(table, "sync.topic.acls.enabled", "true"):
-        table.note("sync.topic.acls.enabled", "on demand: `reo acls --apply` copies them")
-    table.drop("sync.topic.acls.interval.seconds", "on demand: `reo acls --apply`")
+    if _is_true(into, "sync.topic.acls.enabled", "true"):
+        into.note("sync.topic.acls.enabled", "on demand: `reo acls --apply` copies them")
 
 
-def _convert_consumer(table: Table) -> None:
+def _convert_consumer(into: ImportedSettings) -> None:
     """Raw options, those with the cluster before them last, because they win."""
     guards = get_guards("source.consumer_options")
     for prefix in ("consumer.", "source.consumer."):
-        for key in [key for key in table.left if key.startswith(prefix)]:
-            option, value = key.removeprefix(prefix), table.left[key]
-            if key == "consumer.poll.timeout.ms":
-                continue
-            del table.left[key]
+        for key in into.find(rf"{re.escape(prefix)}(?!poll\.timeout\.ms).*"):
+            option, value = key.removeprefix(prefix), into.left.pop(key)
             if option == "auto.offset.reset" and value in ("earliest", "latest"):
-                table.into.values["source.start"] = value
+                into.values["source.start"] = value
             elif option in guards and not guards[option].is_allowed(value):
-                table.note(key, f"not imported: {guards[option].reason}")
+                into.note(key, f"not imported: {guards[option].reason}")
             else:
-                table.into.values[f"source.consumer_options.{option}"] = value
+                into.values[f"source.consumer_options.{option}"] = value
 
 
-def _convert_producer(table: Table) -> None:
+def _convert_producer(into: ImportedSettings) -> None:
     for prefix in ("target.producer.", "producer.override."):
-        table.put(f"{prefix}compression.type", "producer.compression_type", COMPRESSION.__getitem__)
-        table.put(f"{prefix}linger.ms", "producer.linger_ms", lambda text: min(1000, int(text)))
-        for key, expected, why in (
-            ("acks", ("all", "-1"), "always all: with less, an acknowledged record can be lost"),
-            ("enable.idempotence", ("true",), "always true, because exactly once needs it"),
-        ):
-            if table.left.pop(f"{prefix}{key}", "true" if key != "acks" else "all") not in expected:
-                table.note(f"{prefix}{key}", why)
-
-
-def _convert_exactly_once(table: Table) -> None:
-    key = "target.cluster.exactly.once.source.support"
-    if (table.take(key) or "disabled").lower() != "enabled":
-        table.note(
-            key.removeprefix("target.cluster.") if key not in table.names else key,
-            "was not enabled, so what MirrorMaker 2 has copied may have records twice. reo goes on"
-            " only after an exact copy (docs/how-to/from-mirrormaker.md): copy to a new topic",
-        )
+        into.put(f"{prefix}compression.type", "producer.compression_type")
+        into.put(f"{prefix}linger.ms", "producer.linger_ms", lambda text: min(1000, int(text)))
+        if into.left.pop(f"{prefix}acks", "all") not in ("all", "-1"):
+            into.note(f"{prefix}acks", "always all: with less, an acknowledged record can be lost")
+        if into.left.pop(f"{prefix}enable.idempotence", "true") != "true":
+            into.note(f"{prefix}enable.idempotence", "always true, because exactly once needs it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from common.settings.security import LOGIN_MODULES
-from reo.importers.imported_settings import Table
+from reo.importers.imported_settings import ImportedSettings
 
 OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
 CREDENTIALS = {
@@ -36,21 +36,21 @@ RAW = (
 )
 
 
-def convert_security(table: Table, cluster: str, side: str, with_secrets: bool) -> None:
+def convert_security(into: ImportedSettings, cluster: str, side: str) -> None:
     """All security properties that begin with `cluster`, as settings of `side`."""
-    values = table.into.values
-    protocol = str(table.take(f"{cluster}security.protocol") or "PLAINTEXT").upper()
-    values[f"{side}.security_protocol"] = protocol
-    for kind, is_used in (("sasl.", "SASL" in protocol), ("ssl.", "SSL" in protocol)):
-        for key in [key for key in table.left if key.startswith(cluster + kind)]:
-            if not is_used:
-                table.drop(key, f"{side}.security_protocol is {protocol}, so it is not used")
+    protocol = into.left.pop(f"{cluster}security.protocol", "PLAINTEXT").upper()
+    into.values[f"{side}.security_protocol"] = protocol
+    for kind, is_used in (("sasl", "SASL" in protocol), ("ssl", "SSL" in protocol)):
+        if not is_used:
+            into.drop(
+                rf"{cluster}{kind}\..*",
+                f"{side}.security_protocol is {protocol}, so it is not used",
+            )
     if "SASL" in protocol:
-        _convert_sasl(table, cluster, side, with_secrets)
+        _convert_sasl(into, cluster, side)
     if protocol.endswith("SSL"):
-        _convert_tls(table, cluster, side)
-    for key in [key for key in table.left if re.match(rf"{cluster}(sasl|ssl)\.", key)]:
-        table.drop(key, RAW)
+        _convert_tls(into, cluster, side)
+    into.drop(rf"{cluster}(sasl|ssl)\..*", RAW)
 
 
 def parse_jaas(text: str) -> dict[str, str]:
@@ -61,56 +61,52 @@ def parse_jaas(text: str) -> dict[str, str]:
     }
 
 
-def _convert_sasl(table: Table, cluster: str, side: str, with_secrets: bool) -> None:
-    values, jaas_key = table.into.values, f"{cluster}sasl.jaas.config"
-    mechanism = table.take(f"{cluster}sasl.mechanism") or "GSSAPI"
+def _convert_sasl(into: ImportedSettings, cluster: str, side: str) -> None:
+    jaas_key = f"{cluster}sasl.jaas.config"
+    mechanism = into.left.pop(f"{cluster}sasl.mechanism", "GSSAPI")
     if mechanism not in LOGIN_MODULES:
-        table.note(
+        into.note(
             f"{cluster}sasl.mechanism",
             f"one of {', '.join(LOGIN_MODULES)} is expected, not {mechanism}",
         )
     else:
-        values[f"{side}.sasl_mechanism"] = mechanism
-    jaas = parse_jaas(table.take(jaas_key) or "")
-    table.drop(f"{cluster}sasl.login.callback.handler.class", "follows from the mechanism")
+        into.values[f"{side}.sasl_mechanism"] = mechanism
+    jaas = parse_jaas(into.left.pop(jaas_key, ""))
+    into.drop(f"{cluster}sasl.login.callback.handler.class", "follows from the mechanism")
     for setting, options in CREDENTIALS.items():
         key, name = f"{cluster}{PROPERTIES[setting]}", f"{side}.{setting}"
-        value = table.take(key)
+        value = into.left.pop(key, "")
         if not value:
             key, value = jaas_key, next((jaas[option] for option in options if option in jaas), "")
-        if value and "${" in value:
-            table.note(key, f"{value} is a reference, which reo does not resolve: set {name}")
-        elif value and setting == "sasl_password" and not with_secrets:
-            table.note_secret(key, name)
+        if "${" in value:
+            into.note(key, f"{value} is a reference, which reo does not resolve: set {name}")
         elif value:
-            values[name] = value
+            into.set(key, name, value)
 
 
-def _convert_tls(table: Table, cluster: str, side: str) -> None:
-    values = table.into.values
+def _convert_tls(into: ImportedSettings, cluster: str, side: str) -> None:
     for store, settings, command in (
         ("truststore", ("ssl_ca_file",), "keytool -list -rfc -keystore {file} >ca.pem"),
         ("keystore", ("ssl_certificate_file", "ssl_key_file"), P12_TO_PEM),
     ):
         names = " and ".join(f"{side}.{setting}" for setting in settings)
         key = f"{cluster}ssl.{store}.location"
-        file = table.take(key)
-        kind = str(table.take(f"{cluster}ssl.{store}.type") or "JKS").upper()
+        file = into.left.pop(key, "")
+        kind = into.left.pop(f"{cluster}ssl.{store}.type", "JKS").upper()
         if file and kind == "PEM":
-            values |= dict.fromkeys((f"{side}.{setting}" for setting in settings), file)
+            into.values |= dict.fromkeys((f"{side}.{setting}" for setting in settings), file)
         elif file:
-            table.note(
+            into.note(
                 key, f"{kind}: make it PEM ({command.format(file=file)}), and set {names} to that"
             )
-        table.drop(
-            f"{cluster}ssl.{store}.certificates {cluster}ssl.{store}.certificate.chain"
-            f" {cluster}ssl.{store}.key",
+        into.drop(
+            rf"{cluster}ssl\.{store}\.(certificates|certificate\.chain|key)",
             f"write it into a file, and set {names} to that",
         )
-        table.drop(f"{cluster}ssl.{store}.password", "a PEM file has none")
-    table.drop(f"{cluster}ssl.key.password", "encrypted keys are not taken: decrypt it by openssl")
-    if table.left.pop(f"{cluster}ssl.endpoint.identification.algorithm", "https") != "https":
-        table.note(
-            f"{cluster}ssl.endpoint.identification.algorithm",
-            "the host name in a broker's certificate is checked: docs/how-to/secure.md",
-        )
+        into.drop(rf"{cluster}ssl\.{store}\.password", "a PEM file has none")
+    into.drop(
+        rf"{cluster}ssl\.key\.password", "encrypted keys are not taken: decrypt it by openssl"
+    )
+    key = f"{cluster}ssl.endpoint.identification.algorithm"
+    if into.left.pop(key, "https") != "https":
+        into.note(key, "the host name in a broker's certificate is checked: docs/how-to/secure.md")

@@ -75,7 +75,7 @@ def test_every_property_of_the_connectors_is_known(key: str) -> None:
     ("more", "key", "why"),
     [
         ("A->B.topics = \\\\p{Alpha}+", "A->B.topics", "write the rule by hand"),
-        ("A->B.topics =", "topics", "nothing to copy"),
+        ("A->B.topics =", "A->B.topics", "nothing to copy"),
         ("A->B.topics = orders\nA->B.topics.exclude = ord.*", "A->B.topics.exclude", "orders"),
         ("replication.policy.class = com.example.Policy", "replication.policy.class", "unknown"),
         ("replication.factor = many", "replication.factor", "no counterpart"),
