@@ -4,27 +4,11 @@ from __future__ import annotations
 
 EXAMPLES = {
     "": """\
-  reo check                      can the service run, and what would it do; changes nothing
-  reo run                        run both stages with settings from the environment
-  reo run --stop-at-end          copy the records that exist now, then end with exit code 0
+  reo check                      can the service run, and what would it do
+  reo run --settings reo.toml    run both stages; settings also come from the environment
   reo run --topic a=b --topic '^logs-.*=all:3'   several topics, patterns, mappings (REO_APPLICATION
                                                  must be set then)
   reo status --watch             offsets, lags and rates of every partition
-  reo lag --max-seconds 60       exit code 36 when the copy is further behind
-  reo verify                     compare the destination with the source, record by record
-  reo recover                    find a lost or reset frontier from the data; --apply commits it
-  reo inspect --partition 0      print the envelopes on the intermediate topics
-  reo topics                     compare the topics' configurations with the source's; --apply
-                                 changes them
-  reo config show                print every setting in effect, and where its value comes from
-  reo offsets translate --group G   at which destination offset group G continues; --apply commits
-                                    it
-  reo setup                      after an installation, once: fetch the jars of stage one
-  reo completion bash            completion of commands and options for bash, zsh or fish
-  reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
-  reo acls                       the topics' ACLs on both clusters; --apply copies them
-  reo cutover plan               what it takes to move the topics now; cutover run moves them with
-                                 their consumer groups
   reo COMMAND --help             examples of one command
 """,
     "check": """\
@@ -32,10 +16,7 @@ EXAMPLES = {
   reo check --json | jq '.findings[] | select(.level != "ok")'
   reo check && reo run           run only when there is no error
 
-Checks both clusters: reachability, versions, permissions, transactions, cycles, the three topics of
-each route (partitions, sizes, retention, timestamps, replicas), the frontier and the source after
-it; with `destination.class` also what that class checks. Prints what
-would be created and where the copy would begin. Changes nothing. Exit code 0: no errors (warnings
+Prints also what would be created and where the copy would begin. Exit code 0: no errors (warnings
 do not count); else the code of the first error, with which the service would end.
 """,
     "run": """\
@@ -51,17 +32,14 @@ operator: the exit codes are in docs/reference.md.
     "status": """\
   reo status                     every partition: source end, stage one, stage two, lags, rates;
                                  members of the group; open transactions
-  reo status --watch             the same, updated every two seconds, on a terminal
-  reo status --json              one JSON object; with --watch one per line
+  reo status --watch --json      a JSON object every two seconds
 
-Reads only the clusters, so it works from any machine that reaches them, and when nothing runs. It
-takes a second: two snapshots give the rates. What only the service knows (the last error, whether
-stage one runs) is printed as unknown. Exit code 0: the clusters could be read, whatever the state
-is.
+Reads only the clusters, so it works from any machine that reaches them. What only the service knows
+(the last error, whether stage one runs) is printed as unknown. Exit code 0: the clusters could be
+read, whatever the state is.
 """,
     "lag": """\
-  reo lag                        each stage and both together, per partition and in total, in
-                                 records and seconds
+  reo lag                        each stage and both together, per partition and in total
   reo lag --max-seconds 60       exit code 36 when a record has waited longer
   reo lag --max-records 100000 --json
 
@@ -73,17 +51,15 @@ source by its own timestamp.
                                  difference of each with its offsets
   reo verify --resume verified.json   note what was compared, and continue from there the next time
   reo verify --wait 60           give a copy that runs a minute to catch up first
-  reo verify --json --topic orders
 
-On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact
-is compared with its copy by the newest record of each key. Exit code 0: equal; 30: a difference;
-31: a route with a mapping, a filter or several source topics cannot be compared.
+A topic with cleanup.policy=compact is compared by the newest record of each key. Exit code 0:
+equal; 30: a difference; 31: a route with a mapping, a filter or several source topics cannot be
+compared.
 """,
     "recover": """\
   reo recover                    what the group says, what the data says, and what would be
-                                 committed; changes nothing
+                                 committed
   reo recover --apply            commit it; stop the service before
-  reo recover --json
 
 Exit code 22: the data does not tell the frontier either; 28: a transaction hangs, and the message
 has the command that aborts it; 29: the service runs; 30: the destination is not the source's copy.
@@ -92,26 +68,19 @@ has the command that aborts it; 29: the service runs; 30: the destination is not
   reo topics                     where the destination's topic configurations differ from the
                                  source's
   reo topics --apply             change them, also while the service runs
-  reo topics --json
 
-The setting topics.sync names configurations that are always as at the source: the service changes
-them at each start.
+The service itself changes at each start what the setting topics.sync names.
 """,
     "inspect": """\
   reo inspect                    the last ten envelopes of each intermediate partition: epoch, what
                                  they cover of the source, number of records
-  reo inspect --records          the records in them: source offset, timestamp, key, size of the
-                                 value
-  reo inspect --topic orders --partition 3 --from 120 --count 50
+  reo inspect --topic orders --partition 3 --from 120 --count 50 --records
   reo inspect --json | jq 'select(.foreign)'     a JSON object for each envelope
 
-The service deletes envelopes once they are committed at the destination, so a copy without lag
-leaves few. Changes nothing.
+The service deletes envelopes once they are committed at the destination.
 """,
     "config show": """\
-  reo config show                every setting, its value, and where it comes from; secrets are
-                                 hidden
-  reo config show --json
+  reo config show                every setting, its value, and where it comes from
 """,
     "config import": """\
   reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys
@@ -123,35 +92,27 @@ leaves few. Changes nothing.
                                                   the same position at the destination
   reo offsets translate --group billing --apply   commit it at the destination; stop billing's
                                                   consumers before, start them there after
-  reo offsets translate --group billing --json    for programs
 
-The position is exact: the next record of the group is the next one at the destination, and from
-there to the end of the copy both sides are compared record by record. The service may run. Exit
-code 0: all partitions with an offset are translated; 32: one has no such position (yet, or any
-more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending.
-Then nothing is committed. A route with a mapping, or with several source topics, has no such
-positions (31).
+The position is exact: from there to the end of the copy both sides are compared record by record.
+The service may run. Exit code 0: all partitions with an offset are translated; 32: one has no such
+position (yet, or any more); 30: the copy differs; 31: the route is not one to one; 33: the group
+has members at the destination; 28: offsets are pending. Then nothing is committed.
 """,
     "offsets sync": """\
   reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at
                                          the destination, once
   reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code
                                                  130)
-  reo offsets sync --groups '.*' --json          one object; with --interval one per line
 
-As `offsets translate --apply`, for each group of the source whose whole name matches. A group with
-members at the destination is left alone, and no group is moved back there. A partition where the
-group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
-translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy
-differs; 28: offsets are pending; 12: an ACL is missing. The service does the same with the setting
+A group with members at the destination is left alone, and none is moved back there. A partition
+where the group has read what is not copied yet keeps its offset until a later round. Exit codes as
+of `offsets translate`; 12: an ACL is missing. The service does the same with the setting
 offsets.sync_groups.
 """,
     "acls": """\
-  reo acls                       the ACLs of the copied topics at the source and at the destination,
-                                 and which would be created
+  reo acls                       the topics' ACLs on both clusters, and which would be created
   reo acls --apply               create them at the destination: every DENY first, then who may read
   reo acls --apply --with-write   also who may write, for the move itself
-  reo acls --json
 
 Nobody is allowed more at the destination than at the source. Needs Describe on both clusters, and
 Alter on the destination with --apply.
@@ -161,8 +122,7 @@ Alter on the destination with --apply.
                                           what `cutover run` would do
   reo cutover plan --topic orders --groups 'shop-.*' --json
 
-It looks twice, three seconds apart, and changes nothing. Exit code 0: the clusters could be read,
-whatever the state is.
+Exit code 0: the clusters could be read, whatever the state is.
 """,
     "cutover run": """\
   reo cutover run                         wait for producers, copy, consumers and service to be
@@ -171,21 +131,19 @@ whatever the state is.
                                           ACL), instead of waiting only
   reo cutover run --resume verified.json   compare from where `reo verify --resume verified.json`
                                            stood
-  reo cutover run --dry-run               as `cutover plan`
 
-May be interrupted or killed anywhere, and run again: it finds what is done. It does not stop the
-service: it says when to, and waits. Exit code 0: the topics have moved; 38: a step is not possible,
-or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be translated, or is
-busy; 130: Ctrl-C.
+May be interrupted or killed anywhere, and run again. It says when to stop the service, and waits.
+Exit code 0: the topics have moved; 38: a step is not possible, or the producers wrote again; 30:
+the copy differs; 32, 33: a group cannot be translated, or is busy; 130: Ctrl-C.
 """,
     "cutover back": """\
   reo cutover back                        remove the DENY of `cutover run --deny-writes`, and undo
                                           the move, or set up the copy in the other direction
 
 As long as nothing was written at the destination, everything goes on at the source as before: start
-the service again. Otherwise the copy in the other direction begins where this one has ended: start
-a service with the settings of source and destination exchanged, and move with it. Exit code 38:
-records were written on both sides.
+the service again. Otherwise start a service with the settings of source and destination exchanged,
+which begins where this copy has ended, and move with it. Exit code 38: records were written on both
+sides.
 """,
     "setup": """\
   reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by
@@ -193,9 +151,8 @@ records were written on both sides.
   reo setup --from /media/jars   without a network: the jars from a folder, by the same checksums
 
 Run it once, as the user that runs the service, after reo was installed or upgraded (`pipx install`,
-`uv tool install`); the image and `make setup` have done it. It needs Java 17 or 21. Jars and
-archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there
-already is left alone. It also says whether stage two has its compiled path.
+`uv tool install`). It needs Java 17 or 21. Jars and archive, 190 MB, go to REO_JARS, or to
+$XDG_DATA_HOME/reo (~/.local/share/reo). It also says whether stage two has its compiled path.
 """,
     "completion": """\
   eval "$(reo completion bash)"            in ~/.bashrc
@@ -203,8 +160,7 @@ already is left alone. It also says whether stage two has its compiled path.
   reo completion fish > ~/.config/fish/completions/reo.fish
 """,
     "executor": """\
-  reo executor                   in a pod, with the environment that Spark gives its executors on
-                                 Kubernetes; never by hand
+  reo executor                   in a pod, with the environment that Spark gives its executors
 
 With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this
 one argument. Exit code 2: this is not such a pod.
