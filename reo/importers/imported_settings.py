@@ -15,7 +15,7 @@ import orjson
 from common.settings.conversion import convert
 from common.settings.schema import BY_NAME, OPTION_TABLES
 
-EMPTY = ("", [], None)
+EMPTY: tuple[object, ...] = ("", [], None)
 
 
 class ImportedSettings:

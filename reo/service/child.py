@@ -1,22 +1,33 @@
-"""A child process of the service: how it is started, and when it is started again.
+"""A child process of the service: how it is started, and what becomes of its output.
 
 It gets the settings as environment variables, the service's folder for its metrics, an empty folder
-for temporary files, and a signal from the kernel when the supervisor dies. What it prints goes
-where the supervisor's own output goes, by the supervisor (`reo.service.child_output`).
+for temporary files, and a signal from the kernel when the supervisor dies.
+
+The supervisor forwards its output to its own standard error, without the lines that every JVM
+prints. A stage writes one line of JSON for each event with `log.format=json`, but a JVM whose
+logging has not begun and a crashing library print plain text, which a log collector could not
+parse: every such line becomes an event. When standard error takes nothing (a full disk, a reader
+that has gone), lines are lost: a child must not wait for its log, nor end with the exit code 120
+that Python has for output that cannot be written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import orjson
+
 from common import clock
+from common.logs import LineFormatter
 from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours
 from reo.migration import offsets_sync
@@ -33,6 +44,8 @@ KEPT_MEMORY = {
 """glibc keeps this much free memory (mallopt(3)). With its defaults, stage two gave memory back and
 took it again for each fetch, and spent a fifth of its processor time on that (records of 1 kB).
 """
+NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
+"""The beginnings of lines that every start of a JVM prints; they are dropped."""
 
 
 @dataclass(slots=True)
@@ -45,7 +58,6 @@ class Child:
     started: float = 0.0
     """Unix time; 0 before the first start."""
     restarts: Restarts = field(default_factory=Restarts)
-    starts: int = 0
 
     @property
     def name(self) -> str:
@@ -64,23 +76,56 @@ class Child:
             needed.mkdir(parents=True, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
         paths = filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])
+        own = {
+            "PROMETHEUS_MULTIPROC_DIR": str(metrics),
+            "TMPDIR": str(temporary),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", MODULES.get(self.stage, self.stage), str(self.worker)],
-            env=KEPT_MEMORY
-            | inherited
-            | settings.build_environment()
-            | {
-                "PROMETHEUS_MULTIPROC_DIR": str(metrics),
-                "TMPDIR": str(temporary),
-                "PYTHONPATH": os.pathsep.join(paths),
-            },
+            env=KEPT_MEMORY | inherited | settings.build_environment() | own,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             preexec_fn=set_parent_death_signal,
         )
         self.started = clock.time()
-        self.starts += 1
         log.info("%s started, process %d", self.name, self.process.pid)
         assert self.process.stdout
         return self.process.stdout
+
+
+def convert_line(line: bytes, stage: str, as_json: bool) -> bytes | None:
+    """The line to write; None for NOISE. As JSON: an event as it is, any other line as the message
+    of a new event, and None for an empty line.
+    """
+    if line.startswith(NOISE):
+        return None
+    if not as_json:
+        return line.rstrip(b"\n")
+    text = line.strip()
+    with contextlib.suppress(orjson.JSONDecodeError):
+        if not text or isinstance(orjson.loads(text), dict):
+            return text or None
+    message = text.decode(errors="replace")
+    record = logging.LogRecord(__name__, logging.WARNING, "", 0, message, None, None)
+    return LineFormatter(stage, as_json=True).format(record).encode()
+
+
+def forward_output(output: IO[bytes], stage: str, as_json: bool) -> threading.Thread:
+    """Forward a child's output to standard error until it ends. The supervisor joins the thread
+    when the child has ended, so no line is lost.
+    """
+
+    def forward() -> None:
+        with output:
+            for line in output:
+                converted = convert_line(line, stage, as_json)
+                if converted is not None:
+                    with contextlib.suppress(OSError):
+                        sys.stderr.buffer.write(converted + b"\n")
+                        sys.stderr.buffer.flush()
+
+    thread = threading.Thread(target=forward, daemon=True, name=f"events of {stage}")
+    thread.start()
+    return thread

@@ -3,7 +3,7 @@
 All of them read the metric files of the service's processes (`common.liveness`). A process that
 hangs sends no heartbeats: /livez then names it. /readyz names each process that does not do its
 work, and what it waits for. A process whose heartbeat is late is not ready, whatever its own gauge
-says; /metrics shows that too. `reo.service.service_status` has what /status says.
+says; /metrics shows that too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import confluent_kafka
@@ -27,7 +26,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.liveness import LATE_S, REASONS, Reason, is_silent
+from common.liveness import LATE_S, REASONS, is_silent
 from deduplicator import compiled_path
 from reo.version import VERSION
 
@@ -39,8 +38,7 @@ been started yet.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """The problems of the service as text; empty lists when there are none."""
 
     silent: list[str]
@@ -92,22 +90,29 @@ class MetricFiles:
 def mark_late_not_ready(families: Iterable[Metric], now: float) -> list[Metric]:
     """Set `reo_ready` to 0 for each process whose last heartbeat is older than LATE_S."""
     metrics = list(families)
-    by_name = {metric.name: metric.samples for metric in metrics}
-    late = {
-        (sample.labels["stage"], sample.labels["worker"])
-        for sample in by_name.get("reo_heartbeat_seconds", [])
-        if now - sample.value > LATE_S
-    }
-    samples = by_name.get("reo_ready", [])
-    samples[:] = [
-        (
-            sample._replace(value=0.0)
-            if (sample.labels["stage"], sample.labels["worker"]) in late
-            else sample
-        )
-        for sample in samples
-    ]
+    by_name = {metric.name: metric for metric in metrics}
+    heartbeats, ready = by_name.get("reo_heartbeat_seconds"), by_name.get("reo_ready")
+    if heartbeats and ready:
+        late = [sample.labels for sample in heartbeats.samples if now - sample.value > LATE_S]
+        ready.samples = [
+            sample._replace(value=0.0) if sample.labels in late else sample
+            for sample in ready.samples
+        ]
     return metrics
+
+
+def read_values(
+    registry: CollectorRegistry, names: Container[str], *labels: str
+) -> dict[tuple[str, ...], float]:
+    """The values of these metrics, by name and by the values of these labels; empty for a label
+    that a metric does not have.
+    """
+    return {
+        (sample.name, *(sample.labels.get(label, "") for label in labels)): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name in names
+    }
 
 
 def build_registry(folder: str) -> CollectorRegistry:
@@ -115,9 +120,8 @@ def build_registry(folder: str) -> CollectorRegistry:
     supervisor's.
     """
     registry = CollectorRegistry()
-    registry.register(cast(Any, MetricFiles(folder)))
-    registry.register(RESTARTS)
-    registry.register(BUILD_INFO)
+    for collector in (cast(Any, MetricFiles(folder)), RESTARTS, BUILD_INFO):
+        registry.register(collector)
     return registry
 
 
@@ -141,32 +145,30 @@ def assess_health(
     metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]
 ) -> Health:
     """Which of the processes that should run hang or are not ready."""
-    gauges: dict[tuple[str, str, str], float] = {}
-    reasons: dict[tuple[str, str], Reason] = {}
-    for family in metrics.collect():
-        for sample in family.samples:
-            if family.name in ("reo_heartbeat_seconds", "reo_ready"):
-                gauges[family.name, sample.labels["stage"], sample.labels["worker"]] = sample.value
-            elif family.name == "reo_waiting" and sample.value:
-                reasons[sample.labels["stage"], sample.labels["worker"]] = cast(
-                    Reason, sample.labels["reason"]
-                )
-    silent, not_ready = [], []
-    now = time.time()
+    gauges = read_values(
+        metrics,
+        ("reo_heartbeat_seconds", "reo_ready", "reo_waiting"),
+        *("stage", "worker", "reason"),
+    )
+    health, now = Health([], []), time.time()
     for stage, worker, started in processes:
-        heartbeat = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or now
-        age_s = now - heartbeat
+        last = gauges.get(("reo_heartbeat_seconds", stage, worker, ""), 0.0)
+        heartbeat = max(started, last) or now
+        silence = f"gave no sign of life for {now - heartbeat:.0f} s"
         if is_silent(heartbeat, now):
-            silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
-        if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
-            reason = REASONS[reasons.get((stage, worker), "start")]
-            why = (
-                f"gave no sign of life for {age_s:.0f} s"
-                if age_s > LATE_S
-                else f"waits for {reason}"
+            health.silent.append(f"{stage} {worker} {silence}")
+        if gauges.get(("reo_ready", stage, worker, ""), 0.0) < 1:
+            waits_for = next(
+                (
+                    text
+                    for reason, text in REASONS.items()
+                    if gauges.get(("reo_waiting", stage, worker, reason))
+                ),
+                REASONS["start"],
             )
-            not_ready.append(f"{stage} {worker} is not working: it {why}")
-    return Health(silent, not_ready)
+            why = silence if now - heartbeat > LATE_S else f"waits for {waits_for}"
+            health.not_ready.append(f"{stage} {worker} is not working: it {why}")
+    return health
 
 
 def open_server(

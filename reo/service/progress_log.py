@@ -1,7 +1,5 @@
 """What the service's log says of its work: what it copies, when it has caught up, from time to time
 how much it has copied and what waits, and with `--stop-at-end` the number of records at the end.
-
-All figures are those of /status and /metrics, so no cluster is asked.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from common import clock
 from common.settings import Settings
+from reo.service.health import read_values
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -59,14 +58,13 @@ class ProgressLog:
         self.registry = registry
         self.get_status = get_status
         # a stage that runs alone tells of its own work
-        self.stage, self.done = (
-            ("deduplicator", "copied") if "deduplicator" in stages else ("replicator", "read")
+        self.stage, self.done, self.counter, self.lag = (
+            ("deduplicator", "copied", "reo_records_out_total", "stage_two")
+            if "deduplicator" in stages
+            else ("replicator", "read", "reo_records_in_total", "stage_one")
         )
-        self.lag = (
-            "both"
-            if len(stages) > 1
-            else {"replicator": "stage_one", "deduplicator": "stage_two"}[self.stage]
-        )
+        if len(stages) > 1:
+            self.lag = "both"
         self.has_caught_up = False
         self.logged_records = 0
         self.logged_at = clock.monotonic()
@@ -99,32 +97,20 @@ class ProgressLog:
         now, records = clock.monotonic(), self._count_records()
         rate = (records - self.logged_records) / max(now - self.logged_at, CHECK_INTERVAL_S)
         self.logged_records, self.logged_at = records, now
-        log.info(
-            "%(summary)s",
-            {
-                "summary": (
-                    f"{event}{records} records {self.done} since the start, {rate:.0f} per second"
-                    f" since the last line; {waiting}"
-                ),
-                "records": records,
-                "rate": rate,
-                "lag_records": lag["records"],
-                "lag_seconds": lag["seconds"],
-            },
-        )
+        facts = {
+            "summary": f"{event}{records} records {self.done} since the start, {rate:.0f} per"
+            f" second since the last line; {waiting}",
+            "records": records,
+            "rate": rate,
+            "lag_records": lag["records"],
+            "lag_seconds": lag["seconds"],
+        }
+        log.info("%(summary)s", facts)
 
     def _count_records(self) -> int:
         """Of all processes of the stage, also of those that have ended."""
-        name = "reo_records_out" if self.stage == "deduplicator" else "reo_records_in"
-        return int(
-            sum(
-                sample.value
-                for family in self.registry.collect()
-                if family.name == name
-                for sample in family.samples
-                if sample.name == f"{name}_total" and sample.labels["stage"] == self.stage
-            )
-        )
+        values = read_values(self.registry, (self.counter,), "stage", "topic", "partition")
+        return int(sum(value for labels, value in values.items() if labels[1] == self.stage))
 
 
 def describe_lag(lag: dict[str, Any]) -> str:

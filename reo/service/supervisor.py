@@ -35,8 +35,8 @@ from common.stage_process import Stopping
 from common.stop_at_end import EndOfCopy, StageTwoAlone
 from reo import check
 from reo.migration import offsets_sync
-from reo.service import child_output, health, progress_log, service_status, startup
-from reo.service.child import Child
+from reo.service import health, progress_log, service_status, startup
+from reo.service.child import Child, forward_output
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
 
@@ -62,7 +62,7 @@ class Supervisor:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
     children: list[Child] = field(default_factory=list)
     output_threads: list[threading.Thread] = field(default_factory=list)
-    """They forward the children's output (`reo.service.child_output`)."""
+    """They forward the children's output."""
     exit_code: int | None = None
     end_of_copy: EndOfCopy = field(init=False)
     progress: ProgressLog = field(init=False)
@@ -128,10 +128,9 @@ class Supervisor:
         return self.exit_code
 
     def _list_children(self) -> list[Child]:
+        workers = {"replicator": 1, "deduplicator": self.settings.deduplicator.workers}
         children = [
-            Child(stage, worker)
-            for stage in self.stages
-            for worker in range(self._count_workers(stage))
+            Child(stage, worker) for stage in self.stages for worker in range(workers[stage])
         ]
         if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
             children.append(Child(offsets_sync.STAGE, 0))
@@ -187,19 +186,13 @@ class Supervisor:
         workers = [process for process in self.list_processes() if process[0] == "deduplicator"]
         return not health.assess_health(registry, workers).not_ready
 
-    def _count_workers(self, stage: str) -> int:
-        return self.settings.deduplicator.workers if stage == "deduplicator" else 1
-
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
             if clock.monotonic() >= child.restarts.start_at:
                 output = child.start(self.settings, self.folder)
-                self.output_threads.append(
-                    child_output.forward_output(
-                        output, child.stage, as_json=self.settings.log.format == "json"
-                    )
-                )
+                as_json = self.settings.log.format == "json"
+                self.output_threads.append(forward_output(output, child.stage, as_json))
             return
         code = child.process.poll()
         if code is None:
@@ -235,12 +228,8 @@ class Supervisor:
         that.
         """
         for child in self.children:
-            if (
-                child.process
-                and health.assess_health(
-                    registry, [(child.stage, str(child.worker), child.started)]
-                ).silent
-            ):
+            process = (child.stage, str(child.worker), child.started)
+            if child.process and health.assess_health(registry, [process]).silent:
                 log.error(
                     "%s gave no sign of life for %.0f s; it is killed and restarted",
                     child.name,

@@ -59,7 +59,7 @@ ASK_THE_MACHINE_ITSELF = {
     "deduplicator/user_call_timeout.py": {"time", "threading"},
     "replicator/spark/session.py": {"threading"},  # of the real JVM
     "common/kafka/client_watch.py": {"threading"},  # real clients are closed in other threads
-    "reo/service/child_output.py": {"threading"},  # of a pipe from a real process
+    "reo/service/child.py": {"threading"},  # of a pipe from a real process
     "reo/service/supervisor.py": {"threading"},  # these are joined
     "reo/service/health.py": {"threading", "time"},  # of a real port
     "reo/service/startup.py": {"multiprocessing"},  # for what can abort

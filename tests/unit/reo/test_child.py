@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.settings import load
-from reo.service.child import Child
-from reo.service.child_output import forward_output
+from reo.service.child import Child, forward_output
 from tests.unit.common.settings.test_settings import GOOD
 
 STAGE = """
