@@ -5,11 +5,9 @@ It does not use frontiers or epochs: it reads what any `read_committed` consumer
 verdict does not depend on the service. Memory is bounded by the clients' fetch queues. The copy is
 compared with what the source has now: what is not copied yet is reported as missing. With `--wait`
 the copy has some time to catch up with what the source had at the start, and producers may go on
-writing. With `--resume` a comparison goes on where an
-earlier one ended. Where retention has deleted the first records of one side, it begins with the
-first ones that both sides have (`reo.compare.common_start`). Where compaction has removed records,
-the newest of each key are compared (`reo.compare.compacted`). The verdict is about what was
-compared, and lists what was not (`reo.compare.not_compared`).
+writing. Where retention has deleted the first records of one side, it begins with the first ones
+that both sides have (`reo.compare.common_start`). Where compaction has removed records, the newest
+of each key are compared (`reo.compare.compacted`).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import clock, source_pool
-from common.errors import AccessRefused, LagsBehind, NothingCompared, TopicMissing
+from common.errors import AccessRefused, LagsBehind, TopicMissing
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
@@ -32,7 +30,7 @@ from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from reo.compare import not_compared, parallel, stored_records
+from reo.compare import parallel, stored_records, verdict
 from reo.compare.comparable_routes import find_comparable, look_up_copies
 from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
@@ -64,8 +62,8 @@ class Verification:
         copies, partitions = _look_up_copies(settings, self.destination_admin, sources)
         self.moved = _find_moved(settings, copies)
         self.not_compared = [
-            *not_compared.list_for_topics(sources, partitions),
-            *not_compared.list_for_moved(self.moved),
+            *verdict.list_for_topics(sources, partitions),
+            *verdict.list_for_moved(self.moved),
         ]
         """What no comparison of partitions covers."""
         self.pairs: list[PartitionPair] = []
@@ -149,13 +147,11 @@ class Verification:
 
     def reach_verdict(self, results: list[Comparison]) -> Verdict:
         """What the comparisons prove."""
+        left_out = chain.from_iterable(map(verdict.list_for_partition, results))
         return Verdict(
             results,
             self.not_comparable,
-            [
-                *self.not_compared,
-                *chain.from_iterable(map(not_compared.list_for_partition, results)),
-            ],
+            [*self.not_compared, *left_out],
             self._compared_before,
             clock.monotonic() - self._began_at,
         )
@@ -226,15 +222,15 @@ def run_command(
         notes = f"; {resume} notes up to where the partitions are equal" if resume else ""
         print(f"reo verify: interrupted{notes}", file=sys.stderr)
         return 130
-    verdict = verification.reach_verdict(results)
+    reached = verification.reach_verdict(results)
     print_errors("verify", verification.not_comparable)
-    if verdict.exit_code == NothingCompared.exit_code:
-        print_errors("verify", [not_compared.build_nothing_compared_error(bool(results))])
+    if nothing := reached.nothing_compared:
+        print_errors("verify", [nothing])
     if as_json:
-        print_json(verdict.to_dict())
+        print_json(reached.to_dict())
     else:
-        print(verdict)
-    return verdict.exit_code
+        print(reached)
+    return reached.exit_code
 
 
 def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartition, int]:
@@ -244,12 +240,9 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
     """
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "lag")
-    snapshot_reader, deadline, is_told = (
-        SnapshotReader(settings),
-        clock.monotonic() + timeout_s,
-        False,
-    )
+    snapshot_reader, deadline = SnapshotReader(settings), clock.monotonic() + timeout_s
     ends: dict[TopicPartition, int] = {}
+    is_told = False
     while True:
         try:
             partitions = snapshot_reader.take_snapshot().partitions
@@ -265,7 +258,9 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
             return ends
         is_over = clock.monotonic() > deadline
         if is_over or not is_told:
-            state += "" if _is_running(snapshot_reader) else "; stage two does not run"
+            # one that was killed counts as a member until its session ends
+            members = snapshot_reader.group.describe_members().partitions
+            state += "" if members else "; stage two does not run"
         if is_over:
             raise LagsBehind(
                 f"not copied within {timeout_s:g} s: {state}. Nothing was compared",
@@ -275,11 +270,6 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
             print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
             is_told = True
         clock.sleep(POLL_S)
-
-
-def _is_running(snapshot_reader: SnapshotReader) -> bool:
-    """Whether stage two's group has members; one that was killed counts until its session ends."""
-    return bool(snapshot_reader.group.describe_members().partitions)
 
 
 def _compare_with_bar(verification: Verification) -> list[Comparison]:

@@ -20,9 +20,7 @@ have the same records again later; so there at least DISTINCT_MIN different reco
 correspond.
 
 The search compares hashes: a collision can add a candidate, which the comparison in step removes,
-and never hide one. Memory: TAIL_MAX hashes of each side. A compacted topic lost records from its
-middle: where both sides are equal in step all the same, the copy is what it would be without
-compaction.
+and never hide one. Memory: TAIL_MAX hashes of each side.
 """
 
 from __future__ import annotations
@@ -103,31 +101,20 @@ def _compare_in_step(
     """Compare both sides in step up to the destination's end: the last pair, and the first
     difference as text.
     """
-    compared, last_source, last_destination = 0, -1, -1
+    last, compared = None, 0
     with closing(sides.source()) as all_source, closing(sides.destination()) as all_destination:
         source = islice(all_source, skip_source, None)
-        for copied in islice(all_destination, skip_destination, None):
+        for compared, copied in enumerate(islice(all_destination, skip_destination, None), 1):
             original = next(source, None)
             if original is None:
-                return (
-                    None,
-                    (
-                        f"the source ends after {compared} equal records, the destination goes on"
-                        f" at offset {copied.offset()}: {format_record(copied)}"
-                    ),
+                return None, (
+                    f"the source ends after {compared - 1} equal records, the destination goes on"
+                    f" at offset {copied.offset()}: {format_record(copied)}"
                 )
             if sides.get_content(original) != sides.get_content(copied):
                 return None, describe_difference(original, copied)
-            compared, last_source, last_destination = (
-                compared + 1,
-                original.offset(),
-                copied.offset(),
-            )
-    return (
-        LastCopiedPair(last_source, last_destination, compared, compared + skip_destination)
-        if compared
-        else None
-    ), ""
+            last = original.offset(), copied.offset()
+    return (last and LastCopiedPair(*last, compared, compared + skip_destination)), ""
 
 
 def _search(sides: AlignmentInput) -> LastCopiedPair | None:
@@ -221,14 +208,7 @@ def _build_not_found_error(
         )
     with closing(sides.destination()) as destination:
         message = next(islice(destination, positions[0 if sides.source_is_whole else -1], None))
-    deleted = (
-        ""
-        if sides.source_is_whole
-        else (
-            " (or no longer: the source's beginning was deleted, and if records after the frontier"
-            " were deleted too, they are lost)"
-        )
-    )
+    deleted = "" if sides.source_is_whole else " (any more: its beginning was deleted)"
     return CopyDiffers(
         f"{sides.name}: the record at destination offset {message.offset()} is not at the"
         f" source{deleted}: {format_record(message)}"

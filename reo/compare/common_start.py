@@ -1,21 +1,20 @@
 """Finds the first records that two partitions have in common, where retention or `source.start`
 make their beginnings differ.
 
-Retention deletes the first records of each side independently, and `source.start` may let a copy
-begin after the source's first record. Records that the copy lacks at its beginning are no
-difference when they were deleted from the copy, or when `source.start` lets the copy begin later.
-Records that the copy has in addition at its beginning are no difference when the source's were
-deleted. In these cases the first records of the side that begins later are searched on the other
-side, and the comparison begins with them. In all other cases, and when they are not found, it
+Records that the copy lacks at its beginning are no difference when they were deleted from the copy,
+or when `source.start` lets the copy begin later; those that it has in addition are none when the
+source's were deleted. Then the first records of the side that begins later are searched on the
+other side, and the comparison begins with them. In all other cases, and when they are not found, it
 begins with the first record of both sides: what is missing is a difference.
 
 The first HEAD_RECORDS records are searched, as one sequence, and the first match counts. Records
-that repeat in that way, with the same timestamps, can match at more than one offset: then what is
-reported as equal is equal, but how much was before it is not known.
+that repeat in that way can match at more than one offset: then what is reported as equal is equal,
+but how much was before it is not known.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
@@ -27,6 +26,7 @@ from common.kafka import partition_offsets
 from common.kafka.visible_records import FROM_BEGINNING, read_visible
 from common.records import get_compared_content
 from common.routes import TopicPartition
+from reo.compare.sequence_search import SequenceSearch
 
 HEAD_RECORDS = 100
 Content = tuple[object, ...]
@@ -55,27 +55,19 @@ class PartitionReader:
 
     def find_sequence(self, sequence: Sequence[Content]) -> int | None:
         """The offset at which this sequence of records begins here: the first of the longest
-        matches; None when not even the first record matches.
-
-        When the match is not complete, this partition ends or differs there, and the comparison
-        reports it.
+        matches; None when not even the first record matches. When the match is not complete, this
+        partition ends or differs there, and the comparison reports it.
         """
-        # length so far and first offset of each open match; the first one is the longest
-        matches: list[tuple[int, int]] = []
-        longest, first_offset = 0, None
-        with closing(
-            read_visible(self.reader, {self.tp: self._find_offset_not_after(sequence[0])})
-        ) as records:
+        search, longest, first_offset = SequenceSearch(sequence), 0, None
+        offsets: deque[int] = deque(maxlen=len(sequence))
+        begin = self._find_offset_not_after(sequence[0])
+        with closing(read_visible(self.reader, {self.tp: begin})) as records:
             for message in records:
-                record = get_compared_content(message, self.zero_timestamp_ms)
-                matches = [
-                    (length + 1, offset) for length, offset in matches if sequence[length] == record
-                ]
-                if record == sequence[0]:
-                    matches.append((1, message.offset()))
-                if matches and matches[0][0] > longest:
-                    longest, first_offset = matches[0]
-                if longest == len(sequence):
+                offsets.append(message.offset())
+                is_found = search.feed(get_compared_content(message, self.zero_timestamp_ms))
+                if search.matched > longest:
+                    longest, first_offset = search.matched, offsets[-search.matched]
+                if is_found:
                     break
         return first_offset
 
@@ -108,23 +100,14 @@ def find_common_start(
     `source_head_deleted`: the source's first records were deleted. `copy_head_missing`: the copy's
     first records were deleted, or the copy did not begin with the source's first record.
     """
-    (source_first, source_head), (destination_first, destination_head) = (
-        source.read_head(),
-        destination.read_head(),
-    )
+    source_first, source_head = source.read_head()
+    destination_first, destination_head = destination.read_head()
     if not source_head and source_head_deleted:
         return source.end_offset(), destination.end_offset()
-    if (
-        not source_head
-        or not destination_head
-        or all(left == right for left, right in zip(source_head, destination_head, strict=False))
-    ):
+    if all(left == right for left, right in zip(source_head, destination_head, strict=False)):
         return None
-    if copy_head_missing and (source_offset := source.find_sequence(destination_head)) is not None:
-        return source_offset, destination_first
-    if (
-        source_head_deleted
-        and (destination_offset := destination.find_sequence(source_head)) is not None
-    ):
-        return source_first, destination_offset
+    if copy_head_missing and (offset := source.find_sequence(destination_head)) is not None:
+        return offset, destination_first
+    if source_head_deleted and (offset := destination.find_sequence(source_head)) is not None:
+        return source_first, offset
     return None

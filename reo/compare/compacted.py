@@ -72,34 +72,29 @@ def _compare_part(source: NewestByKey, destination: NewestByKey, result: Compari
     """Compare one part; the first difference is that of the key whose newest record has the lowest
     source offset.
     """
-    differing = [
+    keys = source.keys() | destination.keys()
+    equal = {
         key
-        for key in source.keys() | destination.keys()
-        if (source[key].content if key in source else None)
-        != (destination[key].content if key in destination else None)
-    ]
-    result.equal += len(source.keys() & destination.keys()) - sum(
-        key in source and key in destination for key in differing
-    )
-    if not differing:
+        for key in source.keys() & destination.keys()
+        if source[key].content == destination[key].content
+    }
+    result.equal += len(equal)
+    if keys == equal:
         return
     first = min(
-        differing, key=lambda key: source[key].offset if key in source else destination[key].offset
+        keys - equal, key=lambda key: (source if key in source else destination)[key].offset
     )
-    result.source_offset, result.destination_offset = (
+    result.source_offset, result.destination_offset = offsets = [
         newest[first].offset if first in newest else None for newest in (source, destination)
-    )
-    sides = [
-        (
-            f"the {name} has it at offset {newest[first].offset}"
-            if first in newest
-            else f"the {name} has none (any more)"
-        )
-        for name, newest in (("source", source), ("destination", destination))
     ]
+    sides = ", ".join(
+        f"the {name} has none (any more)"
+        if offset is None
+        else f"the {name} has it at offset {offset}"
+        for name, offset in zip(("source", "destination"), offsets, strict=True)
+    )
     result.difference = (
-        f"{len(differing)} keys do not have the same newest record; of the first one {sides[0]},"
-        f" {sides[1]}"
+        f"{len(keys - equal)} keys do not have the same newest record; of the first one {sides}"
     )
 
 

@@ -2,9 +2,7 @@
 
 With a mapping, or with several source topics, a destination partition is not the copy of one source
 partition: there is neither an order to compare nor an offset to search. With a filter the copy
-lacks records, and with a provenance header its records have more than the source's, both as
-intended. When `reo verify` and `reo recover` cannot answer, they say so with an exit code of its
-own.
+lacks records, and with a provenance header its records have more than the source's.
 """
 
 from __future__ import annotations
@@ -63,16 +61,12 @@ def look_up_copies(
 
 def _explain(settings: Settings, route: Route) -> str:
     """Why a route cannot be compared; empty when it can."""
-    if filter_settings := settings.list_filters():
+    if filters := settings.list_filters():
+        verb = "is" if len(filters) == 1 else "are"
         return (
-            f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set,"
-            " so the copy differs from the source as intended"
+            f"{' and '.join(filters)} {verb} set, so the copy differs from the source as intended"
         )
     if route.is_one_to_one:
         return ""
-    why = (
-        f"with the mapping {route.mapping}"
-        if route.mapping != SAME
-        else "with several source topics"
-    )
-    return f"{why}, a destination partition is not the copy of one source partition"
+    why = f"the mapping {route.mapping}" if route.mapping != SAME else "several source topics"
+    return f"with {why}, a destination partition is not the copy of one source partition"

@@ -56,9 +56,8 @@ class Comparison:
         self, source_record: Consumed | None, destination_record: Consumed | None, difference: str
     ) -> None:
         """Note the first difference."""
-        self.source_offset = None if source_record is None else source_record.offset()
-        self.destination_offset = (
-            None if destination_record is None else destination_record.offset()
+        self.source_offset, self.destination_offset = (
+            record and record.offset() for record in (source_record, destination_record)
         )
         self.difference = difference
 
@@ -66,8 +65,7 @@ class Comparison:
         """As a JSON object."""
         source_begin, destination_begin = self.common_start or (None, None)
         return {
-            "topic": self.tp.topic,
-            "partition": self.tp.partition,
+            **self.tp._asdict(),
             "equal": self.equal,
             "by_key": self.by_key,
             "source_begin": source_begin,
@@ -78,36 +76,27 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """As text for a person."""
-        equal = "keys have the same newest record (compacted)" if self.by_key else "records equal"
-        start = ""
+        text = "keys have the same newest record (compacted)" if self.by_key else "records equal"
         if self.common_start is not None:
-            start = (
+            text += (
                 f" from source offset {self.common_start[0]} and destination offset"
                 f" {self.common_start[1]} on, before which one side has no records (any more)"
             )
-        return (
-            f"{self.tp}: {self.equal}"
-            f" {equal}{start}{'; ' + self.difference if self.difference else ''}"
-        )
+        if self.difference:
+            text += f"; {self.difference}"
+        return f"{self.tp}: {self.equal} {text}"
 
 
 def describe_difference(source_record: Consumed, destination_record: Consumed) -> str:
     """Which fields of two records differ, at which offsets, and both records."""
-    names = [
-        name
-        for name, left, right in zip(
-            FIELDS,
-            get_compared_content(source_record),
-            get_compared_content(destination_record),
-            strict=True,
-        )
-        if left != right
-    ]
+    contents = map(get_compared_content, (source_record, destination_record))
+    fields = zip(FIELDS, *contents, strict=True)
+    names = ", ".join(name for name, left, right in fields if left != right)
     return (
-        f"{', '.join(names)} differ between source offset {source_record.offset()} and destination"
-        f" offset {destination_record.offset()}:\n    source      {format_record(source_record)}\n "
-        f"   destination {format_record(destination_record)}"
+        f"{names} differ between source offset {source_record.offset()} and destination offset"
+        f" {destination_record.offset()}:\n"
+        f"    source      {format_record(source_record)}\n"
+        f"    destination {format_record(destination_record)}"
     )
 
 
@@ -159,71 +148,35 @@ def compare_in_step(
             (message.key(), message.value(), headers or [], message.timestamp()[1])
             for message, headers in zip(right, list_headers(right[:count]), strict=False)
         ]
+        first, difference = count, ""
         if left_contents != right_contents:
             first = next(
                 index for index in range(count) if left_contents[index] != right_contents[index]
             )
-            _add_equal(result, left, right, first)
-            result.set_difference(
-                left[first], right[first], describe_difference(left[first], right[first])
-            )
+            difference = describe_difference(left[first], right[first])
+        elif same_offsets:
+            offsets = [(left[i].offset(), right[i].offset()) for i in range(count)]
+            first = next((i for i, (one, other) in enumerate(offsets) if one != other), count)
+            if first < count:
+                one, other = offsets[first]
+                difference = f"the record of source offset {one} is in the row of {other}"
+        if first:
+            result.equal += first
+            result.source_next = left[first - 1].offset() + 1
+            result.destination_next = right[first - 1].offset() + 1
+        if difference:
+            result.set_difference(left[first], right[first], difference)
             return
-        if same_offsets and (displaced := _find_displaced(left[:count], right[:count])):
-            first = displaced[0]
-            _add_equal(result, left, right, first)
-            result.set_difference(
-                left[first],
-                right[first],
-                f"the record of source offset {left[first].offset()} is in the row of"
-                f" {right[first].offset()}",
-            )
-            return
-        _add_equal(result, left, right, count)
         left, right = left[count:], right[count:]
         progress(result)
-    if left or (right and not source_has_more()):
-        _set_rest_as_difference(result, left, right, source, destination)
-
-
-def _set_rest_as_difference(
-    result: Comparison,
-    left: list[Consumed],
-    right: list[Consumed],
-    source: Batches,
-    destination: Batches,
-) -> None:
-    """One side has ended: what the other one has left is the difference."""
     if left:
         missing = len(left) + sum(map(len, source))
-        result.set_difference(
-            left[0],
-            None,
-            f"{missing} records are missing, from source offset {left[0].offset()} on:"
-            f" {format_record(left[0])}",
-        )
-    elif right:
+        text = f"{missing} records are missing, from source offset {left[0].offset()} on"
+        result.set_difference(left[0], None, f"{text}: {format_record(left[0])}")
+    elif right and not source_has_more():
         surplus = len(right) + sum(map(len, destination))
-        result.set_difference(
-            None,
-            right[0],
-            f"{surplus} records too many, from destination offset {right[0].offset()} on:"
-            f" {format_record(right[0])}",
-        )
-
-
-def _add_equal(result: Comparison, left: list[Consumed], right: list[Consumed], count: int) -> None:
-    """The first `count` records of both lists are equal."""
-    if count:
-        result.equal += count
-        result.source_next, result.destination_next = (
-            left[count - 1].offset() + 1,
-            right[count - 1].offset() + 1,
-        )
-
-
-def _find_displaced(left: list[Consumed], right: list[Consumed]) -> list[int]:
-    """The indexes at which the offsets of two lists differ."""
-    return [index for index in range(len(left)) if left[index].offset() != right[index].offset()]
+        text = f"{surplus} records too many, from destination offset {right[0].offset()} on"
+        result.set_difference(None, right[0], f"{text}: {format_record(right[0])}")
 
 
 def end_batches(batches: Batches, end: int | None) -> Batches:

@@ -85,24 +85,18 @@ class ResumeFile:
         """Begin a partition at the remembered offsets, if both sides still have them, or else at
         the first record.
         """
+        result = Comparison(tp, FROM_BEGINNING, FROM_BEGINNING)
         known = self.content.partitions.get(str(tp))
         if (
-            known is None
-            or known.source_next < source_begin
-            or known.destination_next < destination_begin
+            known is not None
+            and known.source_next >= source_begin
+            and known.destination_next >= destination_begin
         ):
-            return Comparison(tp, FROM_BEGINNING, FROM_BEGINNING)
-        common_start = (
-            (known.source_begin, known.destination_begin) if known.source_begin >= 0 else None
-        )
-        return Comparison(
-            tp,
-            known.source_next,
-            known.destination_next,
-            known.equal,
-            common_start=common_start,
-            starts_late=bool(known.starts_late),
-        )
+            result.source_next, result.destination_next = known.source_next, known.destination_next
+            result.equal, result.starts_late = known.equal, bool(known.starts_late)
+            if known.source_begin >= 0:
+                result.common_start = known.source_begin, known.destination_begin
+        return result
 
     def remember(self, result: Comparison) -> None:
         """Note up to where a partition is equal."""

@@ -1,21 +1,19 @@
 """Finds a sequence of elements in a stream: every match, each element of the stream read once,
 memory for the sequence only.
-
-`reo.compare.alignment` searches sequences of record hashes. Among equal records a sequence matches
-at many offsets, and all of these are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+Element = TypeVar("Element")
 
 
-class SequenceSearch:
-    """The algorithm of Knuth, Morris and Pratt: whether a pattern ends at the last element, with
-    each element read once.
-    """
+class SequenceSearch(Generic[Element]):
+    """The algorithm of Knuth, Morris and Pratt: how much of a pattern ends at the last element."""
 
-    def __init__(self, pattern: Sequence[int]) -> None:
+    def __init__(self, pattern: Sequence[Element]) -> None:
         self.pattern = list(pattern)
         self.fallbacks = [0, 0]
         """How many elements of the pattern still match when its first n elements matched and the
@@ -25,12 +23,12 @@ class SequenceSearch:
         for element in self.pattern[1:]:
             self.fallbacks.append(self._find_next(self.fallbacks[-1], element))
 
-    def _find_next(self, matched: int, element: int) -> int:
+    def _find_next(self, matched: int, element: Element) -> int:
         while matched and (matched == len(self.pattern) or self.pattern[matched] != element):
             matched = self.fallbacks[matched]
         return matched + (self.pattern[matched] == element)
 
-    def feed(self, element: int) -> bool:
+    def feed(self, element: Element) -> bool:
         """Take the next element; returns whether the pattern ends with it."""
         self.matched = self._find_next(self.matched, element)
         return self.matched == len(self.pattern)

@@ -1,15 +1,68 @@
-"""The verdict of `reo verify`: what all comparisons together prove, for people, for programs, and
-as an exit code.
+"""The verdict of `reo verify`: what all comparisons together prove, and what they leave out: "exact"
+is said only of what was compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from common.errors import CopyDiffers, NotComparable, NothingCompared
+from common.frontier import Frontier
+from common.kafka.topics import Topic
+from common.routes import Route, TopicPartition
 from reo.compare.comparison import Comparison
-from reo.compare.not_compared import NotCompared
+
+
+class NotCompared(NamedTuple):
+    """One part that is left out; `partition` is None for a whole topic, which is the destination's
+    then.
+    """
+
+    what: Literal["beginning", "compaction", "partitions", "move"]
+    topic: str
+    partition: int | None
+    text: str
+
+    def __str__(self) -> str:
+        name = self.topic if self.partition is None else TopicPartition(*self[1:3])
+        return f"{name}: {self.text}"
+
+
+def list_for_partition(result: Comparison) -> Iterator[NotCompared]:
+    """What the comparison of one partition leaves out."""
+    if result.starts_late:
+        before = "the source's first record, which were deleted there"
+        if result.common_start:
+            before = "source offset {} and destination offset {}".format(*result.common_start)
+        yield NotCompared("beginning", *result.tp, f"the records before {before}")
+    if result.by_key:
+        text = "all but the newest record of each key, the order of different keys, and offsets"
+        yield NotCompared("compaction", *result.tp, f"{text} (compacted)")
+
+
+def list_for_moved(frontiers: Mapping[TopicPartition, Frontier]) -> Iterator[NotCompared]:
+    """What others write at the destination after a move; `frontiers` is by source partition."""
+    for tp, frontier in frontiers.items():
+        yield NotCompared("move", *tp, f"what others write there since: {frontier.describe_move()}")
+
+
+def list_for_topics(
+    sources: Mapping[Route, Topic], partitions: Mapping[str, int]
+) -> Iterator[NotCompared]:
+    """Destination partitions to which no source partition is copied; `partitions`: how many each
+    destination topic has.
+    """
+    for route, source in sources.items():
+        name, first, last = (
+            route.destination_topic,
+            source.partitions,
+            partitions[route.destination_topic] - 1,
+        )
+        if first <= last:
+            which = f"partition {last}" if first == last else f"partitions {first} to {last}"
+            text = f"{which} of the destination: the source has {first}"
+            yield NotCompared("partitions", name, None, text)
 
 
 class Verdict(NamedTuple):
@@ -37,49 +90,53 @@ class Verdict(NamedTuple):
             return NotComparable.exit_code
         return 0 if self.records else NothingCompared.exit_code
 
-    def __str__(self) -> str:
-        """As text for a person."""
-        differing = sum(bool(result.difference) for result in self.results)
-        verdict = (
-            f"{differing} of {len(self.results)} partitions differ"
-            if differing
-            else (
-                "nothing is proved"
-                if not self.records
-                else "exact in what was compared"
-                if self.not_compared
-                else "exact"
-            )
+    @property
+    def nothing_compared(self) -> NothingCompared | None:
+        """The error when nothing was compared."""
+        if self.exit_code != NothingCompared.exit_code:
+            return None
+        return NothingCompared(
+            "there was no record to compare, so nothing is proved: the source has no records, or"
+            " none any more. Verify again when it has some"
+            if self.results
+            else "no source topic matches what is to be copied, so nothing was compared and nothing"
+            " is proved. Correct source.topic or topics, or verify again when there is such a topic"
         )
+
+    def __str__(self) -> str:
+        differing = sum(bool(result.difference) for result in self.results)
+        if differing:
+            verdict = f"{differing} of {len(self.results)} partitions differ"
+        elif not self.records:
+            verdict = "nothing is proved"
+        else:
+            verdict = "exact in what was compared" if self.not_compared else "exact"
+        if self.not_comparable:
+            verdict += f"; {len(self.not_comparable)} routes cannot be compared"
         before = (
             f" ({self.compared_before} more were compared before)" if self.compared_before else ""
         )
-        left_out = (
-            f"; {len(self.not_comparable)} routes cannot be compared" if self.not_comparable else ""
+        compared = f"{self.records - self.compared_before} records compared in {self.took_s:.1f} s"
+        left_out = [f"    {part}" for part in self.not_compared]
+        return "\n".join(
+            [
+                *map(str, self.results),
+                *(["not compared:", *left_out] if left_out else []),
+                f"{compared}{before}: {verdict}",
+            ]
         )
-        listed = (
-            ["not compared:", *(f"    {part}" for part in self.not_compared)]
-            if self.not_compared
-            else []
-        )
-        summary = (
-            f"{self.records - self.compared_before} records compared in {self.took_s:.1f}"
-            f" s{before}: {verdict}{left_out}"
-        )
-        return "\n".join([*map(str, self.results), *listed, summary])
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
-        verdict = (
-            "differs"
-            if self.exit_code == CopyDiffers.exit_code
-            else "exact"
-            if self.records
-            else "nothing compared"
-        )
         return {
             "exit_code": self.exit_code,
-            "verdict": verdict,
+            "verdict": (
+                "differs"
+                if self.exit_code == CopyDiffers.exit_code
+                else "exact"
+                if self.records
+                else "nothing compared"
+            ),
             "records": self.records,
             "compared_before": self.compared_before,
             "seconds": round(self.took_s, 3),
