@@ -34,6 +34,11 @@ def format_table(
     )
 
 
+def join_names(names: Iterable[Any]) -> str:
+    """In order, as text."""
+    return ", ".join(map(str, sorted(names)))
+
+
 def print_json(content: object) -> None:
     """One line."""
     print(orjson.dumps(content).decode(), flush=True)

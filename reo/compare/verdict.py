@@ -1,5 +1,5 @@
-"""The verdict of `reo verify`: what all comparisons together prove, and what they leave out: "exact"
-is said only of what was compared.
+"""The verdict of `reo verify`: what all comparisons together prove, and what they leave out, since
+only what was compared is called exact.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ The steps, and when each is done:
     7  the move is recorded                the frontiers have it (`reo.migration.move_record`)
 
 Each run reads the state from the clusters again. So a run can be interrupted, or killed, at any
-step: the next run finds what is done, and does the rest. The command does not stop the service: it
-cannot reach its machine, and a supervisor or Kubernetes would start it again. It says when to stop
-it, waits, and checks again at the end; and a service that is started later ends at once, because it
-finds the record. Until step 7 has ended nothing has moved: `reo cutover back` removes the DENY, and
-everything goes on at the source.
+step: the next run finds what is done, and does the rest. The command cannot stop the service: it
+says when to, waits, and checks again at the end; and a service that is started later ends at once,
+because it finds the record. Until step 7 has ended nothing has moved: `reo cutover back` removes
+the DENY, and everything goes on at the source.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics, prepare
 from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import UserGroup
 from reo.progress.snapshot import Snapshot
-from reo.report import format_table, print_json
+from reo.report import format_table, join_names, print_json
 from reo.verify import Verification
 
 POLL_S = 0.5
@@ -85,13 +84,13 @@ class Cutover:
         ends = self.moving.read_ends()
         left_out = self.moving.find_left_out(ends, self.moving.find_groups(ends))
         if left_out:
-            self.report(f"0 left out by --groups: {', '.join(group.name for group in left_out)}")
+            self.report(f"0 left out by --groups: {join_names(group.name for group in left_out)}")
         if deny_writes:
             self.moving.write_denial.check_is_possible()
             self.verify(started)
             self.moving.write_denial.add(names)
             self.report(
-                f"1 writes denied: nobody may write to {', '.join(names)} at the source (`reo"
+                f"1 writes denied: nobody may write to {join_names(names)} at the source (`reo"
                 " cutover back` removes the DENY)"
             )
         while True:
@@ -119,28 +118,26 @@ class Cutover:
             self._pause()
             current_ends = self.moving.read_ends()
             if current_ends != ends:
-                written = [tp for tp in current_ends if current_ends[tp] != ends.get(tp)]
+                names = {tp.topic for tp in current_ends if current_ends[tp] != ends.get(tp)}
                 ends, quiet_since_s = current_ends, clock.monotonic()
+                why = (
+                    " although writes are denied: by a super user (super.users), whom no ACL stops,"
+                    " or by the end of a transaction"
+                )
                 self._wait_for(
-                    f"1 waiting for the producers to stop: records are written to"
-                    f" {', '.join(sorted({tp.topic for tp in written}))}"
-                    + (
-                        " although writes are denied: by a super user (super.users), whom no ACL"
-                        " stops, or by the end of a transaction"
-                        if self.moving.write_denial.is_broken
-                        else ""
-                    )
+                    "1 waiting for the producers to stop: records are written to"
+                    f" {join_names(names)}{why if self.moving.write_denial.is_broken else ''}"
                 )
             elif open_partitions := self.moving.find_open(ends):
                 quiet_since_s = clock.monotonic()
                 self._wait_for(
                     "1 waiting for open transactions at the source to end:"
-                    f" {', '.join(map(str, open_partitions))}"
+                    f" {join_names(open_partitions)}"
                 )
             elif clock.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(
                     f"1 no record was written for {self.quiet_s:g} s, and no transaction is open:"
-                    f" {_join_topics(ends)}"
+                    f" {join_names({tp.topic for tp in ends})}"
                 )
                 return ends
 
@@ -180,11 +177,10 @@ class Cutover:
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
+        what = "1 before writes are denied: what is copied" if copied else "3 the copy"
         self.report(
-            ("1 before writes are denied: what is copied" if copied else "3 the copy")
-            + " equals the source:"
-            f" {verdict.records - verdict.compared_before} records compared in"
-            f" {verdict.took_s:.1f} s, {verdict.compared_before} before"
+            f"{what} equals the source: {verdict.records - verdict.compared_before} records"
+            f" compared in {verdict.took_s:.1f} s, {verdict.compared_before} before"
         )
 
     def is_equal(self, ends: Ends) -> bool:
@@ -201,31 +197,22 @@ class Cutover:
 
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
-        while True:
-            groups = self.moving.find_groups(ends)
-            reading = [
-                f"{group.name} ({group.describe_readers()})"
-                for group in groups
-                if not group.has_stopped
-            ]
-            if not reading:
-                break
-            self._wait_for(
-                f"4 waiting for the consumers at the source to stop: {', '.join(reading)}"
-            )
+        groups = self.moving.find_groups(ends)
+        while reading := [group for group in groups if not group.has_stopped]:
+            readers = join_names(f"{group.name} ({group.describe_readers()})" for group in reading)
+            self._wait_for(f"4 waiting for the consumers at the source to stop: {readers}")
             self._pause()
-        self.report(
-            "4 no group reads at the source:"
-            f" {', '.join(group.name for group in groups) or 'there is none'}"
-        )
+            groups = self.moving.find_groups(ends)
+        names = join_names(group.name for group in groups) or "there is none"
+        self.report(f"4 no group reads at the source: {names}")
         return groups
 
     def wait_for_service(self, snapshot: Snapshot) -> None:
         """Step 5."""
         while self.moving.is_copying(snapshot):
-            members = sorted(self.moving.snapshot_reader.group.describe_members().partitions)
+            members = self.moving.snapshot_reader.group.describe_members().partitions
             self._wait_for(
-                f"5 waiting for the service to stop ({', '.join(members)}): stop it now, or start"
+                f"5 waiting for the service to stop ({join_names(members)}): stop it now, or start"
                 " it again without these topics"
             )
             self._pause()
@@ -233,13 +220,12 @@ class Cutover:
 
     def check_ends(self, ends: Ends) -> None:
         """MoveRefused when somebody has written since step 1."""
-        written = self.moving.find_written(ends)
-        if written:
+        if written := self.moving.find_written(ends):
             raise MoveRefused(
-                f"records were written to {', '.join(map(str, written))} at the source after its"
-                " producers had stopped. Nothing is lost: they are at the source. Start the"
-                " service if it is stopped, stop the producers (or use --deny-writes), then"
-                " run the command again before anything starts at the destination"
+                f"records were written to {join_names(written)} at the source after its producers"
+                " had stopped. Nothing is lost: they are at the source. Start the service if it is"
+                " stopped, stop the producers (or use --deny-writes), then run the command again"
+                " before anything starts at the destination"
             )
 
     def check_groups(self, ends: Ends, rows: Mapping[str, Sequence[TranslatedPartition]]) -> None:
@@ -250,10 +236,8 @@ class Cutover:
                 for row in rows.get(group.name, ())
                 if row.source_offset is not None
             }
-            current_offsets = UserGroup(self.moving.source_coordinator, group.name).fetch_offsets(
-                ends
-            )
-            if not group.has_stopped or current_offsets != translated:
+            current = UserGroup(self.moving.source_coordinator, group.name).fetch_offsets(ends)
+            if not group.has_stopped or current != translated:
                 raise GroupBusy(
                     f"group {group.name} has read at the source after its consumers had stopped."
                     " Stop them there, and run the command again before they start at the"
@@ -270,8 +254,8 @@ class Cutover:
 
     def _report_written(self, step: int, written: Collection[TopicPartition]) -> None:
         self.report(
-            f"{step} records were written to {', '.join(map(str, written))} after the producers"
-            " had stopped: step 1 begins again"
+            f"{step} records were written to {join_names(written)} after the producers had"
+            " stopped: step 1 begins again"
         )
 
     def _pause(self) -> None:
@@ -283,10 +267,6 @@ class Cutover:
         if what != self._reported:
             self._reported = what
             self.report(what)
-
-
-def _join_topics(ends: Ends) -> str:
-    return ", ".join(sorted({tp.topic for tp in ends}))
 
 
 def translate_groups(
@@ -361,8 +341,8 @@ def run_command(
         for name, translated in rows.items()
         for row in translated
     ]
+    print(format_table("group|source|offset|destination|offset", cells))
     print(
-        f"{format_table('group|source|offset|destination|offset', cells)}\n"
         "the topics have moved: start producers and consumers at the destination, and leave the"
         " service stopped for them"
     )

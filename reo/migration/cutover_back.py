@@ -6,15 +6,13 @@
 | they have moved, and nothing was written at the destination since | the record of the move is removed, and the DENY: the copy can go on from where it has ended |
 | they have moved, and something was written | failback: the group at the source gets the frontiers of a copy in the other direction, then the DENY is removed |
 
-Both ends of the copy are known: the frontier has the last copied record of either side. A copy in
-the other direction has copied exactly up to there, so it begins with the first record that others
-wrote at the destination, and its frontier is the old one with its sides exchanged
+The frontier has the last copied record of either side. A copy in the other direction has copied
+exactly up to there, so its frontier is the old one with its sides exchanged
 (`build_reverse_frontier`). Its start compares both records, like any start.
 """  # noqa: E501 - rows of a table
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
@@ -32,7 +30,7 @@ from reo.migration.move_record import MoveRecord
 from reo.migration.moving_topics import refuse_tables
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import SnapshotReader
-from reo.report import format_table
+from reo.report import format_table, join_names, print_errors
 
 
 def run_command(settings: Settings) -> int:
@@ -46,17 +44,13 @@ def run_command(settings: Settings) -> int:
     except MoveRefused:
         raise
     except ReoError as unknown:
-        refusals.append(unknown)
-        print(
-            f"reo cutover: whether the topics have moved is not known: {unknown}", file=sys.stderr
-        )
+        refusals.append(type(unknown)(f"whether the topics have moved is not known: {unknown}"))
     for source in settings.sources:
         try:
             print(_remove_denial(settings.select_source(source)))
         except ReoError as refusal:
-            print(f"reo cutover: {refusal}", file=sys.stderr)
             refusals.append(refusal)
-    return refusals[0].exit_code if refusals else 0
+    return print_errors("cutover", refusals)
 
 
 def cancel_move(settings: Settings, candidates: int = 1) -> str:
@@ -124,17 +118,17 @@ class ReverseCopy:
         reader = create_reader(self.settings.destination_cluster, self.settings)
         begins, ends = partition_offsets.list_bounds(self.destination_admin, self.ended)
         open_at = partition_offsets.find_open_transactions(self.destination_admin, ends)
+
+        def is_written(tp: TopicPartition, end: int) -> bool:
+            # what retention has deleted since was written, too
+            if tp in open_at or begins[tp] > end:
+                return True
+            return visible_records.find_first_visible(reader, tp, end, ends[tp]) is not None
+
         return [
             tp
             for tp, frontier in self.ended.items()
-            if frontier.move
-            # what retention has deleted since was written, too
-            if tp in open_at
-            or begins[tp] > frontier.move.destination_end
-            or visible_records.find_first_visible(
-                reader, tp, frontier.move.destination_end, ends[tp]
-            )
-            is not None
+            if frontier.move and is_written(tp, frontier.move.destination_end)
         ]
 
     def is_set_up(self) -> bool:
@@ -194,18 +188,14 @@ class ReverseCopy:
         """By the intermediate partition of the other direction. The epoch is above that of an
         earlier copy: what is on the intermediate topic is not of this one.
         """
+        reverse_sources = topics.describe_sources(self.reverse, self.destination_admin)
         new_sources = {
-            route.source_topic: (route, topic)
-            for route, topic in topics.describe_sources(
-                self.reverse, self.destination_admin
-            ).items()
+            route.source_topic: (route, topic) for route, topic in reverse_sources.items()
         }
         frontiers = {}
         for route, source in self.sources.items():
             reverse_route, new_source = new_sources[route.destination_topic]
-            intermediates = [
-                reverse_route.get_intermediate(partition) for partition in range(source.partitions)
-            ]
+            intermediates = list(map(reverse_route.get_intermediate, range(source.partitions)))
             earlier = self.group.read_commits(intermediates)
             epoch = 1 + max((commit.frontier.epoch for commit in earlier.values()), default=-1)
             for tp in intermediates:
@@ -259,29 +249,22 @@ def build_reverse_settings(settings: Settings, routes: Iterable[Route]) -> Setti
             f"{route.destination_topic}={route.source_topic}" for route in routes
         )
     else:
-        values["source.topic"], values["destination.topic"] = (
-            settings.destination_topic,
-            settings.source_topic,
-        )
+        values["source.topic"] = settings.destination_topic
+        values["destination.topic"] = settings.source_topic
     return Settings.build(values)
 
 
 def _remove_denial(settings: Settings) -> str:
     """At the only source of these settings; returns what was done."""
     client = create_admin_client(settings.source_cluster, settings)
-    names = sorted(
-        {
-            route.source_topic
-            for route in topics.list_routes(settings, client, settings.connect_timeout_s)
-        }
-    )
+    routes = topics.list_routes(settings, client, settings.connect_timeout_s)
+    names = sorted({route.source_topic for route in routes})
     denial = WriteDenial(settings.source_cluster, client)
     denied = denial.find_denied(names)
     denial.remove(denied)
     done = (
-        f"producers may write to {', '.join(denied)} at the source again"
+        f"producers may write to {join_names(denied)} at the source again"
         if denied
-        else f"writes are not denied: {', '.join(names)}. Producers may write there:"
-        " there is nothing to remove"
+        else f"writes are not denied: {join_names(names)}. There is nothing to remove"
     )
     return f"{settings.source_cluster.bootstrap_servers}: {done}"

@@ -1,31 +1,30 @@
 """`reo cutover plan`: what prevents moving the topics now (who writes, who reads, how far the copy
 is), and what `reo cutover run` would do.
 
-It asks the clusters only. Kafka tells which groups read a topic, but librdkafka cannot ask who
-writes it (DescribeProducers, KIP-664). So the ends of the partitions are read twice: what grows is
-written to, and so is a partition with an open transaction. Nothing is changed.
+Kafka tells which groups read a topic, but librdkafka cannot ask who writes it (DescribeProducers,
+KIP-664). So the ends of the partitions are read twice: what grows is written to, and so is a
+partition with an open transaction. Nothing is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 from common import clock
 from common.kafka import topics
-from common.kafka.consumer_group import Members
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.migration.group_translator import GroupTranslator
-from reo.migration.moving_topics import MovingGroup, MovingTopics, prepare_settings
+from reo.migration.moving_topics import MovingTopics, prepare_settings
 from reo.progress.lag import sum_lags
-from reo.progress.snapshot import Snapshot, measure_rates
-from reo.report import format_table, print_json
+from reo.progress.snapshot import measure_rates
+from reo.report import format_table, join_names, print_json
 from reo.verify import Verification
 
 VERIFIED_OFFSETS_S = 100_000
@@ -33,35 +32,34 @@ VERIFIED_OFFSETS_S = 100_000
 (docs/performance.md), and a network is slower.
 """
 PLAN_INTERVAL_S = 3.0
-STEPS = (
-    "producers stop",
-    "the copy reaches the source's end",
-    "the copy is compared with the source",
-    "consumers stop at the source",
-    "the service stops",
-    "offsets are translated",
-)
 
 
-@dataclass(frozen=True)
 class CutoverPlan:
-    """Two snapshots, and the state of groups and service between them."""
+    """Two snapshots, PLAN_INTERVAL_S apart, and the state of groups and service between them; an
+    error that the run would end with.
+    """
 
-    before: Snapshot
-    now: Snapshot
-    groups: list[MovingGroup]
-    left_out: list[MovingGroup]
-    """Groups that read the topics, and do not match `--groups`."""
-    members: Members
-    is_copying: bool
-    denied: list[str]
-    """Topics with the DENY of `reo cutover run --deny-writes`."""
-    deny_writes: bool
-    """Whether the run is to deny writes to the topics."""
-    source_servers: str
-    quiet_s: float
-    to_compare: int
-    """Source offsets that `reo verify` has still to read."""
+    def __init__(
+        self, moving: MovingTopics, quiet_s: float, resume: str | None, deny_writes: bool
+    ) -> None:
+        sources = topics.describe_sources(moving.settings, moving.source_admin)
+        self.to_compare = prepare_steps(moving.settings, sources, ResumeFile(resume)).total_offsets
+        """Source offsets that `reo verify` has still to read."""
+        if deny_writes:
+            moving.write_denial.check_is_possible()
+        self.source_servers = moving.settings.source_cluster.bootstrap_servers
+        self.quiet_s, self.deny_writes = quiet_s, deny_writes
+        self.denied = moving.write_denial.look_up(sorted({route.source_topic for route in sources}))
+        """Topics with the DENY of `reo cutover run --deny-writes`."""
+        self.before = moving.take_snapshot()
+        ends = {row.source: row.source_end for row in self.before.partitions}
+        self.groups = moving.find_groups(ends)
+        self.left_out = moving.find_left_out(ends, self.groups)
+        """Groups that read the topics, and do not match `--groups`."""
+        clock.sleep(max(0.0, self.before.taken_at_s + PLAN_INTERVAL_S - clock.monotonic()))
+        self.now = moving.take_snapshot()
+        self.members = moving.snapshot_reader.group.describe_members()
+        self.is_copying = moving.is_copying(self.now)
 
     @cached_property
     def growth(self) -> dict[TopicPartition, float]:
@@ -86,45 +84,47 @@ class CutoverPlan:
         """
         if self.records_left and self.copied_per_s <= 0:
             return None
-        return (
-            self.quiet_s
-            + (self.records_left / self.copied_per_s if self.records_left else 0)
-            + self.to_compare / VERIFIED_OFFSETS_S
-        )
+        copying_s = self.records_left / self.copied_per_s if self.records_left else 0
+        return self.quiet_s + copying_s + self.to_compare / VERIFIED_OFFSETS_S
 
-    def describe_steps(self) -> list[str]:
-        """What each of STEPS finds now."""
+    def describe_steps(self) -> list[tuple[str, str]]:
+        """Each step, and what it finds now."""
         written = sum(self.growth.values())
-        left_out = [group.name for group in self.left_out]
-        readers = [group.name for group in self.groups if not group.has_stopped]
-        denial = f"; writes denied: {', '.join(self.denied)}" if self.denied else ""
+        producers = [
+            f"{written:.1f} offsets/s are written"
+            if written
+            else "nothing was written between two measurements",
+            *(
+                f"a transaction is open on {tp} from offset {offset} on"
+                for tp, offset in self.now.open_at_source.items()
+            ),
+        ]
+        if self.denied:
+            producers.append(f"writes denied: {join_names(self.denied)}")
         to_deny = {row.source.topic for row in self.now.partitions} - {*self.denied}
         if self.deny_writes and to_deny:
-            denial += f"; writes would be denied: {', '.join(sorted(to_deny))}"
-        open_at = "".join(
-            f"; a transaction is open on {tp} from offset {offset} on"
-            for tp, offset in self.now.open_at_source.items()
-        )
-        copying = (
-            f"runs: {', '.join(sorted(self.members.partitions)) or 'the group rebalances'}"
-            if self.is_copying
-            else "does not run"
-        )
+            producers.append(f"writes would be denied: {join_names(to_deny)}")
+        left = f"{self.records_left} records are left"
+        if self.records_left:
+            left += f", {self.copied_per_s:.0f}/s are copied"
+        readers = join_names(group.name for group in self.groups if not group.has_stopped)
+        members = join_names(self.members.partitions) or "the group rebalances"
+        groups = f"groups: {len(self.groups)}"
+        if self.left_out:
+            groups += f"; left out by --groups: {join_names(group.name for group in self.left_out)}"
         return [
+            ("producers stop", "; ".join(producers)),
+            ("the copy reaches the source's end", left),
             (
-                f"{written:.1f} offsets/s are written"
-                if written
-                else "nothing was written between two measurements"
-            )
-            + open_at
-            + denial,
-            f"{self.records_left} records are left"
-            + (f", {self.copied_per_s:.0f}/s are copied" if self.records_left else ""),
-            f"{self.to_compare} offsets are to be compared",
-            f"read there: {', '.join(readers)}" if readers else "no group reads there",
-            copying,
-            f"groups: {len(self.groups)}"
-            + (f"; left out by --groups: {', '.join(left_out)}" if left_out else ""),
+                "the copy is compared with the source",
+                f"{self.to_compare} offsets are to be compared",
+            ),
+            (
+                "consumers stop at the source",
+                f"read there: {readers}" if readers else "no group reads there",
+            ),
+            ("the service stops", f"runs: {members}" if self.is_copying else "does not run"),
+            ("offsets are translated", groups),
         ]
 
     def format_text(self) -> str:
@@ -149,7 +149,7 @@ class CutoverPlan:
             )
             for group in self.groups
         ]
-        steps = enumerate(zip(STEPS, self.describe_steps(), strict=True), 1)
+        steps = [(number, *step) for number, step in enumerate(self.describe_steps(), 1)]
         lines = [
             format_table("partition|source end|written/s|copied up to|left", partitions, 1),
             "",
@@ -157,7 +157,7 @@ class CutoverPlan:
             if groups
             else "no consumer group reads these topics",
             "",
-            format_table("step||now", [(number, *step) for number, step in steps]),
+            format_table("step||now", steps),
             "",
             "the duration cannot be estimated: records are left, and the copy does not progress"
             if self.estimate_s is None
@@ -187,7 +187,6 @@ class CutoverPlan:
             }
             for row in self.now.partitions
         ]
-        steps = zip(STEPS, self.describe_steps(), strict=True)
         return {
             "partitions": partitions,
             "groups": [asdict(group) for group in self.groups],
@@ -195,39 +194,9 @@ class CutoverPlan:
             "service_copies": self.is_copying,
             "writes_denied": self.denied,
             "to_compare": self.to_compare,
-            "steps": [{"step": step, "now": now} for step, now in steps],
+            "steps": [{"step": step, "now": now} for step, now in self.describe_steps()],
             "estimate_s": None if self.estimate_s is None else round(self.estimate_s, 1),
         }
-
-
-def make_plan(
-    moving: MovingTopics, quiet_s: float, resume: str | None, deny_writes: bool
-) -> CutoverPlan:
-    """Take two snapshots, PLAN_INTERVAL_S apart; an error that the run would end with."""
-    sources = topics.describe_sources(moving.settings, moving.source_admin)
-    to_compare = prepare_steps(moving.settings, sources, ResumeFile(resume)).total_offsets
-    if deny_writes:
-        moving.write_denial.check_is_possible()
-    denied = moving.write_denial.look_up(sorted({route.source_topic for route in sources}))
-    before = moving.take_snapshot()
-    ends = {row.source: row.source_end for row in before.partitions}
-    groups = moving.find_groups(ends)
-    left_out = moving.find_left_out(ends, groups)
-    clock.sleep(max(0.0, before.taken_at_s + PLAN_INTERVAL_S - clock.monotonic()))
-    now = moving.take_snapshot()
-    return CutoverPlan(
-        before,
-        now,
-        groups,
-        left_out,
-        moving.snapshot_reader.group.describe_members(),
-        moving.is_copying(now),
-        denied,
-        deny_writes,
-        moving.settings.source_cluster.bootstrap_servers,
-        quiet_s,
-        to_compare,
-    )
 
 
 def prepare_steps(
@@ -256,7 +225,7 @@ def run_command(
     moving = MovingTopics(settings, groups)
     if moving.report_moved(as_json):
         return 0
-    plan = make_plan(moving, quiet_s, resume, deny_writes)
+    plan = CutoverPlan(moving, quiet_s, resume, deny_writes)
     if as_json:
         print_json(plan.to_dict())
     else:

@@ -1,6 +1,5 @@
 """What the clusters tell about topics that are to be moved: their partitions and ends, whether
 somebody writes to them, the consumer groups that read them, and whether the service copies them.
-The plan of `reo cutover` and its run both look at it, again and again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from reo.commands import ALL_GROUPS
 from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import Snapshot, SnapshotReader
-from reo.report import print_json
+from reo.report import join_names, print_json
 
 Ends = Mapping[TopicPartition, int]
 """The end of each source partition."""
@@ -45,11 +44,9 @@ class MovingGroup:
 
     def describe_readers(self) -> str:
         """As text for a person."""
-        return (
-            "rebalancing"
-            if self.readers_at_source is None
-            else ", ".join(self.readers_at_source) or "none"
-        )
+        if self.readers_at_source is None:
+            return "rebalancing"
+        return join_names(self.readers_at_source) or "none"
 
 
 def prepare_settings(
@@ -78,9 +75,7 @@ def refuse_tables(settings: Settings) -> None:
 
 
 class MovingTopics:
-    """What the clusters tell about the topics of these settings and the groups that match the
-    pattern.
-    """
+    """The topics of these settings, and the groups that match the pattern."""
 
     def __init__(self, settings: Settings, groups: str) -> None:
         self.settings = settings
@@ -136,7 +131,7 @@ class MovingTopics:
             ends, [name for name in self._list_groups() if not self.pattern.fullmatch(name)]
         )
         if not groups and self.pattern.pattern != ALL_GROUPS:
-            names = ", ".join(group.name for group in left_out)
+            names = join_names(group.name for group in left_out)
             who = f"these read them: {names}" if names else "none reads them"
             raise MoveRefused(
                 "no consumer group that reads these topics matches --groups"
@@ -159,17 +154,10 @@ class MovingTopics:
             group = UserGroup(self.source_coordinator, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(names_of_topics)
             if offsets or readers or name in self._found:
+                # the ends were read before the offsets
+                unread = sum(max(0, ends[tp] - offset) for tp, offset in offsets.items())
                 active = UserGroup(self.destination_coordinator, name).has_members()
-                groups.append(
-                    MovingGroup(
-                        name,
-                        len(offsets),
-                        # the ends were read before the offsets
-                        sum(max(0, ends[tp] - offset) for tp, offset in offsets.items()),
-                        readers,
-                        active,
-                    )
-                )
+                groups.append(MovingGroup(name, len(offsets), unread, readers, active))
         return groups
 
     def is_copying(self, snapshot: Snapshot) -> bool:
@@ -185,23 +173,25 @@ class MovingTopics:
         """Print when and where the topics have moved, and what the source has got since; False when
         they have not.
         """
-        moved = self.take_snapshot().find_moved()
-        frontiers = [(row, row.frontier) for row in moved if row.frontier]
-        if as_json and frontiers:
-            rows = [
+        rows = []
+        for row in self.take_snapshot().find_moved():
+            assert row.frontier
+            assert row.move
+            copied_end = row.frontier.source_offset + 1
+            rows.append(
                 row.source._asdict()
-                | {"source_offset": frontier.source_offset + 1, "source_end": row.source_end}
-                | (frontier.move._asdict() if frontier.move else {})
-                for row, frontier in frontiers
-            ]
+                | {"source_offset": copied_end, "source_end": row.source_end}
+                | row.move._asdict()
+            )
+            if not as_json:
+                since = f"; the source has {row.source_end - copied_end} offsets more since, which"
+                more = f"{since} are not copied" if row.source_end > copied_end else ""
+                print(f"{row.source} {row.frontier.describe_move()}{more}")
+        if rows and as_json:
             print_json({"moved": rows})
-        elif frontiers:
-            for row, frontier in frontiers:
-                more = row.source_end - frontier.source_offset - 1
-                since = f"; the source has {more} offsets more since, which are not copied"
-                print(f"{row.source} {frontier.describe_move()}{since if more else ''}")
+        elif rows:
             print(
                 "there is nothing left to move. A group that was left out: `reo offsets translate"
                 " --apply`. To go back: `reo cutover back`"
             )
-        return bool(frontiers)
+        return bool(rows)

@@ -159,35 +159,30 @@ def test_a_live_topic_moves_while_the_command_is_killed(
     assert moving.lines_by_partition(processed) == written
 
 
-def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
+def test_the_plan_sees_producers(
+    clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partition that grows between two measurements, and an open transaction, are producers that
     still write.
     """
     clusters.source.create(topic, PARTITIONS)
+    clusters.destination.create(topic, PARTITIONS)
     moving = MovingTopics(reo_settings.load(build_environment(clusters, topic, {})), ".*")
-    before = moving.take_snapshot()
-    clusters.source.write(topic, make_records(range(10), 1))
     producer = clusters.source.producer(transactional_id=f"{topic}-open")
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"open", partition=1)
-    assert producer.flush(30) == 0
-    plan = CutoverPlan(
-        before,
-        moving.take_snapshot(),
-        [],
-        [],
-        moving.snapshot_reader.group.describe_members(),
-        False,
-        [],
-        False,
-        "source:9092",
-        10.0,
-        0,
-    )
+
+    def write(_: float) -> None:
+        clusters.source.write(topic, make_records(range(10), 1))
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"open", partition=1)
+        assert producer.flush(30) == 0
+
+    monkeypatch.setattr("reo.migration.cutover_plan.clock.sleep", write)
+    plan = CutoverPlan(moving, 10.0, None, deny_writes=False)
+    monkeypatch.undo()
     producer.abort_transaction(30)
     text = plan.format_text()
     assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
-    assert "--bootstrap-server source:9092 describe-producers" in text
+    assert f"--bootstrap-server {plan.source_servers} describe-producers" in text
     assert plan.growth[TopicPartition(topic, 0)] > plan.growth[TopicPartition(topic, 1)] > 0
     assert plan.estimate_s is None, "records are left and nobody copies them"

@@ -26,6 +26,7 @@ from common.settings import Settings, load
 from common.settings.clusters import Cluster
 from reo.migration import cutover, cutover_back, cutover_plan, moving_topics
 from reo.migration.cutover import Cutover, translate_groups
+from reo.migration.cutover_plan import CutoverPlan
 from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.migration.partition_translator import TranslatedPartition
 from reo.progress.snapshot import Snapshot
@@ -160,7 +161,7 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
         run.run(deny_writes=True)
     monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
-        cutover_plan.make_plan(cast(Any, moving), 0.0, str(resume), False)
+        CutoverPlan(cast(Any, moving), 0.0, str(resume), False)
 
 
 def test_a_record_that_is_written_while_the_copy_is_compared_is_no_difference(
