@@ -4,7 +4,7 @@ so. For `reo acls` and the DENY of `reo cutover`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -42,8 +42,7 @@ def build_topic_acl(
 
 def copy_acl_to_topic(acl: AclBinding, name: str) -> AclBinding:
     """The same ACL on exactly this topic."""
-    literal = ResourceType.TOPIC, name, ResourcePatternType.LITERAL
-    return AclBinding(*literal, acl.principal, acl.host, acl.operation, acl.permission_type)
+    return build_topic_acl(name, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
 class AclClient:
@@ -63,9 +62,8 @@ class AclClient:
         def ask() -> str | None:
             broker = min(read_brokers(self.client, REQUEST_TIMEOUT_S).brokers)
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
-            entries = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[
-                resource
-            ].result()
+            answers = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+            entries = answers[resource].result()
             return str(entries[name].value) if name in entries else None
 
         return ask_with_retries(
@@ -88,60 +86,44 @@ class AclClient:
         and wildcards that it has.
         """
         anyone: Any = None  # as the filter takes it, whatever its type hints say
-        acls = AclBindingFilter(
-            ResourceType.TOPIC,
-            anyone if name is None else name,
-            pattern,
-            anyone,
-            anyone,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        return list(
-            self._ask(
-                "Describe",
-                lambda: self.client.describe_acls(acls, request_timeout=REQUEST_TIMEOUT_S).result(),
-            )
+        of_anyone = (anyone, anyone, AclOperation.ANY, AclPermissionType.ANY)
+        acls = AclBindingFilter(ResourceType.TOPIC, name or anyone, pattern, *of_anyone)
+        return self._ask(
+            "Describe",
+            lambda: list(
+                self.client.describe_acls(acls, request_timeout=REQUEST_TIMEOUT_S).result()
+            ),
         )
 
     def create(self, acls: Sequence[AclBinding]) -> None:
         """Create these; one that exists stays. Returns when the cluster has them."""
-        self._change(acls, self.client.create_acls)
-        self._wait(acls, lambda there, acl: acl in there)
+        self._change(acls, acls, self.client.create_acls, is_created=True)
 
     def delete(self, acls: Sequence[AclBinding]) -> None:
         """Delete exactly these. Returns when the cluster has none of them."""
         filters = [
             AclBindingFilter(
-                acl.restype,
-                acl.name,
-                acl.resource_pattern_type,
-                acl.principal,
-                acl.host,
-                acl.operation,
-                acl.permission_type,
+                *(acl.restype, acl.name, acl.resource_pattern_type),
+                *(acl.principal, acl.host, acl.operation, acl.permission_type),
             )
             for acl in acls
         ]
-        self._change(filters, self.client.delete_acls)
-        self._wait(acls, lambda there, acl: acl not in there)
+        self._change(acls, filters, self.client.delete_acls, is_created=False)
 
     def _change(
-        self, acls: Sequence[Any], request: Callable[..., Mapping[Any, Future[Any]]]
+        self,
+        acls: Sequence[AclBinding],
+        asked: Sequence[Any],
+        request: Callable[..., Mapping[Any, Future[Any]]],
+        is_created: bool,
     ) -> None:
-        answers = request(list(acls), request_timeout=REQUEST_TIMEOUT_S) if acls else {}
+        """The controller answers; the broker that is asked hears of it a moment later."""
+        answers = request(list(asked), request_timeout=REQUEST_TIMEOUT_S) if acls else {}
         for future in answers.values():
             self._ask("Alter", future.result)
-
-    def _wait(
-        self,
-        acls: Iterable[AclBinding],
-        is_done: Callable[[Collection[AclBinding], AclBinding], bool],
-    ) -> None:
-        """The controller has answered; the broker that is asked hears of it a moment later."""
         deadline = clock.monotonic() + REQUEST_TIMEOUT_S
         for acl in acls:
-            while not is_done(self.describe(acl.name), acl):
+            while (acl in self.describe(acl.name)) != is_created:
                 if clock.monotonic() > deadline:
                     raise ClusterUnreachable(
                         f"the {self.cluster.name} cluster has changed its ACLs"

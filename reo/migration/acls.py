@@ -39,20 +39,14 @@ from reo.migration.write_denial import build_deny_acl
 from reo.report import format_table, print_json
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-SERVICE_OPERATIONS = (
-    AclOperation.ALL,
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-)
+SERVICE_OPERATIONS = (*READ_OPERATIONS, AclOperation.WRITE, AclOperation.ALL)
 OPEN_WITHOUT_ACLS = "allow.everyone.if.no.acl.found"
 OPEN = (
     f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL"
     " denies it to all other principals, also the service: create the service's own ACLs first"
 )
 TITLES = "cluster|topic|principal|host|permission|operation|at the destination"
-WITH_WRITE = "only with --with-write: another writer breaks a running copy"
+ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +80,15 @@ class AclRow:
 
     def format_cells(self) -> tuple[str, ...]:
         """As text for a person."""
-        name = (
-            self.acl.name
-            if self.acl.resource_pattern_type == ResourcePatternType.LITERAL
-            else f"{self.acl.name}… (prefix)"
-        )
-        action = f"create on {self.new.name}" if self.new else self.reason
+        is_literal = self.acl.resource_pattern_type == ResourcePatternType.LITERAL
         return (
             self.side,
-            name,
+            self.acl.name if is_literal else f"{self.acl.name}… (prefix)",
             self.acl.principal,
             self.acl.host,
             _format_word(self.acl.permission_type),
             _format_word(self.acl.operation),
-            action,
+            f"create on {self.new.name}" if self.new else self.reason,
         )
 
 
@@ -129,39 +118,28 @@ class AclComparison:
         """Create what the destination lacks: first every DENY, and when the cluster has them, every
         ALLOW.
         """
-        for permission in (AclPermissionType.DENY, AclPermissionType.ALLOW):
+        for permission in (DENY, ALLOW):
             self.destination.create(
                 [acl for acl in self.new_acls if acl.permission_type == permission]
             )
 
     def _compare(self, route: Route) -> list[AclRow]:
-        source_acls = self.source.describe(route.source_topic, ResourcePatternType.MATCH)
-        covering_acls = self.destination.describe(
-            route.destination_topic, ResourcePatternType.MATCH
+        name = route.destination_topic
+        source_acls = sorted(
+            self.source.describe(route.source_topic, ResourcePatternType.MATCH),
+            key=lambda acl: (acl.permission_type == ALLOW, str(acl)),
         )
-        destination_acls = self.destination.describe(route.destination_topic)
-        denies_first = sorted(
-            source_acls, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl))
-        )
-        rows = [self._decide(route, acl, destination_acls) for acl in denies_first]
-        is_open = (
-            any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
-        )
-        if is_open:
+        covering_acls = self.destination.describe(name, ResourcePatternType.MATCH)
+        destination_acls = self.destination.describe(name)
+        rows = [self._decide(route, acl, destination_acls) for acl in source_acls]
+        if any(row.new for row in rows) and not covering_acls and self._is_open_without_acls():
             rows = [row.refuse(OPEN) for row in rows]
         elif any(row.blocks_allows for row in rows):
-            rows = [
-                row.refuse("left out: a DENY of this topic cannot be created")
-                if row.acl.permission_type == AclPermissionType.ALLOW
-                else row
-                for row in rows
-            ]
-        copied = {copy_acl_to_topic(acl, route.destination_topic) for acl in source_acls}
-        return rows + [
-            AclRow("destination", acl, None, "here only: stays")
-            for acl in covering_acls
-            if acl not in copied
-        ]
+            why = "left out: a DENY of this topic cannot be created"
+            rows = [row.refuse(why) if row.acl.permission_type == ALLOW else row for row in rows]
+        copied = {copy_acl_to_topic(acl, name) for acl in source_acls}
+        here_only = [acl for acl in covering_acls if acl not in copied]
+        return rows + [AclRow("destination", acl, None, "here only: stays") for acl in here_only]
 
     def _decide(
         self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]
@@ -174,23 +152,22 @@ class AclComparison:
             reason = "the destination has it"
         elif acl == build_deny_acl(route.source_topic):
             reason = "left out: the DENY of `reo cutover run`"
-        elif acl.permission_type == AclPermissionType.DENY:
+        elif acl.permission_type == DENY:
             if acl.principal in ("User:*", own) and acl.operation in SERVICE_OPERATIONS:
+                who, blocks_allows = "its principal" if own == "User:" else own, True
                 reason = (
-                    "left out: it would stop the service"
-                    f" ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is"
+                    f"left out: it would stop the service ({who}), so no ALLOW of this topic is"
                     " created either"
                 )
-                blocks_allows = True
         elif not route.is_one_to_one:
             reason = "left out: the destination topic may have other records"
-        elif (
-            acl.resource_pattern_type != ResourcePatternType.LITERAL
-            or acl.name != route.source_topic
+        elif (acl.resource_pattern_type, acl.name) != (
+            ResourcePatternType.LITERAL,
+            route.source_topic,
         ):
             reason = "left out: it covers other topics too"
         elif acl.operation not in READ_OPERATIONS and not self.with_write:
-            reason = f"left out: {WITH_WRITE}"
+            reason = "left out: only with --with-write: another writer breaks a running copy"
         return AclRow("source", acl, None if reason else new, reason, blocks_allows)
 
     def _is_open_without_acls(self) -> bool:
@@ -215,8 +192,7 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
     comparison = AclComparison(settings, with_write)
     if apply:
         comparison.apply()
-        remaining = AclComparison(settings, with_write).new_acls
-        if remaining:
+        if remaining := AclComparison(settings, with_write).new_acls:
             raise MoveRefused(
                 "these ACLs are missing after the change, because the source's ACLs changed"
                 f" meanwhile: {remaining}. Run the command again"
@@ -228,10 +204,6 @@ def run_command(settings: Settings, apply: bool, with_write: bool, as_json: bool
         return 0
     if comparison.rows:
         print(format_table(TITLES, [row.format_cells() for row in comparison.rows]))
-    if not new:
-        print("there is nothing to create")
-    elif apply:
-        print(f"ACLs created: {new}")
-    else:
-        print(f"ACLs to be created: {new}; `reo acls --apply` creates them")
+    to_do = f"ACLs to be created: {new}; `reo acls --apply` creates them"
+    print("there is nothing to create" if not new else f"ACLs created: {new}" if apply else to_do)
     return 0

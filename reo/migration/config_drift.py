@@ -4,7 +4,6 @@ what the source topic asks for; `--apply` changes them.
 A topic that reo creates takes over the configuration of the source topic
 (`common.kafka.copied_configs`). Later changes there are not taken over automatically: a shorter
 retention, for example, also deletes records at the destination, so an operator has to decide.
-Without `--apply` nothing is changed.
 
 What is set on the source topic is set on the destination topic. What is set only on the destination
 topic is intended and stays, and so does a higher `max.message.bytes`: the source may have records
@@ -18,7 +17,7 @@ start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from confluent_kafka import TopicCollection
@@ -53,52 +52,23 @@ class Difference:
         return f"{self.topic}: {self.what}: {change} ({self.why})"
 
 
-def is_lowered_limit(config: str, now: str, value: str) -> bool:
-    """Whether this is max.message.bytes, and the new value is lower: it is never lowered."""
-    return config == LIMIT and int(now) > int(value)
+def compare_value(name: str, config: str, now: str, value: str, why: str) -> Iterator[Difference]:
+    """Nothing when both are the same. max.message.bytes is never lowered."""
+    if config == LIMIT and int(now) > int(value):
+        why = f"the source has {value} now; larger records may be there from before"
+        yield Difference(name, config, now, None, why)
+    elif now != value:
+        yield Difference(name, config, now, value, why)
 
 
-def keep_limit(name: str, now: str, value: str) -> Difference:
-    """The row of max.message.bytes where it stays higher than at the source."""
-    why = f"the source has {value} now; larger records may be there from before"
-    return Difference(name, LIMIT, now, None, why)
-
-
-def compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
-    """Compare a destination topic with its source topic."""
-    expected = copied_configs.build_destination_config(source, copy)
-    set_at_source = copied_configs.list_own_configs(source)
-    differences = []
-    for config, value in expected.items():
-        now = str(copy[config].value)
-        if is_lowered_limit(config, now, value):
-            differences.append(keep_limit(name, now, value))
-        elif now != value:
-            why = copied_configs.NOT_TAKEN_OVER.get(config, "as the source topic")
-            differences.append(Difference(name, config, now, value, why))
-    for config, reason in copied_configs.list_not_copied(source, copy).items():
-        if config not in expected:
-            now = str(copy[config].value) if config in copy else "unknown"
-            why = f"the source topic has {set_at_source[config]}: {reason}"
-            differences.append(Difference(name, config, now, None, why))
-    for config, value in copied_configs.list_own_configs(copy).items():
-        if config not in expected and config not in set_at_source:
-            differences.append(Difference(name, config, value, None, "set here only"))
-    return differences
-
-
-def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
+def compare_intermediate(name: str, source: Entries, intermediate: Entries) -> Iterator[Difference]:
     """Compare an intermediate topic with what reo creates."""
-    differences = []
     for config, value in copied_configs.build_intermediate_config(source).items():
-        now = str(intermediate[config].value)
-        if (
-            config != "message.timestamp.type"
-            and now != value
-            and not is_lowered_limit(config, now, value)
-        ):
-            differences.append(Difference(name, config, now, value, "as reo creates it"))
-    return differences
+        if config != "message.timestamp.type":
+            now = str(intermediate[config].value)
+            for row in compare_value(name, config, now, value, "as reo creates it"):
+                if row.then is not None:
+                    yield row
 
 
 class ConfigDrift:
@@ -116,27 +86,24 @@ class ConfigDrift:
         self.differences: list[Difference] = []
         compared: set[str] = set()
         for route, source in sources.items():
-            source_entries = topics.describe_config(
-                source_admin, settings.source_cluster, source.name
-            )
+            entries = topics.describe_config(source_admin, settings.source_cluster, source.name)
+            name = route.destination_topic
             # a shared one follows the first of its source topics
-            if route.destination_topic not in compared:
-                compared.add(route.destination_topic)
+            if name not in compared:
+                compared.add(name)
                 count = (
                     partition_mapping.get_min_partitions
-                    if route.destination_topic in self.existing
+                    if name in self.existing
                     else partition_mapping.count_new_partitions
                 )
                 partitions = max(
                     count(other.mapping, at_source.partitions)
                     for other, at_source in sources.items()
-                    if other.destination_topic == route.destination_topic
+                    if other.destination_topic == name
                 )
-                self.differences += self._compare_topic(
-                    route.destination_topic, partitions, source_entries, self._compare_destination
-                )
-            self.differences += self._compare_topic(
-                route.intermediate_topic, source.partitions, source_entries, compare_intermediate
+                self._compare_topic(name, partitions, entries, self._compare_destination)
+            self._compare_topic(
+                route.intermediate_topic, source.partitions, entries, compare_intermediate
             )
 
     def apply(self) -> None:
@@ -168,59 +135,60 @@ class ConfigDrift:
         name: str,
         partitions: int,
         source: Entries,
-        compare: Callable[[str, Entries, Entries], list[Difference]],
-    ) -> list[Difference]:
+        compare: Callable[[str, Entries, Entries], Iterable[Difference]],
+    ) -> None:
         topic = self.existing.get(name)
         if topic is None:
             then, why = f"{partitions} partitions", "with the source's configurations"
-            return [Difference(name, "topic", "none", then, why)]
-        differences, now = [], topic.partitions
-        if now < partitions:
-            differences.append(
-                Difference(name, "partitions", str(now), str(partitions), "the source has them")
+            self.differences.append(Difference(name, "topic", "none", then, why))
+            return
+        if topic.partitions < partitions:
+            now, then = str(topic.partitions), str(partitions)
+            self.differences.append(
+                Difference(name, "partitions", now, then, "the source has them")
             )
-        return differences + compare(
-            name,
-            source,
-            topics.describe_config(self.destination_admin, self.settings.destination_cluster, name),
-        )
+        cluster = self.settings.destination_cluster
+        entries = topics.describe_config(self.destination_admin, cluster, name)
+        self.differences += compare(name, source, entries)
 
-    def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
-        """As `compare_destination`, after what is kept alike."""
-        names = [
-            config
+    def _compare_destination(
+        self, name: str, source: Entries, copy: Entries
+    ) -> Iterator[Difference]:
+        """Compare a destination topic with its source topic: first what is kept alike."""
+        synced = {
+            config: str(source[config].value)
             for config in self.settings.topics.synced_configs
             if config in source and config in copy
-        ]
-        synced = [
-            row
-            for config in names
-            for row in self._compare_synced(
-                name, config, str(source[config].value), str(copy[config].value)
+        }
+        expected = synced | copied_configs.build_destination_config(source, copy) | synced
+        for config, value in expected.items():
+            now = str(copy[config].value)
+            if config == "min.insync.replicas" and now != value:
+                replicas = self._count_replicas(name)
+                if int(value) > replicas:
+                    why = f"the source has {value}; with {replicas} replicas nothing could be"
+                    yield Difference(name, config, now, None, f"{why} written here")
+                    continue
+            why = copied_configs.NOT_TAKEN_OVER.get(config, "as the source topic")
+            yield from compare_value(
+                name, config, now, value, KEPT_ALIKE if config in synced else why
             )
-        ]
-        return synced + [
-            row for row in compare_destination(name, source, copy) if row.what not in names
-        ]
+        set_at_source = copied_configs.list_own_configs(source)
+        for config, reason in copied_configs.list_not_copied(source, copy).items():
+            if config not in expected:
+                now = str(copy[config].value) if config in copy else "unknown"
+                why = f"the source topic has {set_at_source[config]}: {reason}"
+                yield Difference(name, config, now, None, why)
+        for config, value in copied_configs.list_own_configs(copy).items():
+            if config not in expected and config not in set_at_source:
+                yield Difference(name, config, value, None, "set here only")
 
-    def _compare_synced(self, name: str, config: str, value: str, now: str) -> list[Difference]:
-        """One configuration of `topics.sync`; there is no row when both values are the same."""
-        if now == value:
-            return []
-        if is_lowered_limit(config, now, value):
-            return [keep_limit(name, now, value)]
-        if config == "min.insync.replicas":
-            topic = self.destination_admin.describe_topics(
-                TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S
-            )[name].result()
-            replicas = min(len(partition.replicas) for partition in topic.partitions)
-            if int(value) > replicas:
-                why = (
-                    f"the source has {value}; with {replicas} replicas nothing could be written"
-                    " here"
-                )
-                return [Difference(name, config, now, None, why)]
-        return [Difference(name, config, now, value, KEPT_ALIKE)]
+    def _count_replicas(self, name: str) -> int:
+        """Of the partition that has the fewest."""
+        answers = self.destination_admin.describe_topics(
+            TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S
+        )
+        return min(len(partition.replicas) for partition in answers[name].result().partitions)
 
     def _alter_topic(self, name: str, changes: dict[str, str]) -> None:
         resource = ConfigResource(
@@ -237,17 +205,12 @@ class ConfigDrift:
                 [resource], request_timeout=REQUEST_TIMEOUT_S
             )[resource].result()
 
+        action = f"changing the configuration of topic {name} of the destination cluster"
         try:
-            ask_with_retries(
-                f"changing the configuration of topic {name} of the destination cluster",
-                REQUEST_TIMEOUT_S,
-                alter,
-            )
+            ask_with_retries(action, REQUEST_TIMEOUT_S, alter)
         except ReoError as error:
-            raise type(error)(
-                f"{error}; requested:"
-                f" {', '.join(f'{what}={value}' for what, value in changes.items())}"
-            ) from None
+            requested = ", ".join(f"{what}={value}" for what, value in changes.items())
+            raise type(error)(f"{error}; requested: {requested}") from None
 
 
 def sync_configs(settings: Settings) -> None:
@@ -278,10 +241,7 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
         rows = [asdict(row) for row in drift.differences]
         print_json({"applied": apply and bool(changes), "rows": rows})
         return 0
-    for row in drift.differences:
-        print(row)
-    if not changes:
-        print("destination and intermediate topics are configured as the source topics ask")
-    else:
-        print("changed" if apply else "nothing was changed; `reo topics --apply` changes it")
+    to_do = "changed" if apply else "nothing was changed; `reo topics --apply` changes it"
+    fit = "destination and intermediate topics are configured as the source topics ask"
+    print("\n".join([*map(str, drift.differences), to_do if changes else fit]))
     return 0

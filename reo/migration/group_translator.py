@@ -186,11 +186,16 @@ class GroupTranslator:
         return frontiers
 
 
-def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
-    """The command: exit code 0 when nothing was refused."""
+def refuse_tables(settings: Settings) -> None:
+    """SettingsInvalid without a destination topic."""
     destination_kind.refuse_command(
         settings, "reo offsets", "its records have the source's own offsets, and no consumer groups"
     )
+
+
+def run_command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
+    """The command: exit code 0 when nothing was refused."""
+    refuse_tables(settings)
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(
         settings, "offsets translate --apply" if apply else "offsets translate", group=group

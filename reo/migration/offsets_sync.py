@@ -3,12 +3,10 @@ once or at an interval.
 
 A round asks the source for its groups, and translates each that matches the pattern
 (`reo.migration.group_translator`). A group that is active at the destination is skipped: it has
-moved already. No offset at the destination is ever moved back. A partition that cannot be
-translated yet, because the group has read records that are not copied, keeps the offset that it
-has, and is translated in a later round. Nobody waits for what is refused, whatever the reason: the
-other partitions of the group, and the other groups, are translated.
-Nothing is stored: what was translated before is remembered by this process only, so that a round
-reads and compares what the groups have read since the round before.
+moved already. No offset at the destination is ever moved back. What is refused, as where the group
+has read records that are not copied yet, is tried again in the next round; the other partitions of
+the group, and the other groups, are translated. What was translated before is remembered by this
+process only, so that a round reads and compares what the groups have read since the round before.
 
 With `offsets.sync_groups` the service does the same, in a process of its own beside stage two
 (`python -m reo.migration.offsets_sync`). It is not part of the copy: its errors are logged, and the
@@ -22,14 +20,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from common import clock, source_pool, stage_process
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
-    CopyDiffers,
-    FrontierLost,
     GroupBusy,
     OffsetUntranslatable,
     ReoError,
@@ -37,9 +33,9 @@ from common.errors import (
 )
 from common.kafka import client_watch, permissions
 from common.metrics import HEARTBEAT
-from common.settings import Settings, destination_kind
+from common.settings import Settings
 from common.stage_process import Stopping
-from reo.migration.group_translator import GroupTranslator, ProvedOffsets
+from reo.migration.group_translator import GroupTranslator, ProvedOffsets, refuse_tables
 from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import list_groups
 from reo.report import convert_error_to_dict, format_table, print_json
@@ -112,27 +108,20 @@ class OffsetsSync:
         """The groups of the source that match, and a group that the pattern names literally, which
         the principal may not be allowed to see.
         """
-        groups = [
-            name
-            for name in list_groups(self.settings.source_cluster, self.translator.source_admin)
-            if self.pattern.fullmatch(name)
-        ]
-        is_literal = re.escape(self.pattern.pattern).replace("\\-", "-") == self.pattern.pattern
-        return [
-            name
-            for name in groups or ([self.pattern.pattern] if is_literal else [])
-            if name != self.settings.application
-        ]
+        names = list_groups(self.settings.source_cluster, self.translator.source_admin)
+        groups = [name for name in names if self.pattern.fullmatch(name)]
+        text = self.pattern.pattern
+        if not groups and re.escape(text).replace("\\-", "-") == text:
+            groups = [text]
+        return [name for name in groups if name != self.settings.application]
 
     def sync(self) -> list[SyncedGroup]:
         """One round: translate and commit. Returns the groups that have an offset on the topics, or
         are refused.
         """
         self.translator.look_up_topics()
-        identities = [
-            *(topic.identity for topic in self.translator.sources.values()),
-            *(topic.identity for topic in self.translator.destinations.values()),
-        ]
+        known = (*self.translator.sources.values(), *self.translator.destinations.values())
+        identities = [topic.identity for topic in known]
         if identities != self._identities:
             self._proved, self._identities = {}, identities
         groups = [self._sync_group(name) for name in self.list_matching()]
@@ -172,12 +161,10 @@ def run_command(
     settings: Settings, groups: str | None, interval_s: float | None, as_json: bool
 ) -> int:
     """The command. Exit code of one round: 0 when all is translated, else that of the first
-    error. With an interval it runs until Ctrl-C, whatever a round meets; errors are printed when
-    they change.
+    error. With an interval it runs until Ctrl-C, whatever a round meets; text and errors are
+    printed when they change.
     """
-    destination_kind.refuse_command(
-        settings, "reo offsets", "its records have the source's own offsets, and no consumer groups"
-    )
+    refuse_tables(settings)
     pattern = groups or settings.offsets.sync_groups
     if not pattern:
         raise SettingsInvalid(
@@ -187,30 +174,33 @@ def run_command(
     answering = source_pool.select_answering(settings)
     permissions.check_permissions(answering, "offsets translate --apply")
     sync: OffsetsSync | None = OffsetsSync(answering, pattern)
-    printed, printed_hint, printed_errors = "", False, ""
+    printed = {sys.stdout: "", sys.stderr: ""}
+
+    def print_changed(text: str, file: TextIO) -> None:
+        if text not in ("", printed[file]):
+            print(text, file=file, flush=True)
+        printed[file] = text
+
+    hint = ""
     while True:
         try:
             sync = sync or OffsetsSync(source_pool.select_answering(settings), pattern)
             result = sync.sync()
-            text = format_text(result)
+            errors = [error for group in result for error in group.errors]
+            errors += sync.translator.not_comparable
             if as_json:
                 print_json({"groups": [group.to_dict() for group in result]})
-            elif text != printed:
-                print(text, flush=True)
-            printed = text
-            errors: list[ReoError] = [error for group in result for error in group.errors]
-            errors += sync.translator.not_comparable
-            if not result and not printed_hint:
-                printed_hint = True
-                print(f"reo offsets: {sync.translator.explain_no_groups(pattern)}", file=sys.stderr)
+            else:
+                print_changed(format_text(result), sys.stdout)
+            if not result and not hint:
+                hint = f"reo offsets: {sync.translator.explain_no_groups(pattern)}"
+                print(hint, file=sys.stderr)
         except ReoError as error:
             if interval_s is None:
                 raise
             sync, errors = None, [error]
-        text = "\n".join(dict.fromkeys(f"reo offsets: {error}" for error in errors))
-        if text not in ("", printed_errors):
-            print(text, file=sys.stderr, flush=True)
-        printed_errors = text
+        texts = dict.fromkeys(f"reo offsets: {error}" for error in errors)
+        print_changed("\n".join(texts), sys.stderr)
         if interval_s is None:
             return errors[0].exit_code if errors else 0
         clock.sleep(interval_s)
@@ -223,29 +213,22 @@ def format_text(groups: Sequence[SyncedGroup]) -> str:
 
 
 def summarize(groups: Sequence[SyncedGroup]) -> str:
-    """As text, one line."""
-    moved = sum(row.moves for group in groups for row in group.rows if not group.skipped)
-    waiting = sum(
-        isinstance(row.refusal, OffsetUntranslatable) for group in groups for row in group.rows
-    )
-    failed = sum(
-        isinstance(row.refusal, CopyDiffers | FrontierLost)
-        for group in groups
-        for row in group.rows
-    )
+    """As text, one line; the two first counts always."""
+    refusals = [row.refusal for group in groups for row in group.rows if row.refusal]
+    waiting = sum(isinstance(refusal, OffsetUntranslatable) for refusal in refusals)
     active = sum(group.is_active for group in groups)
-    refused = sum(bool(group.skipped) for group in groups) - active
-    counts = {"groups": len(groups), "partitions committed": moved}
-    rest = {
+    counts = {
+        "groups": len(groups),
+        "partitions committed": sum(
+            row.moves for group in groups for row in group.rows if not group.skipped
+        ),
         "partitions that cannot be translated yet": waiting,
-        "partitions refused": failed,
+        "partitions refused": len(refusals) - waiting,
         "groups active at the destination": active,
-        "groups refused": refused,
+        "groups refused": sum(bool(group.skipped) for group in groups) - active,
     }
-    return ", ".join(
-        f"{what}: {count}"
-        for what, count in (counts | {what: count for what, count in rest.items() if count}).items()
-    )
+    shown = [f"{what}: {count}" for what, count in counts.items()]
+    return ", ".join([*shown[:2], *(text for text in shown[2:] if not text.endswith(": 0"))])
 
 
 def run(settings: Settings, stopping: Stopping) -> int:
