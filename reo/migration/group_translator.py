@@ -1,10 +1,6 @@
-"""`reo offsets translate`: where a group continues at the destination; `--apply` commits it.
-
-That is exactly after the last record that it has committed at the source; the metadata of that
-commit goes with it.
-
-Each partition is translated, and proved, by itself (`reo.migration.partition_translator`). When
-one is refused, nothing is committed for any partition.
+"""`reo offsets translate`: where a group continues at the destination, after the last record
+that it has committed at the source; `--apply` commits it, with the metadata of that commit. Each
+partition is translated, and proved, by itself (`reo.migration.partition_translator`).
 """
 
 from __future__ import annotations
@@ -12,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from common import source_pool
-from common.errors import (
-    CopyDiffers,
-    FrontierLost,
-    MoveRefused,
-    OffsetUntranslatable,
-    ReoError,
-)
+from common.errors import CopyDiffers, FrontierLost, MoveRefused, OffsetUntranslatable, ReoError
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
@@ -110,7 +100,12 @@ class GroupTranslator:
             row.source_offset, row.metadata = commits[source]
             bounds = begins[source], stable_ends[source], ends[source]
             try:
-                self._check_present(row)
+                if not self._is_present(copy):
+                    raise OffsetUntranslatable(
+                        f"{source}: the group is at offset {row.source_offset}, and the destination"
+                        f" does not have {copy} yet: the source got partitions since the service"
+                        " ran. Start the service, which adds them, then translate again"
+                    )
                 row.destination_offset = self.partition_translator.translate(
                     row, row.source_offset, bounds, frontiers.get(source), proved.get(source)
                 )
@@ -137,25 +132,12 @@ class GroupTranslator:
     def _is_present(self, destination: TopicPartition) -> bool:
         return destination.partition < self.destinations[destination.topic].partitions
 
-    def _check_present(self, row: TranslatedPartition) -> None:
-        """OffsetUntranslatable when the destination does not have the partition yet."""
-        if not self._is_present(row.destination):
-            raise OffsetUntranslatable(
-                f"{row.source}: the group is at offset {row.source_offset}, and the destination"
-                f" does not have {row.destination} yet: the source got partitions since the service"
-                " ran. Start the service, which adds them, let it catch up, then translate again"
-            )
-
     def _check_same_topics(self, names: Collection[str]) -> None:
         """OffsetUntranslatable when a destination topic was deleted since `look_up_topics`, and
         perhaps recreated.
         """
-        now = topics.look_up(
-            self.settings.destination_cluster,
-            self.destination_admin,
-            names,
-            self.settings.connect_timeout_s,
-        )
+        cluster, timeout_s = self.settings.destination_cluster, self.settings.connect_timeout_s
+        now = topics.look_up(cluster, self.destination_admin, names, timeout_s)
         for name in sorted(names):
             if name not in now or now[name].identity != self.destinations[name].identity:
                 raise OffsetUntranslatable(
@@ -174,15 +156,13 @@ class GroupTranslator:
         )
         frontiers = {}
         for tp, commit in commits.items():
-            route = routes[tp.topic]
+            route, frontier = routes[tp.topic], commit.frontier
             # with failover any candidate may answer, and what it has is compared instead
             if not self.settings.failover:
-                topics.check_identity(commit.frontier.source_identity, self.sources[route])
-            if (
-                commit.frontier.destination_topic_id
-                == self.destinations[route.destination_topic].topic_id
-            ):
-                frontiers[route.get_source(tp.partition)] = commit.frontier
+                topics.check_identity(frontier.source_identity, self.sources[route])
+            copy = self.destinations[route.destination_topic]
+            if frontier.destination_topic_id == copy.topic_id:
+                frontiers[route.get_source(tp.partition)] = frontier
         return frontiers
 
 

@@ -59,8 +59,9 @@ class MoveRecord:
     def write(self, source_ends: Mapping[TopicPartition, int]) -> None:
         """Everything up to these ends is copied, and compared."""
         commits = self._read_commits()
+        routes = {route.intermediate_topic: route for route in self.sources}
         outputs = {
-            self._get_route(tp).get_destination(tp.partition): commit.frontier
+            routes[tp.topic].get_destination(tp.partition): commit.frontier
             for tp, commit in commits.items()
         }
         # up to an open transaction: that is somebody else's, whose records come after the copy's
@@ -80,20 +81,18 @@ class MoveRecord:
         at_ms, by = round(clock.time() * 1000), describe_user()
         moved = {}
         for tp, commit in commits.items():
-            route = self._get_route(tp)
+            route = routes[tp.topic]
             output = route.get_destination(tp.partition)
             others = surplus.get(output)
-            moved[tp] = replace(
-                commit,
-                frontier=replace(
-                    commit.frontier,
-                    source_offset=source_ends[route.get_source(tp.partition)] - 1,
-                    destination_known=states[output].known_offset,
-                    sent=0,
-                    is_known_written=states[output].is_known_written,
-                    move=Move(at_ms, by, others.records[0][0] if others else ends[output]),
-                ),
+            frontier = replace(
+                commit.frontier,
+                source_offset=source_ends[route.get_source(tp.partition)] - 1,
+                destination_known=states[output].known_offset,
+                sent=0,
+                is_known_written=states[output].is_known_written,
+                move=Move(at_ms, by, others.records[0][0] if others else ends[output]),
             )
+            moved[tp] = replace(commit, frontier=frontier)
         self._commit(moved)
 
     def remove(self) -> None:
@@ -103,11 +102,6 @@ class MoveRecord:
                 tp: replace(commit, frontier=replace(commit.frontier, move=None))
                 for tp, commit in self._read_commits().items()
             }
-        )
-
-    def _get_route(self, intermediate: TopicPartition) -> Route:
-        return next(
-            route for route in self.sources if route.intermediate_topic == intermediate.topic
         )
 
     def _read_commits(self) -> dict[TopicPartition, GroupCommit]:
@@ -132,13 +126,9 @@ class MoveRecord:
             ClientTopicPartition(*tp, commit.intermediate_offset, commit.frontier.encode())
             for tp, commit in commits.items()
         ]
+        metadata = reader.consumer_group_metadata()
         self._call("begin_transaction")
-        self._call(
-            "send_offsets_to_transaction",
-            offsets,
-            reader.consumer_group_metadata(),
-            REQUEST_TIMEOUT_S,
-        )
+        self._call("send_offsets_to_transaction", offsets, metadata, REQUEST_TIMEOUT_S)
         self._call("commit_transaction", REQUEST_TIMEOUT_S)
         if self._read_commits() != commits:
             raise StageFailed(

@@ -20,7 +20,7 @@ there (any more, or yet), the partition is refused, never guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Any
@@ -94,13 +94,9 @@ class TranslatedPartition:
             return f"refused ({type(self.refusal).__name__})"
         if self.destination_offset is None:
             return "nothing: no offset at the source"
-        if not self.moves:
-            return (
-                "nothing: already at this offset"
-                if self.committed_offset == self.destination_offset
-                else "nothing: already further"
-            )
-        return f"offset {self.destination_offset}"
+        if self.moves:
+            return f"offset {self.destination_offset}"
+        return f"nothing: already {'further' if self.offsets_ahead else 'at this offset'}"
 
     def list_cells(self) -> tuple[object, ...]:
         """As the row of a table."""
@@ -163,51 +159,41 @@ class PartitionTranslator:
                 f"{row.source}: the copy has no frontier for this partition. Start the service, or"
                 " run `reo recover` when it is lost"
             )
-        self._check_offset(row, offset, bounds)
-        copied = frontier.source_offset + 1
-        if bounds[1] < copied:
+        (source_begin, stable_end, end), copied = bounds, frontier.source_offset + 1
+        at = f"{row.source}: the group is at offset {offset}"
+        if not source_begin <= offset <= end:
             raise OffsetUntranslatable(
-                f"{row.source}: the source ends at offset {bounds[1]}, the copy is at {copied}: the"
-                " source lost records, or is a candidate (source.mode=failover) that is behind."
+                f"{at}, the source has {source_begin} to {end}: the record that it would read next"
+                " is not there (any more). Reset the group at the source (kafka-consumer-groups.sh"
+                " --reset-offsets), then translate again"
+            )
+        if offset > stable_end:  # a group with isolation.level=read_uncommitted reads on there
+            raise OffsetUntranslatable(
+                f"{at}, and an open transaction of the source begins at {stable_end}. Translate"
+                " again when it has ended, and is copied"
+            )
+        if stable_end < copied:
+            raise OffsetUntranslatable(
+                f"{row.source}: the source ends at offset {stable_end}, the copy is at {copied}:"
+                " the source lost records, or is a candidate (source.mode=failover) that is behind."
                 " Translate again when the source has what is copied"
             )
-        unread_at = visible_records.find_first_visible(
-            self.source_reader, row.source, copied, offset
-        )
-        if unread_at is not None:
+        if (
+            visible_records.find_first_visible(self.source_reader, row.source, copied, offset)
+            is not None
+        ):
             raise OffsetUntranslatable(
-                f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group"
-                " has read records that are not copied yet. Let the service catch up, then"
-                " translate again"
+                f"{at}, the copy at {copied}: the group has read records that are not copied yet."
+                " Let the service catch up, then translate again"
             )
-        if proved is not None and bounds[0] <= proved[0] <= offset:
+        if proved is not None and source_begin <= proved[0] <= offset:
             return self._translate_from(row, proved, offset, copied)
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
         begin, skip, destination_end = self._find_begin(row, frontier, unread)
         if unread:
             return self._compare(row, (offset, copied), (begin, destination_end), skip)
-        self._check_last_record(row, bounds[0], frontier.last_record)
+        self._check_last_record(row, source_begin, frontier.last_record)
         return destination_end
-
-    @staticmethod
-    def _check_offset(row: TranslatedPartition, offset: int, bounds: tuple[int, int, int]) -> None:
-        """OffsetUntranslatable unless the source has this offset, and no transaction is open before
-        it: a group with isolation.level=read_uncommitted reads on there.
-        """
-        begin, stable_end, end = bounds
-        if not begin <= offset <= end:
-            raise OffsetUntranslatable(
-                f"{row.source}: the group is at offset {offset}, the source has {begin} to {end}:"
-                " the record that it would read next is not there (any more). Reset the group at"
-                " the source (kafka-consumer-groups.sh --reset-offsets), then translate again"
-            )
-        if offset > stable_end:
-            raise OffsetUntranslatable(
-                f"{row.source}: the group is at offset {offset}, and an open transaction of the"
-                f" source begins at {stable_end}: what the group has read from there on"
-                " (isolation.level=read_uncommitted) is not copied before the transaction has"
-                " ended. Translate again when it has"
-            )
 
     def _check_last_record(
         self, row: TranslatedPartition, source_begin: int, last: LastRecord | None
@@ -221,20 +207,15 @@ class PartitionTranslator:
         reading = self._read_records(
             self.source_reader, row.source, last.source_offset, last.source_offset + 1
         )
-        with closing(reading) as records:
-            record = next(records, None)
-        try:
-            is_there = record is not None and compute_message_checksum(record) == last.checksum
-        except RecordRefused:  # a header name that is never copied
-            is_there = False
-        if not is_there:
-            raise OffsetUntranslatable(
-                f"{row.source}: the candidate at"
-                f" {self.settings.source_cluster.bootstrap_servers} does not have the record that"
-                f" was copied last, at offset {last.source_offset} (any more): nothing shows that"
-                " the group's offset there is one of what was copied. Translate again when another"
-                " candidate answers, or more is copied"
-            )
+        with closing(reading) as records, suppress(RecordRefused):  # a name that is never copied
+            if any(compute_message_checksum(record) == last.checksum for record in records):
+                return
+        raise OffsetUntranslatable(
+            f"{row.source}: the candidate at {self.settings.source_cluster.bootstrap_servers} does"
+            f" not have the record that was copied last, at offset {last.source_offset} (any more):"
+            " nothing shows that the group's offset there is one of what was copied. Translate"
+            " again when another candidate answers, or more is copied"
+        )
 
     def _translate_from(
         self, row: TranslatedPartition, proved: tuple[int, int], offset: int, copied: int
@@ -245,10 +226,9 @@ class PartitionTranslator:
         source_begin, destination_offset = proved
         if source_begin == offset:
             return destination_offset
-        first = self._find_first(row.destination)
-        with self._read_both(
-            row, (source_begin, min(offset, copied)), (max(first, destination_offset), None)
-        ) as (source_records, destination_records):
+        source = source_begin, min(offset, copied)
+        destination = max(self._find_first(row.destination), destination_offset), None
+        with self._read_both(row, source, destination) as (source_records, destination_records):
             for left in source_records:
                 right = next(destination_records, None)
                 if right is None or not self._is_equal(left, right):
@@ -279,12 +259,8 @@ class PartitionTranslator:
             partition_offsets.list_end_offsets(self.destination_admin, [tp], committed_only)[tp]
             for committed_only in (True, False)
         )
-        sent = [
-            message.offset()
-            for message in islice(
-                self._read_records(self.destination_reader, tp, begin, stable_end), frontier.sent
-            )
-        ]
+        records = self._read_records(self.destination_reader, tp, begin, stable_end)
+        sent = [message.offset() for message in islice(records, frontier.sent)]
         if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not (
             stable_end == end and self._is_last(row, frontier)
         ):
@@ -334,9 +310,8 @@ class PartitionTranslator:
                 if not self._is_equal(left, right):
                     raise CopyDiffers(
                         f"{row.destination} is not a copy of what the group has to read:"
-                        f" {describe_difference(left, right)}. A topic with cleanup.policy=compact"
-                        " can have lost a record on one side only; otherwise `reo verify` tells"
-                        " more"
+                        f" {describe_difference(left, right)}. With cleanup.policy=compact one side"
+                        " can have lost a record; otherwise `reo verify` tells more"
                     )
                 first = right.offset() if first < 0 else first
         return first

@@ -68,12 +68,8 @@ class UserGroup(ConsumerGroup):
 
     def commit_forward(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when
-        the group has members.
-
-        Kafka has no commit on a condition. So the group is described, its offsets are read, and
-        they are committed, in this order and at once: for the group to be moved back, a consumer
-        would have to join, commit and leave between these requests, or somebody to set its offsets
-        by hand.
+        the group has members. Kafka has no commit on a condition: for the group to be moved back, a
+        consumer would have to join, commit and leave between these requests.
         """
 
         def commit_ahead(client: AdminClient) -> None:
@@ -107,9 +103,9 @@ class UserGroup(ConsumerGroup):
     def build_busy_error(self) -> GroupBusy:
         """Its consumers are to be stopped."""
         return GroupBusy(
-            f"group {self.name} of the {self.cluster.name} cluster has members: its offsets can be"
-            " set only while it is empty. Stop its consumers there (`kafka-consumer-groups.sh"
-            " --describe --members` lists them), then run this command again"
+            f"group {self.name} of the {self.cluster.name} cluster has members. Stop its consumers"
+            " there (`kafka-consumer-groups.sh --describe --members` lists them), then run this"
+            " command again"
         )
 
 

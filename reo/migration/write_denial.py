@@ -2,9 +2,8 @@
 can be taken away again.
 
 A DENY wins over every ALLOW, on the next produce request. What it does not stop: a super user, and
-the end of a transaction that is open (a producer can still commit or abort it). `User:*` from every
-host on the literal topic is used for nothing else here, so the ACL itself tells that it is this
-DENY: nothing is stored about it. So a DENY may end while somebody relies on it: `check` notices.
+the end of a transaction that is open. `User:*` from every host on the literal topic is used for
+nothing else here, so the ACL itself tells that it is this DENY, and nothing is stored about it.
 """
 
 from __future__ import annotations
@@ -83,12 +82,10 @@ class WriteDenial:
 
     def describe(self) -> str:
         """Whether writes are denied, as far as this process knows."""
-        return (
-            f"writes to {', '.join(self.denied)} at the source are denied: `reo cutover back`"
-            " removes the DENY"
-            if self.denied
-            else "writes are not denied at the source"
-        )
+        if not self.denied:
+            return "writes are not denied at the source"
+        names = ", ".join(self.denied)
+        return f"writes to {names} at the source are denied: `reo cutover back` removes the DENY"
 
     @property
     def is_broken(self) -> bool:
