@@ -36,7 +36,7 @@ from reo.compare.comparison import Comparison
 from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
-from reo.progress.lag import sum_lags
+from reo.progress.partition_progress import sum_lags
 from reo.progress.snapshot import SnapshotReader
 from reo.report import print_errors, print_json
 
@@ -248,10 +248,10 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
             partitions = snapshot_reader.take_snapshot().partitions
             ends = ends or {row.source: row.last_stable_offset for row in partitions}
             is_copied = all(
-                row.copy_lag.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
+                row.lags.both.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
                 for row in partitions
             )
-            state = f"{sum_lags(partitions)[2].records} records are not copied yet"
+            state = f"{sum_lags(partitions).both.records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
             is_copied, state = False, str(missing)
         if is_copied:

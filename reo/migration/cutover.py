@@ -150,7 +150,7 @@ class Cutover:
             if written := self.moving.find_written(ends):
                 self._report_written(2, written)
                 return None
-            records_left = sum(row.copy_lag.records for row in snapshot.partitions)
+            records_left = sum(row.lags.both.records for row in snapshot.partitions)
             if not records_left and all(row.frontier is not None for row in snapshot.partitions):
                 self.report("2 the copy has reached the source's end")
                 return snapshot

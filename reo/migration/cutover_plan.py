@@ -22,7 +22,7 @@ from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
 from reo.migration.group_translator import GroupTranslator
 from reo.migration.moving_topics import MovingTopics, prepare_settings
-from reo.progress.lag import sum_lags
+from reo.progress.partition_progress import sum_lags
 from reo.progress.snapshot import measure_rates
 from reo.report import format_table, join_names, print_json
 from reo.verify import Verification
@@ -69,7 +69,7 @@ class CutoverPlan:
     @cached_property
     def records_left(self) -> int:
         """What is not copied yet."""
-        return sum_lags(self.now.partitions)[2].records
+        return sum_lags(self.now.partitions).both.records
 
     @cached_property
     def copied_per_s(self) -> float:
@@ -135,7 +135,7 @@ class CutoverPlan:
                 row.source_end,
                 f"{self.growth[row.source]:.1f}",
                 row.stage_two_offset,
-                row.copy_lag.records,
+                row.lags.both.records,
             )
             for row in self.now.partitions
         ]
@@ -182,7 +182,7 @@ class CutoverPlan:
                 "source_end": row.source_end,
                 "written_per_s": round(self.growth[row.source], 3),
                 "copied_up_to": row.stage_two_offset,
-                "left": row.copy_lag.records,
+                "left": row.lags.both.records,
                 "open_transaction": open_at_source.get(row.source),
             }
             for row in self.now.partitions

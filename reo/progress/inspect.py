@@ -12,13 +12,11 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import Consumer
-
 from common import source_pool
 from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
 from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
-from common.kafka.clients import create_admin_client, create_reader
+from common.kafka.clients import create_admin_clients, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
 from common.records import Consumed
@@ -28,6 +26,7 @@ from reo.report import format_table, print_json
 
 ENVELOPE_TITLES = "intermediate|offset|epoch|after|through|records|size|"
 RECORD_TITLES = "intermediate|offset|source offset|timestamp|kind|key|value|headers"
+HEAD = ("epoch", "after", "through", "records")
 TIMESTAMP_KINDS = {-1: "none", 0: "create", 1: "append"}
 KEY_MAX = 24
 """A longer key is cut after so many characters."""
@@ -39,14 +38,10 @@ def read_rows(
     """The envelopes of each partition from offset `begin` on, or the last ones; at most `count` of
     each.
     """
-    client, consumer = (
-        create_admin_client(settings.destination_cluster, settings),
-        create_reader(settings.destination_cluster, settings),
-    )
-    routes = topics.list_routes(
-        settings, create_admin_client(settings.source_cluster, settings), settings.connect_timeout_s
-    )
-    intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
+    source_admin, client = create_admin_clients(settings)
+    routes = topics.list_routes(settings, source_admin, settings.connect_timeout_s)
+    names = [route.intermediate_topic for route in routes]
+    intermediate_topics = topics.describe(client, names)
     topic_partitions = [
         TopicPartition(name, number)
         for name, topic in intermediate_topics.items()
@@ -56,26 +51,18 @@ def read_rows(
     if not topic_partitions:
         which = "" if partition is None else f" with partition {partition}"
         raise TopicMissing(
-            f"there is no intermediate topic{which} yet:"
-            f" {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it when"
-            " it starts"
+            f"there is no intermediate topic{which} yet: {', '.join(names)}. Stage two creates it"
+            " when it starts"
         )
     begins, ends = partition_offsets.list_bounds(client, topic_partitions)
-    try:
+    with closing(create_reader(settings.destination_cluster, settings)) as consumer:
         for tp in topic_partitions:
             first = max(begins[tp], ends[tp] - count if begin is None else begin)
             if first < ends[tp]:
-                for message in _read_partition(consumer, tp, first, count):
-                    yield describe_message(message, with_records)
-    finally:
-        consumer.close()
-
-
-def _read_partition(
-    consumer: Consumer, tp: TopicPartition, first: int, count: int
-) -> Iterator[Consumed]:
-    with closing(visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)) as records:
-        yield from islice(records, count)
+                reading = visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)
+                with closing(reading) as records:
+                    for message in islice(records, count):
+                        yield describe_message(message, with_records)
 
 
 def describe_message(message: Consumed, with_records: bool) -> dict[str, Any]:
@@ -123,32 +110,25 @@ def _describe_record(record: EnvelopeRecord) -> dict[str, Any]:
 
 def format_text(rows: list[dict[str, Any]], with_records: bool) -> str:
     """A table of envelopes, or of the records in them."""
-    if not with_records:
-        return format_table(ENVELOPE_TITLES, map(_format_envelope, rows))
-    return format_table(RECORD_TITLES, [cells for row in rows for cells in _format_records(row)])
-
-
-def _format_place(row: dict[str, Any]) -> tuple[str, int]:
-    return f"{row['topic']}-{row['partition']}", row["offset"]
+    if with_records:
+        cells = [cells for row in rows for cells in _format_records(row)]
+        return format_table(RECORD_TITLES, cells)
+    return format_table(ENVELOPE_TITLES, map(_format_envelope, rows))
 
 
 def _format_envelope(row: dict[str, Any]) -> tuple[object, ...]:
+    numbers = [row.get("envelope", {}).get(name, "") for name in HEAD]
     size = _format_size(row["bytes"])
-    if note := _describe_other(row):
-        return *_format_place(row), *("",) * 4, size, note
-    envelope = row["envelope"]
-    numbers = (envelope[name] for name in ("epoch", "after", "through", "records"))
-    return *_format_place(row), *numbers, size, _describe_emptiness(envelope)
+    return f"{row['topic']}-{row['partition']}", row["offset"], *numbers, size, _describe(row)
 
 
 def _format_records(row: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    note = _describe_other(row)
-    if note or not row["records"]:
-        yield *_format_place(row), note or _describe_emptiness(row["envelope"]), *("",) * 5
-        return
-    for record in row["records"]:
+    place = f"{row['topic']}-{row['partition']}", row["offset"]
+    if not row.get("records"):
+        yield *place, _describe(row), *("",) * 5
+    for record in row.get("records", ()):
         yield (
-            *_format_place(row),
+            *place,
             record["source_offset"],
             record["timestamp_ms"],
             record["timestamp_kind"],
@@ -158,15 +138,15 @@ def _format_records(row: dict[str, Any]) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _describe_other(row: dict[str, Any]) -> str:
-    """What a record is that is no envelope; empty for an envelope."""
+def _describe(row: dict[str, Any]) -> str:
+    """What a record is that is no envelope, what an envelope says without records, and whether
+    `filter.sql` has left some out.
+    """
     if "foreign" in row:
         return "not reo's, or damaged"
-    return "of an earlier version of reo" if "old_format" in row else ""
-
-
-def _describe_emptiness(envelope: dict[str, Any]) -> str:
-    """What an envelope says without records, and whether `filter.sql` has left some out."""
+    if "old_format" in row:
+        return "of an earlier version of reo"
+    envelope = row["envelope"]
     if envelope["after"] == envelope["through"]:
         return "a run begins"
     if not envelope["records"]:
@@ -194,8 +174,9 @@ def run_command(
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "inspect")
     rows = list(read_rows(settings, partition, begin, count, with_records))
-    if not as_json:
+    if as_json:
+        for row in rows:
+            print_json(row)
+    else:
         print(format_text(rows, with_records))
-    for row in rows if as_json else ():
-        print_json(row)
     return 0

@@ -8,56 +8,22 @@ lag that was not measured is within no limit.
 
 from __future__ import annotations
 
-from typing import Any
-
 from common import source_pool
 from common.errors import FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
-from reo.progress.partition_progress import Lag, PartitionProgress, sum_lag
+from reo.progress.partition_progress import PartitionProgress, sum_lags
 from reo.progress.snapshot import SnapshotReader
 from reo.report import format_table, print_json
 
 TITLES = "topic|partition|stage one|seconds|stage two|seconds|both|seconds"
 
 
-def sum_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
-    """The lag of stage one, of stage two, and of the copy."""
-    return (
-        sum_lag([row.stage_one_lag for row in partitions]),
-        sum_lag([row.stage_two_lag for row in partitions]),
-        sum_lag([row.copy_lag for row in partitions]),
-    )
-
-
 def format_text(partitions: list[PartitionProgress]) -> str:
     """A table; the last line is the total."""
-    rows = [[*row.source, *format_cells(row.lags)] for row in partitions]
-    total = ["total", "", *format_cells(sum_lags(partitions))]
+    rows = [[*row.source, *row.lags.list_cells()] for row in partitions]
+    total = ["total", "", *sum_lags(partitions).list_cells()]
     return format_table(TITLES, [*rows, total], numbers_from=1)
-
-
-def convert_to_dict(partitions: list[PartitionProgress]) -> dict[str, Any]:
-    """As a JSON object."""
-    rows = [row.source._asdict() | convert_lags_to_dict(row.lags) for row in partitions]
-    return {"partitions": rows, "total": convert_lags_to_dict(sum_lags(partitions))}
-
-
-def convert_lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
-    """As a JSON object."""
-    return {
-        name: lag.to_dict()
-        for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)
-    }
-
-
-def format_cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
-    """Records and seconds of each, as text for a person."""
-    return [
-        cell
-        for lag in lags
-        for cell in (str(lag.records), "?" if lag.seconds is None else f"{lag.seconds:.1f}")
-    ]
 
 
 def check_limits(
@@ -73,7 +39,7 @@ def check_limits(
             "the lag cannot be measured: no source topic matches what is to be copied. Correct"
             " source.topic, topics or --topic"
         )
-    lag, exceeded = sum_lags(partitions)[2], []
+    lag, exceeded = sum_lags(partitions).both, []
     if max_records is not None and lag.records > max_records:
         exceeded.append(f"{lag.records} records, more than --max-records {max_records}")
     if max_seconds is not None and (lag.seconds or 0) > max_seconds:
@@ -100,7 +66,8 @@ def run_command(
     permissions.check_permissions(settings, "lag")
     partitions = SnapshotReader(settings).take_snapshot().partitions
     if as_json:
-        print_json(convert_to_dict(partitions))
+        rows = [row.source._asdict() | row.lags.to_dict() for row in partitions]
+        print_json({"partitions": rows, "total": sum_lags(partitions).to_dict()})
     else:
         print(format_text(partitions))
     check_limits(partitions, max_records, max_seconds)

@@ -10,6 +10,7 @@ on the intermediate topic.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +35,26 @@ class Lag(NamedTuple):
         }
 
 
+class Lags(NamedTuple):
+    """The lag of stage one, of stage two, and of the copy."""
+
+    stage_one: Lag = Lag()
+    stage_two: Lag = Lag()
+    both: Lag = Lag()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {name: lag.to_dict() for name, lag in self._asdict().items()}
+
+    def list_cells(self) -> list[str]:
+        """Records and seconds of each, as text for a person."""
+        return [
+            cell
+            for lag in self
+            for cell in (str(lag.records), "?" if lag.seconds is None else f"{lag.seconds:.1f}")
+        ]
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
     """One partition at one moment. Offsets are source offsets."""
@@ -50,9 +71,7 @@ class PartitionProgress:
     """The source offset that stage two copies next."""
     frontier: Frontier | None
     """None when stage two has not begun with this partition."""
-    stage_one_lag: Lag
-    stage_two_lag: Lag
-    copy_lag: Lag
+    lags: Lags
     last_written_ms: int | None
     """When stage one wrote the newest record on the intermediate topic, in ms since 1970; None when
     there is no record.
@@ -71,11 +90,6 @@ class PartitionProgress:
         """That it has moved to the destination."""
         return self.frontier.move if self.frontier else None
 
-    @property
-    def lags(self) -> tuple[Lag, Lag, Lag]:
-        """Of stage one, of stage two, and of the copy."""
-        return self.stage_one_lag, self.stage_two_lag, self.copy_lag
-
 
 def measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:
     """The lag of so many offsets, with `first` as the first visible record that waits. Without such
@@ -90,8 +104,12 @@ def measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: 
     return Lag(offsets, max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None)
 
 
-def sum_lag(lags: list[Lag]) -> Lag:
+def sum_lags(partitions: Iterable[PartitionProgress]) -> Lags:
     """Of several partitions: the sum of the records, and the longest known time."""
+    return Lags(*map(_sum_lag, zip(*(row.lags for row in partitions), strict=True)))
+
+
+def _sum_lag(lags: Sequence[Lag]) -> Lag:
     longest = max((lag.seconds for lag in lags if lag.seconds is not None), default=0.0)
     unknown = any(lag.seconds is None for lag in lags)
     return Lag(sum(lag.records for lag in lags), None if unknown and not longest else longest)

@@ -1,9 +1,6 @@
 """A snapshot of the progress of every partition of a copy, from the clusters alone: it asks no
 process of the service, so it also works when none runs.
 
-What is asked, and where it is read:
-
-    the source's end           its offsets
     progress of stage one      the head of the newest envelope on the intermediate topic, or the
                                frontier when all envelopes there were purged
     progress of stage two      the frontier in the group's commit, as it was before any open
@@ -12,8 +9,6 @@ What is asked, and where it is read:
     or for both                timestamp
     what waits for stage two   the difference of these two, and when the first envelope from the
                                group's offset on was written
-
-`reo.progress.partition_progress` has the figures that follow from that.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from common.records import Consumed
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
-from reo.progress.partition_progress import PartitionProgress, measure_lag
+from reo.progress.partition_progress import Lags, PartitionProgress, measure_lag
 from replicator.runs.clients import Clients
 
 
@@ -135,15 +130,12 @@ class SnapshotReader:
             if name in existing
             for partition in range(existing[name].partitions)
         ]
-        return Snapshot(
-            clock.monotonic(),
-            sources,
-            list(map(readings.find_progress, pairs)),
-            partition_offsets.find_open_transactions(
-                self.clients.destination_admin,
-                partition_offsets.list_end_offsets(self.clients.destination_admin, outputs),
-            ),
+        client = self.clients.destination_admin
+        open_at_destination = partition_offsets.find_open_transactions(
+            client, partition_offsets.list_end_offsets(client, outputs)
         )
+        partitions = list(map(readings.find_progress, pairs))
+        return Snapshot(clock.monotonic(), sources, partitions, open_at_destination)
 
 
 class Readings:
@@ -170,9 +162,8 @@ class Readings:
         self.intermediate_begins, self.intermediate_ends = partition_offsets.list_bounds(
             clients.destination_admin, intermediates
         )
-        self.newest = self._read_envelopes(
-            {tp: end - 1 for tp, end in self.intermediate_ends.items()}
-        )
+        ends = self.intermediate_ends.items()
+        self.newest = self._read_envelopes({tp: end - 1 for tp, end in ends})
         self.heads = {
             tp: head
             for tp, message in self.newest.items()
@@ -201,10 +192,9 @@ class Readings:
         commit, head, last = self.commits.get(tp), self.heads.get(tp), self.newest.get(tp)
         frontier = commit.frontier if commit else None
         end, written, copied = self.ends[source], self.written[source], self.copied[source]
-        held_back = end - self.stable_ends[source]
-        first_for_stage_one = (
-            self.first_not_written if written > copied else self.first_not_copied
-        ).get(source)
+        held_back, now_ms = end - self.stable_ends[source], self.taken_at_ms
+        not_copied = self.first_not_copied.get(source)
+        not_written = self.first_not_written.get(source) if written > copied else not_copied
         return PartitionProgress(
             source,
             tp,
@@ -213,14 +203,10 @@ class Readings:
             written,
             copied,
             frontier,
-            stage_one_lag=measure_lag(
-                end - written, first_for_stage_one, self.taken_at_ms, held_back
-            ),
-            stage_two_lag=measure_lag(
-                written - copied, self.first_not_consumed.get(tp), self.taken_at_ms
-            ),
-            copy_lag=measure_lag(
-                end - copied, self.first_not_copied.get(source), self.taken_at_ms, held_back
+            Lags(
+                measure_lag(end - written, not_written, now_ms, held_back),
+                measure_lag(written - copied, self.first_not_consumed.get(tp), now_ms),
+                measure_lag(end - copied, not_copied, now_ms, held_back),
             ),
             last_written_ms=last.timestamp()[1] if last else None,
             epoch=max(head.epoch if head else 0, frontier.epoch if frontier else 0),

@@ -1,15 +1,15 @@
 """`reo status`: the offsets, rates and lags of every partition, and what the clusters tell about
 the service; it also works when nothing runs.
 
-Two snapshots (`reo.progress.snapshot`) a second apart give the rates; with `--watch` each new
-snapshot is compared with the one before. The clusters show only the service's consumer group. Stage
-one is not a member of it: what it writes shows that it runs, and nothing shows that it does not.
-The clusters do not know the error that ended a process; they tell whether a start would continue
+Two snapshots give the rates. The clusters show only the service's consumer group. Stage one is not
+a member of it: what it writes shows that it runs, and nothing shows that it does not. The clusters
+do not know the error that ended a process; they tell whether a start would continue
 (`replicator.runs.source_checks`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -25,8 +25,7 @@ from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo import interrupt
-from reo.progress import lag
-from reo.progress.partition_progress import Lag
+from reo.progress.partition_progress import Lags, sum_lags
 from reo.progress.snapshot import Snapshot, SnapshotReader, measure_rates
 from reo.report import convert_error_to_dict, format_table, print_json
 from replicator.runs import source_checks
@@ -67,12 +66,11 @@ class Status(NamedTuple):
         )
         if waiting := [row for row in self.now.partitions if row.is_run_waiting]:
             names = ", ".join(str(row.intermediate) for row in waiting[:PARTITIONS_SHOWN])
-            more = f" and {len(waiting) - PARTITIONS_SHOWN} more"
-            return (
-                f"{last}; its newest run waits until stage two has read"
-                f" {names}{more if len(waiting) > PARTITIONS_SHOWN else ''}"
-                f" ({sum(row.unread for row in waiting)} envelopes)"
-            )
+            if len(waiting) > PARTITIONS_SHOWN:
+                names += f" and {len(waiting) - PARTITIONS_SHOWN} more"
+            unread = sum(row.unread for row in waiting)
+            last += f"; its newest run waits until stage two has read {names}"
+            return f"{last} ({unread} envelopes)"
         if any(stage_one for stage_one, _ in self.rates.values()):
             return "runs: it moved between two snapshots"
         return f"{last}; whether it runs is {UNKNOWN}"
@@ -98,36 +96,33 @@ class Status(NamedTuple):
         """As text for a person."""
         if not self.now.partitions:
             return "there is nothing to copy"
-        copy_lag = lag.sum_lags(self.now.partitions)[2]
+        waiting = sum_lags(self.now.partitions).both.records
         rate = sum(stage_two for _, stage_two in self.rates.values())
         if rate:
             return f"{rate:,.0f} records/s are copied"
         not_begun = [str(row.source) for row in self.now.partitions if row.frontier is None]
-        if not_begun and not copy_lag.records:
-            return f"the copy has not begun with {', '.join(not_begun)}"
-        if not copy_lag.records:
-            return "all is copied"
+        if not waiting:
+            more = f"the copy has not begun with {', '.join(not_begun)}"
+            return more if not_begun else "all is copied"
         interval_s = self.now.taken_at_s - self.before.taken_at_s
         return (
-            f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and"
-            f" {copy_lag.records} records wait"
+            f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and {waiting}"
+            " records wait"
         )
 
     def open_transactions(self) -> list[str]:
         """Transactions that are open in both snapshots; this is normal for a short time."""
-        earlier = self.before.open_at_source
-        at_source = [
-            f"{tp} at the source: a transaction is open from offset {offset} on, in both"
-            " snapshots; records after it cannot be copied yet"
-            for tp, offset in self.now.open_at_source.items()
-            if earlier.get(tp) == offset
-        ]
+        now, before, both = self.now, self.before, "in both snapshots"
         return [
-            *at_source,
             *(
-                f"{tp}: a transaction is open from offset {offset} on, in both snapshots"
-                for tp, offset in self.now.open_at_destination.items()
-                if self.before.open_at_destination.get(tp) == offset
+                f"{tp} at the source: a transaction is open from offset {begin} on, {both}; records"
+                " after it cannot be copied yet"
+                for tp, begin in now.open_at_source.items() & before.open_at_source.items()
+            ),
+            *(
+                f"{tp}: a transaction is open from offset {begin} on, {both}"
+                for tp, begin in now.open_at_destination.items()
+                & before.open_at_destination.items()
             ),
         ]
 
@@ -166,11 +161,9 @@ class Watcher:
 
 def describe_service(settings: Settings, status: Status) -> list[str]:
     """The lines about the service."""
+    routes = ", ".join(map(str, status.now.sources)) or "no source topic matches the patterns"
     return [
-        (
-            f"{settings.application}:"
-            f" {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}"
-        ),
+        f"{settings.application}: {routes}",
         f"stage one   {status.describe_stage_one(clock.time() * 1000)}",
         f"stage two   {status.describe_stage_two()}",
         f"progress    {status.describe_progress()}",
@@ -188,38 +181,29 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
 def format_partitions(status: Status) -> str:
     """The table of the partitions; the last line is the total."""
     rates, partitions = status.rates, status.now.partitions
+
+    def list_cells(
+        name: object, end: object, at: object, copied: object, lags: Lags, rates: Sequence[float]
+    ) -> list[object]:
+        cells = lags.list_cells()
+        stage_one_rate, stage_two_rate = (f"{rate:.0f}" for rate in rates)
+        stage_one = [end, at, *cells[:2], stage_one_rate]
+        return [name, *stage_one, copied, *cells[2:4], stage_two_rate, *cells[4:]]
+
     rows = [
-        _format_row(
+        list_cells(
             row.source,
-            (
-                row.source_end,
-                row.stage_one_offset,
-                row.stage_two_offset if row.frontier else "not begun",
-            ),
+            row.source_end,
+            row.stage_one_offset,
+            row.stage_two_offset if row.frontier else "not begun",
             row.lags,
             rates[row.source],
         )
         for row in partitions
     ]
     total_rates = tuple(map(sum, zip(*rates.values(), strict=True))) or (0, 0)
-    rows.append(_format_row("total", ("", "", ""), lag.sum_lags(partitions), total_rates))
+    rows.append(list_cells("total", "", "", "", sum_lags(partitions), total_rates))
     return format_table(STAGES, [TITLES.split("|"), *rows], numbers_from=1)
-
-
-def _format_row(
-    name: object,
-    offsets: tuple[object, object, object],
-    lags: tuple[Lag, Lag, Lag],
-    rates: tuple[float, ...],
-) -> tuple[object, ...]:
-    source_end, stage_one_offset, stage_two_offset = offsets
-    stage_one_rate, stage_two_rate = (f"{rate:.0f}" for rate in rates)
-    cells = lag.format_cells(lags)
-    return (
-        *(name, source_end, stage_one_offset, *cells[:2], stage_one_rate),
-        *(stage_two_offset, *cells[2:4], stage_two_rate),
-        *cells[4:],
-    )
 
 
 def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
@@ -246,12 +230,12 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
                 "epoch": row.epoch or None,
                 "unread": row.unread,
                 "stage_one_wrote_ms": row.last_written_ms,
-                "lag": lag.convert_lags_to_dict(row.lags),
+                "lag": row.lags.to_dict(),
                 "rate": dict(zip(("stage_one", "stage_two"), rates[row.source], strict=True)),
             }
             for row in status.now.partitions
         ],
-        "lag": lag.convert_lags_to_dict(lag.sum_lags(status.now.partitions)),
+        "lag": sum_lags(status.now.partitions).to_dict(),
     }
 
 

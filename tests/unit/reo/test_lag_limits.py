@@ -12,7 +12,7 @@ from common.errors import FrontierLost, LagsBehind, TopicMissing
 from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from reo.progress.lag import check_limits
-from reo.progress.partition_progress import Lag, PartitionProgress
+from reo.progress.partition_progress import Lag, Lags, PartitionProgress
 from reo.progress.snapshot import Snapshot
 from reo.progress.status import Status
 
@@ -22,9 +22,7 @@ FRONTIER = cast(Any, "a frontier")
 def progress(lag: Lag, frontier: Any = FRONTIER) -> PartitionProgress:
     """A partition with this lag."""
     here, there = TopicPartition("orders", 0), TopicPartition("orders.reo", 0)
-    return PartitionProgress(
-        here, there, 9, 9, 9, 9, frontier, Lag(), Lag(), lag, None, 0, 0, False
-    )
+    return PartitionProgress(here, there, 9, 9, 9, 9, frontier, Lags(both=lag), None, 0, 0, False)
 
 
 def test_how_far_behind_is_too_far() -> None:
