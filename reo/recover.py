@@ -1,11 +1,10 @@
 """`reo recover`: finds the frontier from the data when the group's commit is lost, was reset, or is
 pending for ever.
 
-It recovers each route that is one to one; for the others the data does not tell the frontier
-(`reo.compare.comparable_routes`). Without `--apply` it only reads. Per partition it prints what the
-group has, how far the copy is by the data (`reo.compare.alignment`), and what would be committed.
-With `--apply` it commits that, for all partitions of a route in one request, or for none when a
-partition of any route is refused:
+It recovers each route that is one to one. Per partition it prints what the group has, how far the
+copy is by the data (`reo.compare.alignment`), and what would be committed. With `--apply` it
+commits that, for all partitions of a route in one request, or for none when a partition of any
+route is refused:
 
 1. check that the group has no members (`ServiceRuns`) and no pending offsets
    (`HangingTransaction`);
@@ -86,24 +85,19 @@ class RecoveredPartition:
             return "no offset"
         if self.frontier is None:
             return f"offset {self.commit.offset} without a frontier ({self.unreadable})"
-        return f"source offset {self.frontier.source_offset}, epoch {self.frontier.epoch}"
+        return describe_frontier(self.frontier)
 
     def describe_data(self) -> str:
         """As text for a person."""
         if self.refusal:
             return f"refused ({type(self.refusal).__name__})"
-        if self.last_copied is None:
+        last = self.last_copied
+        if last is None:
             return f"nothing copied, frontier {self.source_offset}"
         return (
-            f"source offset {self.last_copied.source_offset} ({self.last_copied.compared} of"
-            f" {self.last_copied.records} records compared)"
+            f"source offset {last.source_offset} ({last.compared} of {last.records} records"
+            " compared)"
         )
-
-    def describe_commit(self) -> str:
-        """As text for a person."""
-        if self.new_frontier is None:
-            return "nothing"
-        return f"source offset {self.new_frontier.source_offset}, epoch {self.new_frontier.epoch}"
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -129,6 +123,11 @@ class RecoveredPartition:
         }
 
 
+def describe_frontier(frontier: Frontier) -> str:
+    """As text for a person."""
+    return f"source offset {frontier.source_offset}, epoch {frontier.epoch}"
+
+
 class Recovery:
     """The recovery of one route; `read_data` fills `partitions`. TopicMissing without a destination
     topic.
@@ -146,6 +145,8 @@ class Recovery:
         self.common_partitions = range(min(source.partitions, self.destination.partitions))
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
+        self.source_partitions = 0
+        """How many the source had when the copy began; those beyond were added later."""
         self.identity = ""
         """The identity of the source in the frontiers."""
 
@@ -153,37 +154,25 @@ class Recovery:
         """Fill `partitions`; changes nothing on the clusters."""
         commits = self.group.list_commits(map(self.route.get_intermediate, self.common_partitions))
         ends = self._list_destination_ends()
-        is_compacted = self._is_compacted()
         self.partitions = [
             RecoveredPartition(partition, commits.get(self.route.get_intermediate(partition)))
             for partition in self.common_partitions
         ]
         known = [row.frontier for row in self.partitions if row.frontier]
-        source_partitions = max(
+        self.source_partitions = max(
             (frontier.source_partitions for frontier in known),
             default=len(self.common_partitions),
         )
         epoch = max((frontier.epoch for frontier in known), default=0)
-        self.identity = source_pool.find_copied_identity(
-            self.settings,
-            self.source,
-            (
-                frontier
-                for frontier in known
-                if frontier.destination_topic_id == self.destination.topic_id
-            ),
-        )
+        topic_id = self.destination.topic_id
+        own = [frontier for frontier in known if frontier.destination_topic_id == topic_id]
+        self.identity = source_pool.find_copied_identity(self.settings, self.source, own)
         for row in self.partitions:
             try:
-                self._recover_partition(row, ends[row.partition], source_partitions, epoch)
+                self._recover_partition(row, ends[row.partition], epoch)
             except (CopyDiffers, FrontierLost) as refusal:
-                why = (
-                    " (a topic with cleanup.policy=compact lost records from its middle: its data"
-                    " cannot tell)"
-                    if is_compacted
-                    else ""
-                )
-                row.refusal = type(refusal)(f"{refusal}{why}")
+                why = " (a topic with cleanup.policy=compact lost records from its middle)"
+                row.refusal = type(refusal)(f"{refusal}{why if self._is_compacted() else ''}")
         if self._list_destination_ends() != ends:
             raise ServiceRuns(
                 f"{self.destination.name} grew while it was read: a producer writes to it. Stop the"
@@ -210,9 +199,14 @@ class Recovery:
 
     def format_text(self) -> str:
         """A table, and what to do next."""
-        titles = "partition|the group says|the data says|"
+        column = "committed" if self.applied else "to be committed"
         rows = [
-            (row.partition, row.describe_group(), row.describe_data(), row.describe_commit())
+            (
+                row.partition,
+                row.describe_group(),
+                row.describe_data(),
+                describe_frontier(row.new_frontier) if row.new_frontier else "nothing",
+            )
             for row in self.partitions
         ]
         if any(row.refusal for row in self.partitions):
@@ -225,10 +219,10 @@ class Recovery:
             conclusion = (
                 "nothing was changed; stop the service and run it again with --apply to commit this"
             )
+        table = format_table(f"partition|the group says|the data says|{column}", rows)
         return (
             f"group {self.group.name} on {self.route.intermediate_topic}:"
-            f" {self.route.source_topic} → {self.route.destination_topic}\n"
-            f"{format_table(titles + self._describe_column(), rows)}\n{conclusion}"
+            f" {self.route.source_topic} → {self.route.destination_topic}\n{table}\n{conclusion}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -242,27 +236,30 @@ class Recovery:
             "partitions": [row.to_dict() for row in self.partitions],
         }
 
-    def _describe_column(self) -> str:
-        return "committed" if self.applied else "to be committed"
-
-    def _recover_partition(
-        self, row: RecoveredPartition, end: int, source_partitions: int, epoch: int
-    ) -> None:
-        row.last_copied = find_last_copied(
-            self._describe_alignment(row.partition, source_partitions)
-        )
+    def _recover_partition(self, row: RecoveredPartition, end: int, epoch: int) -> None:
+        row.last_copied = find_last_copied(self._describe_alignment(row.partition))
+        own = row.frontier
+        if own and (own.source_identity, own.destination_topic_id) != (
+            self.identity,
+            self.destination.topic_id,
+        ):
+            own = None
         if row.last_copied:
-            row.source_offset = self._find_frontier_of_copied(row, row.last_copied)
-            known = row.last_copied.destination_offset
+            row.source_offset, known = row.last_copied[:2]
+            # the group's frontier may say that no record follows up to a later offset
+            if own and own.last_record and own.last_record.source_offset == row.source_offset:
+                row.source_offset = max(own.source_offset, row.source_offset)
+        elif own and own.sent == 0 and own.destination_known < end:
+            row.source_offset, known = own.source_offset, end - 1
         else:
-            row.source_offset = self._find_frontier_of_empty(row, end, source_partitions)
-            known = end - 1
-        if not self._is_confirmed(row, end):
+            row.source_offset, known = self._find_first_frontier(row.partition), end - 1
+        is_confirmed = own and own.source_offset == row.source_offset
+        if not (is_confirmed and own and own.destination_known < end):
             row.new_frontier = Frontier(
                 source_offset=row.source_offset,
                 epoch=epoch,
                 source_identity=self.identity,
-                source_partitions=source_partitions,
+                source_partitions=self.source_partitions,
                 destination_topic_id=self.destination.topic_id,
                 destination_known=known,
                 sent=0,
@@ -284,16 +281,15 @@ class Recovery:
         """
         outputs = map(self.route.get_destination, self.common_partitions)
         ends = partition_offsets.list_end_offsets(self.destination_admin, outputs)
-        for tp, offset in partition_offsets.find_open_transactions(
-            self.destination_admin, ends
-        ).items():
+        open_at = partition_offsets.find_open_transactions(self.destination_admin, ends)
+        for tp, offset in open_at.items():
             raise HangingTransaction(
                 f"a transaction on {tp} is open from offset {offset} on."
                 f" {self.group.describe_abort(tp)}"
             )
         return {tp.partition: end for tp, end in ends.items()}
 
-    def _describe_alignment(self, partition: int, source_partitions: int) -> AlignmentInput:
+    def _describe_alignment(self, partition: int) -> AlignmentInput:
         """What alignment needs of a partition. Each reader begins at the same offset: when
         retention deletes it meanwhile, that is an error, and not another alignment.
         """
@@ -313,7 +309,9 @@ class Recovery:
             partial(read_visible, self.destination_reader, destination_begin, ends=destination_end),
             source_begin[source] == 0,
             destination_begin[destination] == 0,
-            self.settings.start.is_from_beginning(partition, added=partition >= source_partitions),
+            self.settings.start.is_from_beginning(
+                partition, added=partition >= self.source_partitions
+            ),
             destination_kind.get_zero_timestamp_ms(self.settings) or 0,
         )
 
@@ -329,50 +327,18 @@ class Recovery:
             return None
         return LastRecord(record.offset(), compute_message_checksum(record))
 
-    def _find_frontier_of_empty(
-        self, row: RecoveredPartition, end: int, source_partitions: int
-    ) -> int:
-        """The frontier of a partition without a copied record: the group's, or the offset before
-        which the copy begins.
-        """
-        frontier = self._get_own_frontier(row)
-        if frontier and frontier.sent == 0 and frontier.destination_known < end:
-            return frontier.source_offset
-        added = row.partition >= source_partitions
+    def _find_first_frontier(self, partition: int) -> int:
+        """Of a partition without a copied record: the offset before which the copy begins."""
+        added = partition >= self.source_partitions
         if self.settings.start.kind == "latest" and not added:
             raise FrontierLost(
-                f"{self.destination.name}-{row.partition} is empty, and source.start=latest does"
-                " not tell where the copy began: a record that was written since would be lost."
-                " Run `reo recover` with source.start set to a timestamp before the copy began, or"
-                " to earliest"
+                f"{self.destination.name}-{partition} is empty, and source.start=latest does not"
+                " tell where the copy began: a record that was written since would be lost. Run"
+                " `reo recover` with source.start set to a timestamp before the copy began, or to"
+                " earliest"
             )
-        source = self.route.get_source(row.partition)
+        source = self.route.get_source(partition)
         return find_first_source_offset(self.settings, self.source_admin, source, added) - 1
-
-    def _find_frontier_of_copied(self, row: RecoveredPartition, last_copied: LastCopiedPair) -> int:
-        """The last copied record's offset, or a later one up to which the group's frontier says
-        that no record follows.
-        """
-        frontier, offset = self._get_own_frontier(row), last_copied.source_offset
-        if frontier and frontier.last_record and frontier.last_record.source_offset == offset:
-            return max(frontier.source_offset, offset)
-        return offset
-
-    def _get_own_frontier(self, row: RecoveredPartition) -> Frontier | None:
-        """The group's, when it is of this copy."""
-        frontier, own = row.frontier, (self.identity, self.destination.topic_id)
-        if frontier and (frontier.source_identity, frontier.destination_topic_id) == own:
-            return frontier
-        return None
-
-    def _is_confirmed(self, row: RecoveredPartition, end: int) -> bool:
-        """Whether the data confirms the group's frontier."""
-        frontier = self._get_own_frontier(row)
-        return (
-            frontier is not None
-            and frontier.source_offset == row.source_offset
-            and frontier.destination_known < end
-        )
 
 
 def _select_copied(
