@@ -13,16 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from rich.console import Console
-
 from common import source_pool
-from common.errors import (
-    AccessRefused,
-    ClusterUnreachable,
-    HangingTransaction,
-    ReoError,
-    Restart,
-)
+from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, Restart
 from common.kafka import needed_acls, permissions
 from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
@@ -30,11 +22,17 @@ from common.kafka.route_topics import RouteTopics, load_route_topics
 from common.settings import Settings, destination_kind, user_code
 from deduplicator import compiled_path
 from deduplicator.own_destination import StoreClient
-from reo.checks import clusters, findings, frontier, topics
+from reo.checks import clusters, frontier, topics
 from reo.checks.api_versions import check_api_versions
 from reo.checks.clusters import ClusterDescription
 from reo.checks.filter_sql import check_filter_sql
-from reo.checks.findings import Finding, report_failure, report_ok, report_warning
+from reo.checks.findings import (
+    Finding,
+    print_findings,
+    report_failure,
+    report_ok,
+    report_warning,
+)
 from reo.checks.topic_configs import check_topic_settings
 from replicator.spark import connector_jars, java
 
@@ -250,9 +248,4 @@ CHECKS = (
 
 def run_command(settings: Settings, as_json: bool) -> int:
     """The sub-command: exit code 0 without errors, else the code of the first error."""
-    found = list(run_checks(Start(settings)))
-    if as_json:
-        findings.print_findings_as_json(found)
-    else:
-        findings.print_findings(found, Console())
-    return findings.get_exit_code(found)
+    return print_findings(list(run_checks(Start(settings))), as_json)

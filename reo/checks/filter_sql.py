@@ -23,15 +23,14 @@ from reo.checks.findings import Finding, report_ok, report_warning
 
 SETTING = "filter.sql"
 PATIENCE_S = 120
-ELSEWHERE = ("replicator.master",)
-"""The condition is tried here, wherever stage one's tasks run."""
 
 
 def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     """Nothing without a condition; SettingsInvalid when Spark refuses it."""
     if not settings.filter.sql:
         return
-    here = Settings.build(settings.values | dict.fromkeys(ELSEWHERE, ""))
+    # the condition is tried here, wherever stage one's tasks run
+    here = Settings.build(settings.values | {"replicator.master": ""})
     try:
         done = _start_spark(here)
     except subprocess.TimeoutExpired:
@@ -39,9 +38,8 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
         return
     message = done.stdout.strip()
     if done.returncode == SettingsInvalid.exit_code:
-        raise SettingsInvalid(
-            message.removeprefix(f"{SETTING}: ").rstrip("."), f"Correct {SETTING}"
-        )
+        text = message.removeprefix(f"{SETTING}: ").rstrip(".")
+        raise SettingsInvalid(text, f"Correct {SETTING}")
     if done.returncode:
         lines = message or done.stderr.strip() or f"exit code {done.returncode}"
         yield _report_unknown(lines.splitlines()[-1])

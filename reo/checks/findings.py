@@ -1,9 +1,5 @@
 """One line of `reo check`: ok, a warning or an error, what was found and what to do; and all lines
-as text or as JSON.
-
-An error is what would end the service with an exit code of its own. Its message is that of the
-typed error, so the check and the service use the same words. A warning is about something that
-works and may not be intended.
+as text or as JSON. The message of an error is that with which the service would end.
 """
 
 from __future__ import annotations
@@ -64,36 +60,19 @@ def report_failure(about: str, error: ReoError) -> Finding:
     return Finding("error", about, str(error), error.to_do or None, error)
 
 
-def get_exit_code(findings: Sequence[Finding]) -> int:
-    """0, or the code of the first error."""
-    return next((finding.exit_code for finding in findings if finding.level == "error"), 0)
-
-
-def count_level(findings: Sequence[Finding], level: Level) -> int:
-    """The number of findings of a level."""
-    return sum(finding.level == level for finding in findings)
-
-
-def print_findings_as_json(findings: Sequence[Finding]) -> None:
-    """One object."""
-    print_json(
-        {
-            "exit_code": get_exit_code(findings),
-            "errors": count_level(findings, "error"),
-            "warnings": count_level(findings, "warning"),
-            "findings": [finding.to_dict() for finding in findings],
-        }
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Print a line for each, below it what to do, and then the verdict; with colours only on a
-    terminal.
+def print_findings(findings: Sequence[Finding], as_json: bool) -> int:
+    """Print a line for each, below it what to do, and then the verdict, with colours only on a
+    terminal; or one object. Returns 0, or the code of the first error.
     """
+    exit_code = next((finding.exit_code for finding in findings if finding.error), 0)
+    levels = [finding.level for finding in findings]
+    errors, warnings = levels.count("error"), levels.count("warning")
+    if as_json:
+        rows = [finding.to_dict() for finding in findings]
+        counts = {"exit_code": exit_code, "errors": errors, "warnings": warnings}
+        print_json(counts | {"findings": rows})
+        return exit_code
+    console = Console()
     for finding in findings:
         line = Text.assemble(
             (f"{finding.level:<8}", STYLES[finding.level]), f"{finding.about}: {finding.seen}"
@@ -101,10 +80,8 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         if finding.level == "warning":  # the message of an error says it itself
             line.append(f"\n{'':<8}→ {finding.to_do}")
         console.print(line, soft_wrap=True, highlight=False)
-    errors, warnings = count_level(findings, "error"), count_level(findings, "warning")
     verdict = "the service would not run" if errors else "the service can run"
-    console.print(
-        f"{_count(errors, 'error')}, {_count(warnings, 'warning')}: {verdict}; nothing was changed",
-        soft_wrap=True,
-        highlight=False,
-    )
+    counted = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    text = f"{counted}: {verdict}; nothing was changed"
+    console.print(text, soft_wrap=True, highlight=False)
+    return exit_code

@@ -25,7 +25,17 @@ from reo.checks.findings import Finding, report_failure, report_ok, report_warni
 from reo.migration.config_drift import ConfigDrift
 
 DAY_MS = 86_400_000
-RETENTION = ("retention.ms", "retention.bytes")
+RETENTION = {
+    "retention.ms": (
+        "records are never deleted for their age",
+        "records older than {} are deleted",
+    ),
+    "retention.bytes": (
+        "records are never deleted for their size",
+        "records before the last {} bytes of a partition are deleted",
+    ),
+}
+"""What is said where there is no limit, and where there is one."""
 BOUNDS = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
@@ -50,19 +60,16 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
     copies = {route.destination_topic for route in state.sources}
-    for name in dict.fromkeys(
+    names = [
         name
         for route in state.sources
         for name in (route.destination_topic, route.intermediate_topic)
-        if name in state.existing
-    ):
+    ]
+    for name in dict.fromkeys(name for name in names if name in state.existing):
         yield from _check_replicas(state, name, is_disposable=name not in copies)
     for row in ConfigDrift(state.settings).differences:
-        if (
-            row.then is not None
-            and row.what not in NOT_CONFIGS
-            and not (row.topic in copies and row.what in CHECKED_ABOVE)
-        ):
+        is_checked = row.topic in copies and row.what in CHECKED_ABOVE
+        if row.then is not None and row.what not in NOT_CONFIGS and not is_checked:
             yield report_warning(
                 f"topic {row.topic}",
                 f"{row.what}={row.now}, and {row.then} is expected: {row.why}",
@@ -72,34 +79,29 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
 
 def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """`max.message.bytes` of all topics, and the size limits of the producers."""
-    source, intermediate, copy = (
-        state.get_source_config(route.source_topic),
-        state.find_config(route.intermediate_topic),
-        state.find_config(route.destination_topic),
-    )
-    limit, about = (
-        copied_configs.get_max_message_bytes(source),
-        f"record size of {route.source_topic}",
-    )
+    name, about = route.destination_topic, f"record size of {route.source_topic}"
+    intermediate, copy = state.find_config(route.intermediate_topic), state.find_config(name)
+    limit = copied_configs.get_max_message_bytes(state.get_source_config(route.source_topic))
     errors = list(topic_fitness.find_unfit_configs(route, limit, intermediate, copy))
-    yield from (
-        report_failure(f"topic settings of {route.destination_topic}", error) for error in errors
-    )
+    yield from (report_failure(f"topic settings of {name}", error) for error in errors)
     if copy is not None and copied_configs.get_max_message_bytes(copy) < limit:
         yield report_warning(
             about,
-            f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to"
+            f"the source takes batches of up to {limit} bytes, {name} of up to"
             f" {copied_configs.get_max_message_bytes(copy)}: a larger record stops the copy (exit"
             " code 27)",
-            f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply`"
-            " does",
+            f"set max.message.bytes={limit} on {name}; `reo topics --apply` does",
         )
     elif not errors:
-        yield report_ok(
-            about,
-            f"{'both' if destination_kind.is_outside_kafka(state.settings) else 'all three'} topics"
-            f" take batches of up to {limit} bytes, {_describe_size(state)}",
+        # a record that is stored compressed at the source can be too large where it is not
+        size = (
+            "as the source stores them"
+            if _is_compressed_again(state)
+            else "uncompressed (producer.compression_type is none): a record that its producer has"
+            " compressed, and that is larger without, stops the copy (exit code 27)"
         )
+        which = "both" if destination_kind.is_outside_kafka(state.settings) else "all three"
+        yield report_ok(about, f"{which} topics take batches of up to {limit} bytes, {size}")
     for table, option in PRODUCERS:
         value = state.settings.get_options(table).get(option, "")
         if value.isdigit() and int(value) < limit:
@@ -111,18 +113,6 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
             )
 
 
-def _describe_size(state: RouteTopics) -> str:
-    """The limit is on what a broker stores: a record that is stored compressed at the source can be
-    too large where it is not.
-    """
-    return (
-        "as the source stores them"
-        if _is_compressed_again(state)
-        else "uncompressed (producer.compression_type is none): a record that its producer has"
-        " compressed, and that is larger without, stops the copy (exit code 27)"
-    )
-
-
 def _is_compressed_again(state: RouteTopics) -> bool:
     return state.settings.producer.compression_type != "none"
 
@@ -132,15 +122,13 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
     timestamps, so older records are deleted soon after they arrive; and what the source stores
     compressed has more bytes there if it is not.
     """
-    source, copy = (
-        state.get_source_config(route.source_topic),
-        state.find_config(route.destination_topic),
-    )
+    source = state.get_source_config(route.source_topic)
+    copy = state.find_config(route.destination_topic)
     about = f"retention of {route.destination_topic}"
     own, there, right = copied_configs.list_own_configs(source), copy or source, []
     for name in RETENTION:
-        at_source, source_limit = _format_retention(name, source), _get_limit(name, source)
-        text, limit = _format_retention(name, there), _get_limit(name, there)
+        at_source, source_limit = _describe_retention(name, source)
+        text, limit = _describe_retention(name, there)
         if copy is None and name not in own and "delete" in own.get("cleanup.policy", "delete"):
             right.append(
                 f"{name} is the destination cluster's default (at the source {at_source}; set it on"
@@ -153,11 +141,7 @@ def _check_retention(state: RouteTopics, route: Route) -> Iterator[Finding]:
                 f"set {name}={-1 if source_limit is None else source_limit} on"
                 f" {route.destination_topic}; `reo topics --apply` does if the source topic has it",
             )
-        elif (
-            limit is not None
-            and name == "retention.bytes"
-            and _has_more_bytes(state, copy or source)
-        ):
+        elif limit is not None and name == "retention.bytes" and _has_more_bytes(state, there):
             yield report_warning(
                 about,
                 f"{text}, and they are written uncompressed (producer.compression_type is none):"
@@ -182,43 +166,24 @@ def _has_more_bytes(state: RouteTopics, entries: Entries) -> bool:
     return not _is_compressed_again(state) and codec in ("producer", "uncompressed")
 
 
-def _get_limit(name: str, entries: Entries) -> int | None:
-    """How long records are kept, in ms, or how many bytes of a partition; None when nothing is
-    deleted for that.
+def _describe_retention(name: str, entries: Entries) -> tuple[str, int | None]:
+    """As text, and how long records are kept, in ms, or how many bytes of a partition; None when
+    nothing is deleted for that.
     """
+    unlimited, limited = RETENTION[name]
     limit = int(entries[name].value)
-    return None if limit < 0 or "delete" not in str(entries["cleanup.policy"].value) else limit
-
-
-def _format_retention(name: str, entries: Entries) -> str:
-    limit = _get_limit(name, entries)
-    if name == "retention.ms":
-        return (
-            "records are never deleted for their age"
-            if limit is None
-            else f"records older than {_format_duration(limit)} are deleted"
-        )
-    return (
-        "records are never deleted for their size"
-        if limit is None
-        else f"records before the last {limit} bytes of a partition are deleted"
-    )
-
-
-def _format_duration(milliseconds: int) -> str:
-    return (
-        f"{milliseconds / DAY_MS:.3g} days"
-        if milliseconds >= DAY_MS
-        else f"{milliseconds / 1000:.0f} s"
-    )
+    if limit < 0 or "delete" not in str(entries["cleanup.policy"].value):
+        return unlimited, None
+    if name == "retention.bytes":
+        return limited.format(limit), limit
+    days = f"{limit / DAY_MS:.3g} days"
+    return limited.format(days if limit >= DAY_MS else f"{limit / 1000:.0f} s"), limit
 
 
 def _check_timestamps(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """Timestamps that the source accepted and the destination would refuse."""
-    source, copy = (
-        state.get_source_config(route.source_topic),
-        state.find_config(route.destination_topic),
-    )
+    source = state.get_source_config(route.source_topic)
+    copy = state.find_config(route.destination_topic)
     for name in BOUNDS:
         if copy is None or name not in copy or name not in source:
             continue
@@ -246,11 +211,10 @@ def _check_replicas(state: RouteTopics, name: str, is_disposable: bool) -> Itera
         yield report_failure(about, translate(failure.args[0], f"describing {name}"))
         return
     min_in_sync = int(state.get_config(name)["min.insync.replicas"].value)
-    replicas, in_sync = (
-        min(len(partition.replicas) for partition in partitions),
-        min(len(partition.isr) for partition in partitions),
-    )
+    replicas = min(len(partition.replicas) for partition in partitions)
+    in_sync = min(len(partition.isr) for partition in partitions)
     leaderless = list_leaderless(partitions)
+    state_text = f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}"
     if min_in_sync > replicas:
         yield report_failure(
             about,
@@ -269,11 +233,7 @@ def _check_replicas(state: RouteTopics, name: str, is_disposable: bool) -> Itera
             ),
         )
     elif is_disposable:
-        yield report_ok(
-            about,
-            f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}; what is lost there"
-            " is read again from the source",
-        )
+        yield report_ok(about, f"{state_text}; what is lost there is read again from the source")
     elif replicas > 1 and min_in_sync == 1:
         yield report_warning(
             about,
@@ -284,4 +244,4 @@ def _check_replicas(state: RouteTopics, name: str, is_disposable: bool) -> Itera
     elif replicas == 1:
         yield report_ok(about, "1: when its broker is lost, so is the topic")
     else:
-        yield report_ok(about, f"{replicas}, {in_sync} in sync, min.insync.replicas={min_in_sync}")
+        yield report_ok(about, state_text)
