@@ -52,18 +52,15 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-class Option(NamedTuple):
-    """One argument of a parser. What the parser calls it (`dest`) is a parameter of the function
-    that runs the command.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
+Option = tuple[str, Mapping[str, Any]]
+"""One argument of a parser, and what argparse takes for it. What the parser calls it (`dest`) is a
+parameter of the function that runs the command.
+"""
 
 
 def build_option(name: str, text: str, **arguments: Any) -> Option:
-    """With its help text, and what else argparse takes."""
-    return Option(name, {"help": text, **arguments})
+    """With its help text."""
+    return name, {"help": text, **arguments}
 
 
 def build_flag(name: str, text: str, **arguments: Any) -> Option:
@@ -78,11 +75,10 @@ def build_count(name: str, text: str, metavar: str = "N", **arguments: Any) -> O
 
 def build_duration(name: str, text: str, dest: str, **arguments: Any) -> Option:
     """An option whose value is a time."""
-    return build_option(
-        name, text, dest=dest, type=parse_seconds, **({"metavar": "SECONDS"} | arguments)
-    )
+    return build_option(name, text, dest=dest, type=parse_seconds, metavar="SECONDS", **arguments)
 
 
+MODES = ("single", "failover")
 SETTINGS_OPTIONS = (
     build_option(
         "--settings",
@@ -91,9 +87,7 @@ SETTINGS_OPTIONS = (
         metavar="FILE",
     ),
     build_option(
-        "--mode",
-        "source.mode: one source cluster, or any of several identical ones",
-        choices=("single", "failover"),
+        "--mode", "source.mode: one source cluster, or any of several identical ones", choices=MODES
     ),
     build_option(
         "--topic",
@@ -105,6 +99,11 @@ SETTINGS_OPTIONS = (
 )
 """Those of every command that has settings: they are settings themselves."""
 JSON_OPTION = build_flag("--json", "JSON instead of text, for programs", dest="as_json")
+RESUME_OPTION = build_option(
+    "--resume",
+    "continue the comparison that this file describes, if it exists, and note the progress in it",
+    metavar="FILE",
+)
 CUTOVER_OPTIONS = (
     build_option(
         "--groups",
@@ -119,11 +118,7 @@ CUTOVER_OPTIONS = (
         "quiet_s",
         default=10.0,
     ),
-    build_option(
-        "--resume",
-        "as in reo verify: continue the comparison that this file describes",
-        metavar="FILE",
-    ),
+    RESUME_OPTION,
 )
 
 
@@ -150,11 +145,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command(
-        "check",
-        "reo.check:run_command",
-        "check everything that can be known before a start; changes nothing",
-    ),
+    Command("check", "reo.check:run_command", "check everything that can be known before a start"),
     Command(
         "run",
         "reo.cli:run_service",
@@ -188,14 +179,9 @@ COMMANDS = (
         "reo.progress.lag:run_command",
         "how far the copy is behind",
         (
-            build_count(
-                "--max-records", "exit code 36 when more records wait, of all partitions together"
-            ),
+            build_count("--max-records", "exit code 36 when more wait, of all partitions together"),
             build_duration(
-                "--max-seconds",
-                "exit code 36 when a record waits longer",
-                "max_seconds",
-                metavar="S",
+                "--max-seconds", "exit code 36 when a record waits longer", "max_seconds"
             ),
         ),
     ),
@@ -204,12 +190,7 @@ COMMANDS = (
         "reo.verify:run_command",
         "compare the destination with the source, record by record",
         (
-            build_option(
-                "--resume",
-                "continue the comparison that this file describes, if it exists, and write the"
-                " progress to it",
-                metavar="FILE",
-            ),
+            RESUME_OPTION,
             build_duration(
                 "--wait",
                 "first wait until the copy has caught up, at most so long",
@@ -238,8 +219,8 @@ COMMANDS = (
             build_count("--partition", "only this partition"),
             build_count(
                 "--from",
-                "begin at this offset of the intermediate topic (default: the last envelopes)",
-                metavar="OFFSET",
+                "begin at this offset (default: the last envelopes)",
+                "OFFSET",
                 dest="begin",
             ),
             build_count("--count", "how many envelopes of each partition (default 10)", default=10),
@@ -270,9 +251,8 @@ COMMANDS = (
             ),
             build_option(
                 "--mode",
-                "what kaf-relay is started with: the first source alone, or all of them (default:"
-                " failover where there are several)",
-                choices=("single", "failover"),
+                "kaf-relay's --mode (default: failover where there are several sources)",
+                choices=MODES,
                 default="",
             ),
             build_flag("--with-secrets", "print passwords too"),
@@ -285,16 +265,8 @@ COMMANDS = (
         "reo.migration.group_translator:run_command",
         "at which destination offset the group continues; changes nothing without --apply",
         (
-            build_option(
-                "--group",
-                "the consumer group; it has the same name on both clusters",
-                required=True,
-            ),
-            build_flag(
-                "--apply",
-                "commit the offsets at the destination; the group must have no members there, and"
-                " is never moved back",
-            ),
+            build_option("--group", "the consumer group; the same name on both", required=True),
+            build_flag("--apply", "commit the offsets at the destination; no member may be there"),
         ),
     ),
     Command(
@@ -308,11 +280,7 @@ COMMANDS = (
                 metavar="REGEX",
                 type=parse_pattern,
             ),
-            build_duration(
-                "--interval",
-                "again and again, after so many seconds, until it is interrupted",
-                "interval_s",
-            ),
+            build_duration("--interval", "again after so many seconds, until Ctrl-C", "interval_s"),
         ),
     ),
     Command(
@@ -321,11 +289,7 @@ COMMANDS = (
         "show the topics' ACLs on both clusters; copy them with --apply",
         (
             build_flag("--apply", "create what the destination lacks"),
-            build_flag(
-                "--with-write",
-                "also ALLOWs of operations that change a topic: another writer breaks a running"
-                " copy",
-            ),
+            build_flag("--with-write", "also ALLOWs of operations that change a topic"),
         ),
     ),
     Command(
@@ -340,9 +304,7 @@ COMMANDS = (
         "move the topics: wait until all is copied, verify, translate the groups' offsets",
         (
             *CUTOVER_OPTIONS,
-            build_flag(
-                "--deny-writes", "deny everybody to write to the topics at the source, by an ACL"
-            ),
+            build_flag("--deny-writes", "deny everybody to write at the source, by an ACL"),
             build_flag("--dry-run", "as cutover plan: change nothing"),
         ),
     ),
@@ -358,10 +320,7 @@ COMMANDS = (
         "fetch the jars of stage one; once, after an installation",
         (
             build_option(
-                "--from",
-                "the jars are in this folder; nothing is fetched",
-                metavar="FOLDER",
-                dest="source",
+                "--from", "take the jars from this folder", metavar="FOLDER", dest="source"
             ),
         ),
         has_json=False,
@@ -378,8 +337,7 @@ COMMANDS = (
     Command(
         "executor",
         "replicator.spark.executor_command:run",
-        "an executor of stage one, which Spark starts in its pods on Kubernetes; never started by"
-        " hand",
+        "an executor of stage one, which Spark starts in its pods on Kubernetes",
         has_json=False,
         has_settings=False,
     ),

@@ -293,10 +293,8 @@ class Recovery:
         """What alignment needs of a partition. Each reader begins at the same offset: when
         retention deletes it meanwhile, that is an error, and not another alignment.
         """
-        source, destination = (
-            self.route.get_source(partition),
-            self.route.get_destination(partition),
-        )
+        source = self.route.get_source(partition)
+        destination = self.route.get_destination(partition)
         source_begin, source_end = partition_offsets.list_bounds(
             self.source_admin, [source], committed_only=True
         )

@@ -57,7 +57,8 @@ class Comparison:
     ) -> None:
         """Note the first difference."""
         self.source_offset, self.destination_offset = (
-            record and record.offset() for record in (source_record, destination_record)
+            None if record is None else record.offset()
+            for record in (source_record, destination_record)
         )
         self.difference = difference
 

@@ -25,8 +25,9 @@ class NotCompared(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        name = self.topic if self.partition is None else TopicPartition(*self[1:3])
-        return f"{name}: {self.text}"
+        if self.partition is None:
+            return f"{self.topic}: {self.text}"
+        return f"{TopicPartition(self.topic, self.partition)}: {self.text}"
 
 
 def list_for_partition(result: Comparison) -> Iterator[NotCompared]:
@@ -54,11 +55,8 @@ def list_for_topics(
     destination topic has.
     """
     for route, source in sources.items():
-        name, first, last = (
-            route.destination_topic,
-            source.partitions,
-            partitions[route.destination_topic] - 1,
-        )
+        name, first = route.destination_topic, source.partitions
+        last = partitions[name] - 1
         if first <= last:
             which = f"partition {last}" if first == last else f"partitions {first} to {last}"
             text = f"{which} of the destination: the source has {first}"

@@ -100,10 +100,8 @@ def _take_lists(into: ImportedSettings, name: str, default: str) -> tuple[list[s
     """
     excluded = into.left.pop(f"{name}.blacklist", default)
     texts = into.left.pop(name, ".*"), into.left.pop(f"{name}.exclude", excluded)
-    included, excluded = (
-        [part.strip() for part in text.split(",") if part.strip()] for text in texts
-    )
-    return included, excluded
+    one, other = ([part.strip() for part in text.split(",") if part.strip()] for text in texts)
+    return one, other
 
 
 def _build_pattern(included: list[str], excluded: list[str]) -> str:

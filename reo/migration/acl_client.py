@@ -33,7 +33,11 @@ AUTHORIZER = "authorizer.class.name"
 
 
 def build_topic_acl(
-    name: str, principal: str, host: str, operation: AclOperation, permission: AclPermissionType
+    name: str,
+    principal: str,
+    host: str,
+    operation: AclOperation | str | int,
+    permission: AclPermissionType | str | int,
 ) -> AclBinding:
     """An ACL on exactly this topic."""
     literal = ResourceType.TOPIC, name, ResourcePatternType.LITERAL
@@ -103,8 +107,13 @@ class AclClient:
         """Delete exactly these. Returns when the cluster has none of them."""
         filters = [
             AclBindingFilter(
-                *(acl.restype, acl.name, acl.resource_pattern_type),
-                *(acl.principal, acl.host, acl.operation, acl.permission_type),
+                acl.restype,
+                acl.name,
+                acl.resource_pattern_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
             )
             for acl in acls
         ]

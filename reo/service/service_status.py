@@ -110,8 +110,7 @@ def _describe_partition(
     if records is None or stage_two["records"] is None:
         records = None
     elif stage_two["records"]:  # else after the last record there may be transaction markers
-        is_known = end is not None and frontier is not None
-        records = max(records, end - frontier - 1) if is_known else None
+        records = None if end is None or frontier is None else max(records, end - frontier - 1)
     longest = _sum_lags([stage_one, stage_two])["seconds"]
     lags = (stage_one, stage_two, {"records": records, "seconds": longest})
     return {
