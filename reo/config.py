@@ -36,28 +36,23 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
             "intermediate.topic": settings.intermediate_topic,
         }
     for setting in SETTINGS:
-        if setting.candidate and not settings.values[setting.name]:
+        value: Any = settings.values[setting.name]
+        if setting.candidate and not value:
             continue  # as for all candidates
         if setting.kind == "options":
             for option, text in sorted(settings.get_options(setting.name).items()):
                 name = f"{setting.name}.{option}"
-                yield SettingRow(
-                    name, client_options.redact(option, text), str(settings.given_by[name])
-                )
+                shown = client_options.redact(option, text)
+                yield SettingRow(name, shown, str(settings.given_by[name]))
             continue
-        value: Any = "" if settings.values[setting.name] is None else settings.values[setting.name]
-        if setting.kind == "secret" and value:
+        default = "default"
+        if value is None or value == "":
+            value = derived.get(setting.name, "")
+            default += ", follows from others" if setting.name in derived else ""
+        elif setting.kind == "secret":
             value = SECRET
-        default = (
-            "default"
-            if value != "" or setting.name not in derived
-            else "default, follows from others"
-        )
-        yield SettingRow(
-            setting.name,
-            derived.get(setting.name, value) if value == "" else value,
-            str(settings.given_by.get(setting.name, default)),
-        )
+        origin = settings.given_by.get(setting.name, default)
+        yield SettingRow(setting.name, value, str(origin))
 
 
 def show_settings(settings: Settings, as_json: bool) -> int:

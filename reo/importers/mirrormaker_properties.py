@@ -119,15 +119,13 @@ def choose_flow(properties: Properties, chosen: str) -> Flow:
     clusters = [name.strip() for name in properties.get("clusters", "").split(",") if name.strip()]
     if not clusters:
         raise ValueError("`clusters`, which names MirrorMaker 2's clusters, is missing")
-    flows = [(source, target) for source in clusters for target in clusters if source != target]
+    pairs = {f"{one}->{other}": (one, other) for one in clusters for other in clusters}
+    flows = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    default = properties.get("enabled", "")
     enabled = [
-        f"{source}->{target}"
-        for source, target in flows
-        if properties.get(f"{source}->{target}.enabled", properties.get("enabled", "")).lower()
-        == "true"
+        name for name in flows if properties.get(f"{name}.enabled", default).lower() == "true"
     ]
-    names = [f"{source}->{target}" for source, target in flows]
-    if chosen and chosen not in names:
+    if chosen and chosen not in flows:
         raise ValueError(f"there is no flow {chosen!r} among these clusters: {', '.join(clusters)}")
     if not chosen and len(enabled) != 1:
         raise ValueError(
@@ -136,23 +134,17 @@ def choose_flow(properties: Properties, chosen: str) -> Flow:
             if enabled
             else "no flow is enabled: choose one with --flow, like --flow 'A->B'"
         )
-    name = chosen or enabled[0]
-    return _build_flow(properties, clusters, *flows[names.index(name)])._replace(
-        others=tuple(other for other in enabled if other != name)
-    )
-
-
-def _build_flow(properties: Properties, clusters: list[str], source: str, target: str) -> Flow:
-    """A later level wins."""
-    flow = Flow({"source.cluster.alias": source, "target.cluster.alias": target}, {})
-    pair = f"{source}->{target}"
-    prefixes = [f"{one}->{other}" for one in clusters for other in clusters] + clusters
-    written_keys = [(*_split_prefix(name, prefixes), name) for name in properties]
-    for prefix, level in (("", ""), (source, "source"), (target, "target"), (pair, "flow")):
-        for _, key, written in [entry for entry in written_keys if entry[0] == prefix]:
-            for name in _list_names(level, key):
-                flow.properties[name] = properties[written]
-                flow.names[name] = written
+    flow_name = chosen or enabled[0]
+    source, target = flows[flow_name]
+    aliases = {"source.cluster.alias": source, "target.cluster.alias": target}
+    flow = Flow(aliases, {}, tuple(name for name in enabled if name != flow_name))
+    # a later level wins
+    levels = {"": "", source: "source", target: "target", flow_name: "flow"}
+    for owner, level in levels.items():
+        for written, value in properties.items():
+            prefix, key = _split_prefix(written, [*pairs, *clusters])
+            for name in _list_names(level, key) if prefix == owner else ():
+                flow.properties[name], flow.names[name] = value, written
     return flow
 
 

@@ -132,13 +132,8 @@ def set_build_info() -> None:
         compiled = "yes"
     except compiled_path.CompiledPathUnavailable:
         compiled = "no"
-    BUILD_INFO.labels(
-        VERSION,
-        platform.python_version(),
-        confluent_kafka.__version__,
-        confluent_kafka.libversion()[0],
-        compiled,
-    ).set(1)
+    clients = confluent_kafka.__version__, confluent_kafka.libversion()[0]
+    BUILD_INFO.labels(VERSION, platform.python_version(), *clients, compiled).set(1)
 
 
 def assess_health(
@@ -180,10 +175,8 @@ def open_server(
     any_port: bool = False,
 ) -> WSGIServer:
     """A server on this address (empty: all addresses of the host) and port, which answers by
-    `serve_next` and `serve`.
-
-    A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its
-    place.
+    `serve_next` and `serve`. A port that is taken is SettingsInvalid; with `any_port` a free one
+    takes its place.
     """
     registry = build_registry(folder)
     set_build_info()
@@ -210,15 +203,12 @@ def open_server(
         return make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
     except OSError as error:
         if any_port and error.errno == errno.EADDRINUSE:
-            log.warning(
-                "metrics.port %d is taken: the metrics are on another port for as long as this copy"
-                " lasts",
-                port,
-            )
+            log.warning("metrics.port %d is taken: the metrics are on another one", port)
             return open_server(address, 0, folder, processes, describe)
+        where = f"{port} of metrics.address {address}" if address else port
         raise SettingsInvalid(
-            f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be"
-            f" opened ({error.strerror}): set REO_METRICS_PORT to a free one"
+            f"metrics.port {where} cannot be opened ({error.strerror}): set REO_METRICS_PORT to a"
+            " free one"
         ) from None
 
 

@@ -1,13 +1,10 @@
-"""What a start does before the stages: runs the checks (`reo.check`), creates topics, syncs
-configurations.
-
-In a child process.
+"""What a start does before the stages, in a child process: runs the checks (`reo.check`), creates
+topics, syncs configurations.
 
 A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group
-coordinator is lost at the wrong moment (librdkafka #4605). The supervisor restarts the process of a
-stage after that. The service itself must not end, so a child sends the requests, and a new child
-follows one that died. And a service that is told to stop while a cluster does not answer does not
-have to wait for it.
+coordinator is lost at the wrong moment (librdkafka #4605). The service itself must not end, so a
+new child follows one that died. And a service that is told to stop while a cluster does not answer
+does not have to wait for it.
 """
 
 from __future__ import annotations

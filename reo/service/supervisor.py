@@ -2,11 +2,11 @@
 die. With `offsets.sync_groups` also `reo.migration.offsets_sync`, beside stage two: its end never
 ends the service, and readiness does not ask for it.
 
-It has no state and does not take part in the copy, so it may die too: then the kernel kills its
-children. A child's exit code decides: a code of `common.errors.Stop` ends the service with the same
-code, every other code means a restart of this child, and no other, after a backoff. A child that
-sends no heartbeats is killed and then restarted in the same way. With `--stop-at-end`, stage one
-leaves a file when everything is copied: a 0 alone can also be a SIGTERM that only it has received.
+When it dies, the kernel kills its children. A child's exit code decides: a code of
+`common.errors.Stop` ends the service with the same code, every other code means a restart of this
+child after a backoff. A child that sends no heartbeats is killed and then restarted. With
+`--stop-at-end`, stage one leaves a file when everything is copied: a 0 alone can also be a SIGTERM
+that only it has received.
 """
 
 from __future__ import annotations
@@ -98,23 +98,20 @@ class Supervisor:
                 return self._end_by_signal()
             health.serve(server)
             port = server.server_port
-            log.info(
-                "metrics, health and readiness on port %d", port, extra={"facts": {"port": port}}
-            )
+            facts = {"port": port}
+            log.info("metrics, health and readiness on port %d", port, extra={"facts": facts})
             registry = health.build_registry(str(self.folder / "metrics"))
             is_alone = self.settings.stop_at_end and "replicator" not in self.stages
             self.end_of_copy = EndOfCopy(
                 lambda: not copied or self._is_stage_two_ready(registry),
                 StageTwoAlone(self.settings, copied) if is_alone else None,
             )
-            self.progress = ProgressLog(
-                self.settings,
-                self.stages,
-                registry,
-                lambda: self.describe(
-                    registry, health.assess_health(registry, self.list_processes())
-                ),
-            )
+
+            def get_status() -> dict[str, Any]:
+                now = health.assess_health(registry, self.list_processes())
+                return self.describe(registry, now)
+
+            self.progress = ProgressLog(self.settings, self.stages, registry, get_status)
             self._run_until_end(registry)
         finally:
             self._stop_all()
@@ -209,11 +206,8 @@ class Supervisor:
                 "message": f"{child.name} ended at {ended} ({how}): its log says why",
             }
         if child.stage in self.stages and child.restarts.is_end_of_service(code):
-            log.warning(
-                "%s ended with exit code %d, which a restart cannot repair: the service ends",
-                child.name,
-                code,
-            )
+            text = "%s ended with exit code %d, which a restart cannot repair: the service ends"
+            log.warning(text, child.name, code)
             self.exit_code = code
         elif child.stage == "replicator" and self.end_of_copy.has_stage_one_copied(self.folder):
             log.info("%s has copied all records that existed at the start", child.name)
@@ -230,11 +224,8 @@ class Supervisor:
         for child in self.children:
             process = (child.stage, str(child.worker), child.started)
             if child.process and health.assess_health(registry, [process]).silent:
-                log.error(
-                    "%s gave no sign of life for %.0f s; it is killed and restarted",
-                    child.name,
-                    SILENT_S,
-                )
+                text = "%s gave no sign of life for %.0f s; it is killed and restarted"
+                log.error(text, child.name, SILENT_S)
                 child.process.kill()
 
     def _stop_all(self) -> None:
@@ -247,12 +238,7 @@ class Supervisor:
             try:
                 process.wait(max(0.0, deadline - clock.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning(
-                    "%s did not stop in %.0f s and is killed; its successor aborts its open"
-                    " transaction",
-                    child.name,
-                    STOP_S,
-                )
+                log.warning("%s did not stop in %.0f s and is killed", child.name, STOP_S)
                 process.kill()
                 process.wait()
         for thread in self.output_threads:
