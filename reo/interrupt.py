@@ -1,10 +1,9 @@
 """Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that
 does not answer. So does `reo … | head`, with 141.
 
-Python raises KeyboardInterrupt only when the present call of the main thread has returned, and a
-call of librdkafka returns only after its timeout. The signal itself arrives at once
-(signal.set_wakeup_fd): the command may end by itself within GRACE_S, then a thread ends the
-process.
+Python raises KeyboardInterrupt only when a call of librdkafka has returned, after its timeout. The
+signal itself arrives at once (signal.set_wakeup_fd): the command may end by itself within GRACE_S,
+then a thread ends the process.
 """
 
 from __future__ import annotations

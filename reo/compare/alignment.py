@@ -167,12 +167,9 @@ def _select_candidate(
     if not equal:
         raise CopyDiffers(f"{sides.name} is not a copy of the source's records: {differences[0]}")
     if len(equal) > 1:
-        raise _build_ambiguous_error(
-            sides,
-            tail,
-            f"{len(equal)} places, for instance up to source offset {equal[0].source_offset} and up"
-            f" to {equal[1].source_offset}",
-        )
+        examples = f"source offset {equal[0].source_offset} and up to {equal[1].source_offset}"
+        places = f"{len(equal)} places, for instance up to {examples}"
+        raise _build_ambiguous_error(sides, tail, places)
     distinct = len(set(list(tail)[-equal[0].compared :]))
     if not sides.source_is_whole and distinct < DISTINCT_MIN:
         raise FrontierLost(

@@ -1,13 +1,12 @@
 """A compacted partition and its copy: both must have the same newest record of each key.
 
-Compaction removes a record when a newer one has its key, and removes a tombstone some time later;
-when it does so is decided by each cluster alone. So two exact sides need not have the same records,
-and a reader can rely only on the newest record of each key: key, value, headers and timestamp. A
-tombstone is the same as no record of its key.
+When compaction removes a record, or a tombstone, is decided by each cluster alone. So a reader can
+rely only on the newest record of each key; a tombstone is the same as no record of its key. The
+result is valid only for a topic to which nobody writes meanwhile.
 
 Memory is bounded for any number of keys: both sides are read for the keys of one part at a time. A
 hash of the key decides its part. When a part has more than KEYS_MAX keys, the parts are halved and
-the comparison begins again. The result is valid only for a topic to which nobody writes meanwhile.
+the comparison begins again.
 """
 
 from __future__ import annotations
@@ -55,11 +54,9 @@ def compare_newest(
             result.equal = 0
             result.set_difference(None, None, "")
             for part in range(parts):
-                _compare_part(
-                    _read_newest(source, part, parts, zero_timestamp_ms, keys_max),
-                    _read_newest(destination, part, parts, 0, keys_max),
-                    result,
-                )
+                left = _read_newest(source, part, parts, zero_timestamp_ms, keys_max)
+                right = _read_newest(destination, part, parts, 0, keys_max)
+                _compare_part(left, right, result)
                 if result.difference:
                     break
         except TooManyKeys:

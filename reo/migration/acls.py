@@ -3,22 +3,16 @@ those that the destination lacks.
 
 Nobody is allowed more at the destination than at the source, at any moment:
 
-    at the source                 at the destination
-    DENY that covers the topic,   the same DENY on the destination topic only; created before any
-    by its name, a prefix or `*`  ALLOW
-    ALLOW of Read, Describe,      the same ALLOW
-    DescribeConfigs by its name
-    ALLOW of anything else by     only with `--with-write`: a second writer breaks a running copy
-    its name
-    ALLOW by a prefix or `*`      left out: it covers other topics too
-    the DENY of `reo cutover`     left out: it is for the source only
-    DENY that would stop the      left out, and with it every ALLOW of that topic
-    service itself
+    at the source                  at the destination
+    DENY, by name, prefix or `*`   the same on the destination topic only; before any ALLOW
+    ALLOW to read, by name         the same
+    ALLOW of anything else         only with `--with-write`: a second writer breaks a running copy
+    ALLOW by a prefix or `*`       left out: it covers other topics too
+    the DENY of `reo cutover`      left out: it is for the source only
+    DENY that stops the service    left out, and with it every ALLOW of that topic
 
-No ALLOW of a route with a mapping, or with other sources beside it, is created: the destination
-topic may have other records, also from services with other settings, and who may read one source
-would read the others. ACLs that only the destination has stay. ACLs of groups, transactional ids
-and the cluster are ignored.
+No ALLOW of a route with a mapping, or with other sources beside it, is created: who may read one
+source would read the others. ACLs that only the destination has stay.
 """
 
 from __future__ import annotations

@@ -5,13 +5,10 @@ A topic that reo creates takes over the configuration of the source topic
 (`common.kafka.copied_configs`). Later changes there are not taken over automatically: a shorter
 retention, for example, also deletes records at the destination, so an operator has to decide.
 
-What is set on the source topic is set on the destination topic. What is set only on the destination
-topic is intended and stays, and so does a higher `max.message.bytes`: the source may have records
-from before it was lowered. Missing topics and partitions are added as at a start.
-
-What `topics.sync` names is different: the destination topic gets the value that is in effect at the
-source, also when it is the default of the source's brokers, and the service does that at each
-start.
+What is set only on the destination topic is intended and stays, and so does a higher
+`max.message.bytes`: the source may have records from before it was lowered. What `topics.sync`
+names gets the value that is in effect at the source, also when it is the default of the source's
+brokers, and the service does that at each start.
 """
 
 from __future__ import annotations
@@ -191,19 +188,15 @@ class ConfigDrift:
         return min(len(partition.replicas) for partition in answers[name].result().partitions)
 
     def _alter_topic(self, name: str, changes: dict[str, str]) -> None:
-        resource = ConfigResource(
-            ResourceType.TOPIC,
-            name,
-            incremental_configs=[
-                ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET)
-                for what, value in changes.items()
-            ],
-        )
+        entries = [
+            ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET)
+            for what, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        request = self.destination_admin.incremental_alter_configs
 
         def alter() -> None:
-            self.destination_admin.incremental_alter_configs(
-                [resource], request_timeout=REQUEST_TIMEOUT_S
-            )[resource].result()
+            request([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
 
         action = f"changing the configuration of topic {name} of the destination cluster"
         try:

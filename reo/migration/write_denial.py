@@ -43,7 +43,7 @@ class WriteDenial:
 
     def look_up(self, topics: Iterable[str]) -> list[str]:
         """As `find_denied`, and these are known from now on; none without an authorizer, or
-        without the right to see ACLs: who asks for a DENY is told.
+        without the right to see ACLs.
         """
         with suppress(ReoError):
             self.denied = self.find_denied(topics)

@@ -1,5 +1,4 @@
-"""How far one partition is, as offsets and as lags, and how that follows from what was read.
-
+"""How far one partition is, as offsets and as lags.
 Lag in records is counted in offsets: markers and aborted records between visible ones are included;
 what is after the last visible record is not, unless an open transaction of the source holds it
 back. Lag in seconds is how long the first waiting record has been there, by its own timestamp at

@@ -4,11 +4,9 @@ It gets the settings as environment variables, the service's folder for its metr
 for temporary files, and a signal from the kernel when the supervisor dies.
 
 The supervisor forwards its output to its own standard error, without the lines that every JVM
-prints. A stage writes one line of JSON for each event with `log.format=json`, but a JVM whose
-logging has not begun and a crashing library print plain text, which a log collector could not
-parse: every such line becomes an event. When standard error takes nothing (a full disk, a reader
-that has gone), lines are lost: a child must not wait for its log, nor end with the exit code 120
-that Python has for output that cannot be written.
+prints. With `log.format=json` plain text, as of a crashing library, becomes an event. When standard
+error takes nothing (a full disk, a reader that has gone), lines are lost: a child must not wait for
+its log, nor end with the exit code 120 that Python has for output that cannot be written.
 """
 
 from __future__ import annotations
