@@ -25,17 +25,11 @@ class ExamplesParser(argparse.ArgumentParser):
         """
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         option = re.search(r"unrecognized arguments: (--[\w-]+)", message)
-        known = (
-            re.findall(r"[\w-]+", choice[2])
-            if choice
-            else sorted(self._list_options())
-            if option
-            else []
-        )
-        suggestions = (
-            difflib.get_close_matches((choice or option or [""])[1], known, 1) if known else []
-        )
-        super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
+        for found in filter(None, (choice, option)):
+            known = re.findall(r"[\w-]+", choice[2]) if choice else sorted(self._list_options())
+            for suggestion in difflib.get_close_matches(found[1], known, 1):
+                message += f". Did you mean {suggestion!r}?"
+        super().error(message)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -7,6 +7,7 @@ checkout and the build of the image call it too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from common import clock
@@ -23,8 +24,12 @@ def run_command(source: str | None) -> int:
         f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
         connector_jars.get_jars_folder(),
     )
-    _report("sink", *_prepare_sink())
-    _report("archive", _prepare_archive(), class_archive.get_archive_path())
+    folder = connector_jars.get_jars_folder()
+    sink = folder / sink_jar.compute_name()
+    _report("sink", _prepare(sink.exists(), "compiled", lambda: sink_jar.build(folder)), sink)
+    is_current = class_archive.is_current()
+    archive = _prepare(is_current, "created", class_archive.create_archive)
+    _report("archive", archive, class_archive.get_archive_path())
     _report("compiled", describe_compiled_path())
     return 0
 
@@ -40,23 +45,13 @@ def describe_compiled_path() -> str:
     return "yes: stage two uses the compiled path"
 
 
-def _prepare_sink() -> tuple[str, Path]:
-    """Compile the sink unless it is there; returns what was done, and the jar."""
-    jar = connector_jars.get_jars_folder() / sink_jar.compute_name()
-    if jar.exists():
-        return "there already", jar
-    begin_s = clock.monotonic()
-    sink_jar.build(connector_jars.get_jars_folder())
-    return f"compiled in {clock.monotonic() - begin_s:.0f} s", jar
-
-
-def _prepare_archive() -> str:
-    """Create the archive unless it is current; returns what was done."""
-    if class_archive.is_current():
+def _prepare(is_there: bool, done: str, create: Callable[[], object]) -> str:
+    """Create what is not there; returns what was done."""
+    if is_there:
         return "there already"
     begin_s = clock.monotonic()
-    class_archive.create_archive()
-    return f"created in {clock.monotonic() - begin_s:.0f} s"
+    create()
+    return f"{done} in {clock.monotonic() - begin_s:.0f} s"
 
 
 def _report(name: str, text: str, path: Path | None = None) -> None:

@@ -13,19 +13,17 @@ from reo.importers.imported_settings import ImportedSettings
 
 OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
 CREDENTIALS = {
-    "sasl_username": ("username", "clientId", "oauth.client.id"),
-    "sasl_password": ("password", "clientSecret", "oauth.client.secret"),
-    "sasl_oauth_token_url": ("oauth.token.endpoint.uri",),
-    "sasl_oauth_scope": ("scope", "oauth.scope"),
+    "sasl_username": ("client.credentials.client.id", "username", "clientId", "oauth.client.id"),
+    "sasl_password": (
+        "client.credentials.client.secret",
+        *("password", "clientSecret", "oauth.client.secret"),
+    ),
+    "sasl_oauth_token_url": ("token.endpoint.url", "oauth.token.endpoint.uri"),
+    "sasl_oauth_scope": ("scope", "scope", "oauth.scope"),
 }
-"""Options of the login modules; those with `oauth.` are Strimzi's."""
-PROPERTIES = {
-    "sasl_username": "sasl.oauthbearer.client.credentials.client.id",
-    "sasl_password": "sasl.oauthbearer.client.credentials.client.secret",
-    "sasl_oauth_token_url": "sasl.oauthbearer.token.endpoint.url",
-    "sasl_oauth_scope": "sasl.oauthbearer.scope",
-}
-"""The same as properties of their own (KIP-1139), which win."""
+"""The property `sasl.oauthbearer.…` (KIP-1139), which wins, and the options of the login modules;
+those with `oauth.` are Strimzi's.
+"""
 P12_TO_PEM = (
     "keytool -importkeystore -srckeystore {file} -destkeystore a.p12 -deststoretype PKCS12;"
     " openssl pkcs12 -in a.p12 -nodes -out reo.pem"
@@ -73,8 +71,8 @@ def _convert_sasl(into: ImportedSettings, cluster: str, side: str) -> None:
         into.values[f"{side}.sasl_mechanism"] = mechanism
     jaas = parse_jaas(into.left.pop(jaas_key, ""))
     into.drop(f"{cluster}sasl.login.callback.handler.class", "follows from the mechanism")
-    for setting, options in CREDENTIALS.items():
-        key, name = f"{cluster}{PROPERTIES[setting]}", f"{side}.{setting}"
+    for setting, (own, *options) in CREDENTIALS.items():
+        key, name = f"{cluster}sasl.oauthbearer.{own}", f"{side}.{setting}"
         value = into.left.pop(key, "")
         if not value:
             key, value = jaas_key, next((jaas[option] for option in options if option in jaas), "")
