@@ -135,30 +135,17 @@ def compare_in_step(
         if not left or not right:
             break
         count = min(len(left), len(right))
-        # `get_compared_content` is inlined: a call for each record takes a large part of the time
-        left_contents = [
-            (
-                message.key(),
-                message.value(),
-                headers or [],
-                message.timestamp()[1] or zero_timestamp_ms,
-            )
-            for message, headers in zip(left, list_headers(left[:count]), strict=False)
-        ]
-        right_contents = [
-            (message.key(), message.value(), headers or [], message.timestamp()[1])
-            for message, headers in zip(right, list_headers(right[:count]), strict=False)
-        ]
+        left_contents = _list_contents(left[:count], zero_timestamp_ms)
+        right_contents = _list_contents(right[:count], 0)
         first, difference = count, ""
         if left_contents != right_contents:
-            first = next(
-                index for index in range(count) if left_contents[index] != right_contents[index]
-            )
+            pairs = zip(left_contents, right_contents, strict=True)
+            first = next(index for index, (one, other) in enumerate(pairs) if one != other)
             difference = describe_difference(left[first], right[first])
         elif same_offsets:
-            offsets = [(left[i].offset(), right[i].offset()) for i in range(count)]
-            first = next((i for i, (one, other) in enumerate(offsets) if one != other), count)
-            if first < count:
+            offsets = [(left[index].offset(), right[index].offset()) for index in range(count)]
+            displaced = (index for index, (one, other) in enumerate(offsets) if one != other)
+            if (first := next(displaced, count)) < count:
                 one, other = offsets[first]
                 difference = f"the record of source offset {one} is in the row of {other}"
         if first:
@@ -178,6 +165,16 @@ def compare_in_step(
         surplus = len(right) + sum(map(len, destination))
         text = f"{surplus} records too many, from destination offset {right[0].offset()} on"
         result.set_difference(None, right[0], f"{text}: {format_record(right[0])}")
+
+
+def _list_contents(messages: list[Consumed], zero_timestamp_ms: int) -> list[tuple[object, ...]]:
+    """As `get_compared_content`, which takes a large part of the time when it is called for each
+    record.
+    """
+    return [
+        (message.key(), message.value(), headers or [], message.timestamp()[1] or zero_timestamp_ms)
+        for message, headers in zip(messages, list_headers(messages), strict=True)
+    ]
 
 
 def end_batches(batches: Batches, end: int | None) -> Batches:
