@@ -51,7 +51,9 @@ NO_EQUIVALENT = {
     r"source_pool\.(request_timeout|backoff_.*)": (
         "Kafka's own client retries when the source does not answer, and then a new run starts"
     ),
-    r".*\.max_retries": "without limit once it runs; connect_timeout_s limits the start",
+    r".*\.max_retries": (
+        "reo retries without limit once it runs; connect_timeout_s limits the start"
+    ),
     r"target\.enable_idempotency": (
         "producers are always idempotent, because exactly once needs it"
     ),
