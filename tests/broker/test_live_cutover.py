@@ -134,7 +134,8 @@ def test_a_live_topic_moves_while_the_command_is_killed(
         }
         environment = {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {})
         result = run_until_moved(environment, resume, kill_at, actions)
-    assert "the topics have moved" in result
+    # the second, when the kill came after the record of the move was written
+    assert "the topics have moved" in result or "there is nothing left to move" in result
     assert values(clusters, topic, "source") == values(clusters, topic, "destination")
     producer = moving.start("produce", clusters.destination.address, topic)
     consumer = moving.start(
