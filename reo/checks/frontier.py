@@ -120,9 +120,7 @@ def _check_first_offsets(
             for tp in (route.get_source(tp.partition) for tp in partitions if tp not in started)
         }
         if begins:
-            yield report_ok(
-                about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}"
-            )
+            yield report_ok(about, f"{BEGINS} {_describe_offsets(state, begins)}")
     except ReoError as error:
         yield report_failure(about, error)
 
@@ -160,10 +158,8 @@ def _check_start(
     """The result of stage two's start: the frontiers by intermediate partition, and the
     findings.
     """
-    consumer_group, routes = (
-        WorkerGroup(state.settings, Liveness("check")),
-        {route.intermediate_topic: route for route in ready},
-    )
+    routes = {route.intermediate_topic: route for route in ready}
+    consumer_group = WorkerGroup(state.settings, Liveness("check"))
     frontier_store: FrontierStore = KafkaFrontierStore(consumer_group)
     known = set(committed)
     if store:
@@ -180,20 +176,13 @@ def _check_start(
         about = f"{ABOUT} of {route.source_topic}"
         next_offsets: dict[str, dict[TopicPartition, int]] = {}
         for tp in map(route.get_intermediate, range(source.partitions)):
-            how = (
-                CONTINUES
-                if not started[tp].is_uncommitted
-                else CONTINUES_ANEW
-                if tp in known
-                else BEGINS
-            )
-            next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = (
-                started[tp].frontier.source_offset + 1
-            )
+            how = CONTINUES
+            if started[tp].is_uncommitted:
+                how = CONTINUES_ANEW if tp in known else BEGINS
+            next_offset = started[tp].frontier.source_offset + 1
+            next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = next_offset
         findings += [
-            report_ok(
-                about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}"
-            )
+            report_ok(about, f"{how} {_describe_offsets(state, offsets)}")
             for how, offsets in next_offsets.items()
         ]
         findings += _check_surplus(state, route, started.values())
@@ -237,12 +226,8 @@ def _read_source_records(
     reader = create_reader(settings.source_cluster, settings)
     with closing(read_visible(reader, {source: begin})) as messages:
         for message in messages:
-            yield (
-                message.key(),
-                message.value(),
-                get_headers(message) or None,
-                message.timestamp()[1],
-            )
+            headers = get_headers(message) or None
+            yield message.key(), message.value(), headers, message.timestamp()[1]
 
 
 def _check_source(
@@ -255,29 +240,22 @@ def _check_source(
     if not settings.failover:
         try:
             source_checks.inspect_single_source(settings, dict(sources), frontiers)
-            yield report_ok(
-                about,
-                "it is the topic that was copied, and has all records that are not copied yet",
-            )
+            seen = "it is the topic that was copied, and has all records that are not copied yet"
+            yield report_ok(about, seen)
         except ReoError as error:
             yield report_failure(about, error)
         return
     refused = 0
-    for cluster, candidate in zip(
-        settings.sources, source_pool.take_snapshots(settings), strict=True
-    ):
+    candidates = source_pool.take_snapshots(settings)
+    for cluster, candidate in zip(settings.sources, candidates, strict=True):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:
             if isinstance(candidate, ReoError):
                 raise candidate
             source_checks.check_offsets(candidate, frontiers)
             same_last = source_checks.check_copied_history(candidate, frontiers)
-            yield report_ok(
-                about,
-                "has the copy's last records"
-                f" ({tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)}"
-                " compared)",
-            )
+            compared = tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)
+            yield report_ok(about, f"has the copy's last records ({compared} compared)")
         except ReoError as error:
             is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
             refused += is_final
@@ -293,18 +271,13 @@ def _check_source(
         )
 
 
-def _describe_remaining(state: RouteTopics, begins: Mapping[TopicPartition, int]) -> str:
-    """How many offsets there are to copy from here."""
-    ends = partition_offsets.list_end_offsets(
-        create_admin_client(state.settings.source_cluster, state.settings), begins
-    )
-    return f"{sum(max(0, ends[tp] - offset) for tp, offset in begins.items())} offsets to copy"
-
-
-def _format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Partition and offset of the first partitions."""
+def _describe_offsets(state: RouteTopics, offsets: Mapping[TopicPartition, int]) -> str:
+    """The source offsets of the first partitions, and how many offsets there are to copy from
+    there.
+    """
+    client = create_admin_client(state.settings.source_cluster, state.settings)
+    ends = partition_offsets.list_end_offsets(client, offsets)
+    left = sum(max(0, ends[tp] - offset) for tp, offset in offsets.items())
     texts = [f"{tp.partition}={offset}" for tp, offset in sorted(offsets.items())]
-    return (
-        "source offsets"
-        f" {', '.join(texts[:8])}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"
-    )
+    more = f" and {len(texts) - 8} more" if len(texts) > 8 else ""
+    return f"source offsets {', '.join(texts[:8])}{more}; {left} offsets to copy"
