@@ -60,7 +60,7 @@ class ImportedSettings:
         if value not in EMPTY:
             try:
                 self.set(key, setting, translate(value))
-            except (ValueError, KeyError) as reason:
+            except (ValueError, KeyError, TypeError) as reason:
                 self.note(key, f"{value!r} has no counterpart in {setting}: {reason}")
 
     def set(self, key: str, setting: str, value: Any) -> None:

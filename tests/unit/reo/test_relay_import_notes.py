@@ -78,6 +78,7 @@ def test_no_key_is_dropped_unsaid() -> None:
             "source_pool.initial_offset",
             "no counterpart",
         ),
+        ("[source_pool]\ninitial_offset = [1]", "source_pool.initial_offset", "no counterpart"),
         ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
         ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
         ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without limit"),
