@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.settings.conversion import to_text
-from common.settings.schema import BY_NAME, CANDIDATES_MAX
+from common.settings.schema import CANDIDATES_MAX
 from reo.importers.imported_settings import ImportedSettings
 
 Tree = dict[str, Any]
@@ -26,11 +26,9 @@ ACCESS = {
     "ca_cert_path": ("enable_tls", "ssl_ca_file"),
 }
 """By key: what has to be switched on for it, and the setting."""
-FAILOVER = (
-    *("healthcheck_interval", "request_timeout", "backoff_min", "backoff_max"),
-    *("offset_lag_threshold", "randomize_initial", "max_failovers"),
-)
-"""Keys of the pool that are settings with --mode failover; the durations in ms."""
+DURATIONS = ("healthcheck_interval", "request_timeout", "backoff_min", "backoff_max")
+NUMBERS = ("offset_lag_threshold", "randomize_initial", "max_failovers")
+"""Keys of the pool that are settings with --mode failover."""
 AS_REO = {
     "enable_log": (False,),
     "enable_idempotency": (True,),
@@ -190,11 +188,10 @@ def _convert_pool(into: ImportedSettings, failover: bool) -> None:
     into.put("source_pool.initial_offset", "source.start", OFFSETS.__getitem__)
     if into.left.pop("source_pool.backoff_enable", True) is False:
         into.drop(r"source_pool\.backoff_.*", "backoff_enable is not set, so it is not used")
-    for key in FAILOVER if failover else ():
-        if f"source.{key}" in BY_NAME:
-            into.put(f"source_pool.{key}", f"source.{key}")
-        else:
-            into.put(f"source_pool.{key}", f"source.{key}_ms", parse_duration_ms)
+    for key in DURATIONS if failover else ():
+        into.put(f"source_pool.{key}", f"source.{key}_ms", parse_duration_ms)
+    for key in NUMBERS if failover else ():
+        into.put(f"source_pool.{key}", f"source.{key}")
 
 
 def _convert_access(into: ImportedSettings, table: str, side: str) -> None:

@@ -16,7 +16,9 @@ CREDENTIALS = {
     "sasl_username": ("client.credentials.client.id", "username", "clientId", "oauth.client.id"),
     "sasl_password": (
         "client.credentials.client.secret",
-        *("password", "clientSecret", "oauth.client.secret"),
+        "password",
+        "clientSecret",
+        "oauth.client.secret",
     ),
     "sasl_oauth_token_url": ("token.endpoint.url", "oauth.token.endpoint.uri"),
     "sasl_oauth_scope": ("scope", "scope", "oauth.scope"),

@@ -140,11 +140,8 @@ def assess_health(
     metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]
 ) -> Health:
     """Which of the processes that should run hang or are not ready."""
-    gauges = read_values(
-        metrics,
-        ("reo_heartbeat_seconds", "reo_ready", "reo_waiting"),
-        *("stage", "worker", "reason"),
-    )
+    names = ("reo_heartbeat_seconds", "reo_ready", "reo_waiting")
+    gauges = read_values(metrics, names, "stage", "worker", "reason")
     health, now = Health([], []), time.time()
     for stage, worker, started in processes:
         last = gauges.get(("reo_heartbeat_seconds", stage, worker, ""), 0.0)
