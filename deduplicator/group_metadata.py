@@ -1,16 +1,13 @@
 """What a member of the group commits with: its generation and id, by which a broker tells it from a
 worker that was believed dead, or that has lost a partition to another one.
 
-A rebalance does not always wait for the callback `Intermediate._on_revoke`. With the classic
-protocol, librdkafka joins again by itself when a subscribed topic has new partitions, also while a
-callback waits for the next poll (2.16, `rd_kafka_cgrp_metadata_update_check`). Then the client has
-a generation in which its partitions may be another worker's. So offsets are sent with the
-generation in which the partitions were assigned, and a broker refuses them in any later one. An
-assignment itself can be out of date when its callback runs, and the generation a later one: so the
-coordinator is asked as well (`WorkerGroup.is_assigned`).
-
-With group.protocol=consumer the member epoch rises without an assignment, and no partition is given
-away before that callback has returned.
+A rebalance does not always wait for the callback `Intermediate._on_revoke`: librdkafka joins again
+by itself when a subscribed topic has new partitions, also while a callback waits for the next poll
+(2.16, `rd_kafka_cgrp_metadata_update_check`). Then the client has a generation in which its
+partitions may be another worker's. So offsets are sent with the generation in which the partitions
+were assigned, and a broker refuses them in any later one. An assignment itself can be out of date
+when its callback runs, and the generation a later one: so the coordinator is asked as well
+(`WorkerGroup.is_assigned`).
 """
 
 from __future__ import annotations
@@ -33,9 +30,8 @@ REBALANCING = frozenset(
 class MemberMetadata:
     """The group metadata of a consumer that is a member with the assignment that it knows."""
 
-    def __init__(self, consumer: Consumer, incremental: bool) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
-        self.incremental = incremental
         self._when_assigned: bytes | None = None
 
     def on_assigned(self) -> None:
@@ -47,9 +43,7 @@ class MemberMetadata:
         offsets without generation and id from anybody (it is how simple consumers commit), so a
         worker that was believed dead could overwrite its successor's frontier.
         """
-        metadata = self._when_assigned
-        if self.incremental or metadata is None:
-            metadata = self.consumer.consumer_group_metadata()
+        metadata = self._when_assigned or self.consumer.consumer_group_metadata()
         check_membership(metadata)
         return metadata
 

@@ -14,16 +14,15 @@ frontier is loaded. But librdkafka needs an assign call in the callback; conflue
 it itself, with the committed offset. So the callback assigns no partition at all, and
 `start_fetching` assigns them, at their offsets, when the loop has loaded their frontiers. (To
 assign and pause in the callback would also work, if a pause right after an assign did not lose its
-offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call,
-with either protocol: the client acknowledges the group's assignment to the coordinator. (What keeps
-a worker from committing for partitions that it has lost: `deduplicator.group_metadata`.) With
-group.protocol=consumer, only partitions that were assigned may be unassigned.
+offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call:
+the client acknowledges the group's assignment to the coordinator. (What keeps a worker from
+committing for partitions that it has lost: `deduplicator.group_metadata`.)
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -56,11 +55,6 @@ much larger than it should be.
 LEAVE_S = 2.0
 """Measured: 0.02 s, unless the group rebalances."""
 LEAVE_POLL_S = 0.01
-EMPTY_ASSIGNMENT_S = 10.0
-"""With group.protocol=consumer no callback says that a new member has no partitions (measured).
-Those that it has it gets within a second, or with its next heartbeat, 5 s later, when another
-member has given them up.
-"""
 
 
 class Intermediate:
@@ -69,29 +63,18 @@ class Intermediate:
     def __init__(
         self,
         consumer: Consumer,
-        incremental: bool,
         partitions: Partitions,
         note_error: Callable[[KafkaError], None] = lambda _: None,
     ) -> None:
         self.consumer = consumer
         self.note_error = note_error
-        self.incremental = incremental
-        """group.protocol=consumer: an assignment names only the partitions that are added or
-        removed.
-        """
         self.partitions = partitions
         self.topics: list[str] = []
         self.assignments = 0
         """How often the group has assigned partitions to this worker."""
-        self.member_metadata = MemberMetadata(consumer, incremental)
+        self.member_metadata = MemberMetadata(consumer)
         self._is_assigned = False
         """Whether the last callback was an assignment, also one without partitions."""
-        self._member_since: float | None = None
-        """When it was first seen to be a member that has no assignment yet, on the monotonic
-        clock.
-        """
-        self.fetched_partitions: set[TopicPartition] = set()
-        """The partitions that the client fetches."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics; they have to exist."""
@@ -149,38 +132,24 @@ class Intermediate:
         return parse_group_metadata(self.consumer.consumer_group_metadata())[0] >= 0
 
     def has_assignment(self) -> bool:
-        """Whether this worker is a member that knows its partitions, if it has any. It is a member
-        before it gets them: with the classic protocol since the answer to JoinGroup. Called
-        repeatedly while it waits.
+        """Whether this worker is a member that knows its partitions, if it has any: it is a member
+        since the answer to JoinGroup, before it gets them.
         """
-        if not self.is_member:
-            self._member_since = None
-            return False
-        if self._is_assigned or not self.incremental:
-            return self._is_assigned
-        if self._member_since is None:
-            self._member_since = clock.monotonic()
-        return clock.monotonic() >= self._member_since + EMPTY_ASSIGNMENT_S
+        return self.is_member and self._is_assigned
 
-    def start_fetching(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Fetch these assigned partitions from their next offset on, also those that are fetched
+    def start_fetching(self) -> None:
+        """Fetch the assigned partitions from their next offset on, also those that are fetched
         already.
 
-        These are assigned again: a seek would do for most of them, but librdkafka refuses it for a
+        All are assigned again: a seek would do for most of them, but librdkafka refuses it for a
         partition that it does not fetch (librdkafka #2961).
         """
-        offsets = {
-            tp: ClientTopicPartition(*tp, state.next_offset)
-            for tp, state in self.partitions.assigned.items()
-        }
-        fetched_before = [tp for tp in topic_partitions if tp in self.fetched_partitions]
-        self.fetched_partitions.update(topic_partitions)
-        if not self.incremental:
-            self.consumer.assign(list(offsets.values()))
-            return
-        if fetched_before:
-            self.consumer.incremental_unassign([offsets[tp] for tp in fetched_before])
-        self.consumer.incremental_assign([offsets[tp] for tp in topic_partitions])
+        self.consumer.assign(
+            [
+                ClientTopicPartition(*tp, partition.next_offset)
+                for tp, partition in self.partitions.assigned.items()
+            ]
+        )
 
     def find_lag(self, tp: TopicPartition, next_offset: int, known_end: int) -> int | None:
         """The number of offsets up to `known_end` (negative when it is not known), or up to the end
@@ -192,21 +161,20 @@ class Intermediate:
         return max(0, end - max(begin, next_offset)) if end >= 0 else None
 
     def close(self, is_planned: bool) -> None:
-        """Leave the group. With the classic protocol this is a static member: `close` would send
-        nothing (KIP-345), and run a callback that waits while the client's part for the group ends,
-        where a call fails or never returns (librdkafka 2.16, #4884). `unsubscribe` sends
-        LeaveGroup, so at a planned end its partitions are free at once; while the group rebalances
-        that is put off. Otherwise it stays a member, and the end of the process ends its client.
+        """Leave the group. This is a static member: `close` would send nothing (KIP-345), and run a
+        callback that waits while the client's part for the group ends, where a call fails or never
+        returns (librdkafka 2.16, #4884). `unsubscribe` sends LeaveGroup, so at a planned end its
+        partitions are free at once; while the group rebalances that is put off. Otherwise it stays
+        a member, and the end of the process ends its client.
         """
-        if not self.incremental:
-            if not is_planned or not self._has_member_id():
+        if not is_planned or not self._has_member_id():
+            return
+        self.consumer.unsubscribe()
+        deadline = clock.monotonic() + LEAVE_S
+        while self._has_member_id():
+            if clock.monotonic() > deadline:
                 return
-            self.consumer.unsubscribe()
-            deadline = clock.monotonic() + LEAVE_S
-            while self._has_member_id():
-                if clock.monotonic() > deadline:
-                    return
-                self.consumer.poll(LEAVE_POLL_S)
+            self.consumer.poll(LEAVE_POLL_S)
         self.consumer.close()
 
     def _has_member_id(self) -> bool:
@@ -226,12 +194,9 @@ class Intermediate:
         self._is_assigned = True
         self.member_metadata.on_assigned()
         REBALANCES.labels("assigned").inc()
-        if self.incremental:
-            consumer.incremental_assign([])
-        else:  # these are all partitions
-            consumer.assign([])
-            self.fetched_partitions.clear()
-            self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
+        consumer.assign([])
+        # these are all partitions
+        self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
         self.partitions.on_assigned(topic_partitions, self.member_metadata.get_generation())
 
     def _on_revoke(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
@@ -249,22 +214,11 @@ class Intermediate:
             if partition.topic in self.topics
         ]
         log.info("%s are %s", topic_partitions, event)
-        self._is_assigned, self._member_since = False, None
+        self._is_assigned = False
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(topic_partitions)
         failpoints.hit("two: partitions gone")
-        if self.incremental:
-            consumer.incremental_unassign(
-                [
-                    ClientTopicPartition(*tp)
-                    for tp in topic_partitions
-                    if tp in self.fetched_partitions
-                ]
-            )
-            self.fetched_partitions.difference_update(topic_partitions)
-        else:
-            consumer.unassign()
-            self.fetched_partitions.clear()
+        consumer.unassign()
 
 
 def _translate_error(error: KafkaError) -> Exception:

@@ -228,14 +228,14 @@ class Loop:
             self.liveness.lag.keep_only(self.partitions.assigned)
             for partition in loaded:
                 set_frontier_metric(partition)
-            self.intermediate.start_fetching([partition.tp for partition in loaded])
+            self.intermediate.start_fetching()
         return True
 
     def _is_assignment_current(self) -> bool:
         """Whether offsets that are sent with the group metadata of the last assignment are refused
         as soon as these partitions are another worker's (`deduplicator.intermediate_consumer`).
         """
-        return self.intermediate.incremental or self.starter.consumer_group.is_assigned(
+        return self.starter.consumer_group.is_assigned(
             self.partitions.waiting, self.intermediate.member_metadata.get_member_id()
         )
 

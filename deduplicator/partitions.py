@@ -55,7 +55,7 @@ class Partitions:
         up.
         """
         self.generation = -1
-        """The group's (with group.protocol=consumer, the member's epoch) at the last assignment."""
+        """The group's at the last assignment."""
         self.has_revoked = False
         """Whether any were revoked since the last start."""
 

@@ -108,7 +108,7 @@ class RoundInput:
         """Before a round, when they have become too many: the client fetches them again."""
         if len(self.undecided) > UNDECIDED_MAX:
             self.undecided.clear()
-            self.intermediate.start_fetching(self.partitions.assigned)
+            self.intermediate.start_fetching()
 
     def decide(self, undecided: Undecided, records_max: int) -> int:
         """Step 2 for one message, if its partition was not revoked meanwhile: at most so many

@@ -25,7 +25,6 @@ from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate_consumer import Intermediate
-from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
@@ -62,15 +61,12 @@ class UnassignedPartitions:
         """How many there were when the time of the next check was set."""
 
     def check(self) -> None:
-        """Check, if it is time. With group.protocol=consumer there is nothing to check: the broker
-        itself assigns the partitions.
-        """
+        """Check, if it is time."""
         intermediate = self.intermediate
         if intermediate.assignments != self.assignments:
             self.assignments = intermediate.assignments
             self.due = clock.monotonic() + CHECK_INTERVAL_S
-        is_due = clock.monotonic() >= self.due and intermediate.is_member
-        if intermediate.incremental or not is_due:
+        if clock.monotonic() < self.due or not intermediate.is_member:
             return
         unassigned = self.starter.find_unassigned()
         self.due = math.inf if unassigned == [] else clock.monotonic() + CHECK_INTERVAL_S
@@ -123,7 +119,6 @@ class Worker:
     topic_discovery: TopicDiscovery
     unassigned: UnassignedPartitions
     lost_commits: LostCommits
-    join_timeout: JoinTimeout
     purge: Purge
     ends: Probe[dict[TopicPartition, int]]
     """The end offsets of the intermediate topics."""
@@ -136,7 +131,6 @@ class Worker:
         # these checks block until the cluster answers
         if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
             self.unassigned.check()
-            self.join_timeout.check()
             self.lost_commits.check()
         assigned = self.partitions.assigned
         next_offsets = {tp: partition.next_offset for tp, partition in assigned.items()}
@@ -220,7 +214,6 @@ def build(settings: Settings, number: int) -> Worker:
     }
     intermediate = Intermediate(
         create_stage_two_consumer(settings, number),
-        settings.deduplicator.group_protocol == "consumer",
         partitions,
         partial(note_error, settings.destination_cluster),
     )
@@ -257,7 +250,6 @@ def build(settings: Settings, number: int) -> Worker:
         TopicDiscovery(settings, routes.values()),
         UnassignedPartitions(starter, intermediate),
         LostCommits(starter, partitions),
-        JoinTimeout(consumer_group.group, intermediate),
         Purge(consumer_group.admin),
         _watch_ends(settings, partitions),
     )

@@ -197,18 +197,7 @@ def build_instance_id(settings: Settings, worker: int) -> str:
 
 def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The consumer of stage two: a member of the group, on the intermediate topics."""
-    classic = settings.deduplicator.group_protocol == "classic"
     session_ms = settings.deduplicator.session_timeout_ms
-    classic_options = {
-        # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With
-        # group.protocol=consumer the broker refuses the new one until the old one's session has
-        # ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
-        "group.instance.id": build_instance_id(settings, worker),
-        # "range" gives the first partition of every topic to the same worker
-        "partition.assignment.strategy": "roundrobin",
-        "session.timeout.ms": session_ms,
-        "heartbeat.interval.ms": session_ms // 4,
-    }
     base = _build_base_options(settings.destination_cluster, settings, f"deduplicator-{worker}")
     return _create_with_options(
         _factories.consumer,
@@ -217,8 +206,15 @@ def create_stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         base
         | {
             "group.id": settings.application,
-            "group.protocol": "classic" if classic else "consumer",
-            **(classic_options if classic else {}),
+            "group.protocol": "classic",
+            # A static member (KIP-345): a restarted worker takes its predecessor's place at once.
+            # With group.protocol=consumer the broker refuses the new one until the old one's
+            # session has ended (UNRELEASED_INSTANCE_ID).
+            "group.instance.id": build_instance_id(settings, worker),
+            # "range" gives the first partition of every topic to the same worker
+            "partition.assignment.strategy": "roundrobin",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": session_ms // 4,
             "isolation.level": "read_committed",
             # where envelopes are gone, those that are left are as good: the rule decides
             "auto.offset.reset": "earliest",

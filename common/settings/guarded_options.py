@@ -139,13 +139,12 @@ group.id
     the group's committed offsets are the frontier: use {application}
 group.instance.id
     it distinguishes a restarted worker from a second one: use {instance}
-group.protocol session.timeout.ms
-    other parts of reo depend on it: use {deduplicator.group_protocol} and
-    {deduplicator.session_timeout_ms}
+group.protocol = classic !
+    stage two needs eager rebalancing: all partitions at once
+session.timeout.ms
+    other parts of reo depend on it: use {deduplicator.session_timeout_ms}
 partition.assignment.strategy = range|roundrobin|range,roundrobin|roundrobin,range
     stage two needs eager rebalancing: all partitions at once
-group.remote.assignor = uniform|range
-    every partition must have one owner; only these two assignors of the broker ensure that
 auto.offset.reset = earliest|smallest|beginning
     with another value stage two stops at a position that is gone, or skips envelopes that only a
     new run writes again

@@ -259,12 +259,9 @@ class Deduplicator:
 
     workers: int = declare(1, "STREAMS_NUM_STREAM_THREADS", minimum=1, maximum=64)
     """Processes of stage two in this instance; they share the partitions."""
-    group_protocol: Literal["classic", "consumer"] = declare("classic")
-    """`classic`, or `consumer` (KIP-848), with which a killed worker's partitions wait for the
-    broker's session timeout."""
     session_timeout_ms: int = declare(10_000, minimum=1000)
     """Without a heartbeat for this long, a worker is no member of the group any more: others get
-    its partitions (classic protocol)."""
+    its partitions."""
     transaction_timeout_ms: int = declare(20_000, minimum=5000, maximum=900_000)
     """A dead worker's open transaction blocks read_committed readers of the destination for this
     long, plus up to 10 s."""

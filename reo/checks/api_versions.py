@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from common.errors import SettingsInvalid, TopicsUnfit
+from common.errors import TopicsUnfit
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import ask_cluster
@@ -20,7 +20,7 @@ from common.settings.clusters import Cluster
 from reo.checks.findings import Finding, report_ok, report_warning
 
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
-FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
+FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT = 1, 9, 28
 """API keys (Kafka protocol guide)."""
 NEEDED = {
     "source": {FETCH: (10, "2.1")},
@@ -57,7 +57,7 @@ def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
 
 
 def check_api_versions(settings: Settings, side: str) -> Iterator[Finding]:
-    """Whether the brokers are new enough; TopicsUnfit or SettingsInvalid when they are not."""
+    """Whether the brokers are new enough; TopicsUnfit when they are not."""
     about = f"{side} brokers"
     versions = read_api_versions(
         settings, settings.source_cluster if side == "source" else settings.destination_cluster
@@ -79,15 +79,6 @@ def check_api_versions(settings: Settings, side: str) -> Iterator[Finding]:
         raise TopicsUnfit(
             f"the {side} cluster's brokers are older than Kafka {max(missing_releases)},"
             " which is needed. Upgrade them"
-        )
-    if (
-        side == "destination"
-        and settings.deduplicator.group_protocol == "consumer"
-        and versions.get(GROUP_HEARTBEAT, -1) < 1
-    ):
-        raise SettingsInvalid(
-            "deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it to"
-            " classic"
         )
     release = max(release for _, release in needed.values())
     yield report_ok(about, f"they are new enough (at least Kafka {release})")

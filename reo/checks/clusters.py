@@ -202,16 +202,6 @@ def _list_unfit_settings(
                 " Set it to the default, 4096"
             ),
         )
-    if settings.deduplicator.group_protocol != "classic" and "consumer" not in brokers.get(
-        "group.coordinator.rebalance.protocols", "consumer"
-    ):
-        yield report_failure(
-            about,
-            SettingsInvalid(
-                "deduplicator.group_protocol=consumer is not enabled at the destination "
-                "(group.coordinator.rebalance.protocols): set it to classic"
-            ),
-        )
     if brokers.get("unclean.leader.election.enable") == "true":
         yield report_warning(
             about,
@@ -229,7 +219,6 @@ def _check_timeouts(
         settings.deduplicator.transaction_timeout_ms,
         settings.deduplicator.session_timeout_ms,
     )
-    classic = settings.deduplicator.group_protocol == "classic"
     if (
         not destination_kind.is_outside_kafka(settings)
         and _get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
@@ -246,7 +235,7 @@ def _check_timeouts(
         _get_number(brokers, "group.min.session.timeout.ms", 0),
         _get_number(brokers, "group.max.session.timeout.ms", session_ms),
     )
-    if classic and not min_ms <= session_ms <= max_ms:
+    if not min_ms <= session_ms <= max_ms:
         yield report_failure(
             about,
             SettingsInvalid(

@@ -24,7 +24,7 @@ from tests.harness.commands import COMMAND_S, as_json, everything, reo
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.group_offsets import commit, committed
 from tests.harness.kafka import ROOT, Clusters, until
-from tests.harness.recovery import CONSUMER_PROTOCOL, wait_for_empty_group
+from tests.harness.recovery import wait_for_empty_group
 from tests.harness.service import build_environment
 from tests.harness.transactional_copy import PARTITIONS, SMALL, copy, write_transactions
 from tools.demo import fair_share
@@ -37,7 +37,7 @@ def copied(clusters: Clusters, start_for_module: Start) -> str:
     """A finished copy, whose service has stopped."""
     topic = clusters.source.create(make_topic_name("cutover"), PARTITIONS)
     write_transactions(clusters.source, topic)
-    service = start_for_module(topic, "deduplicator", **SMALL, **CONSUMER_PROTOCOL)
+    service = start_for_module(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
     service.stop()
     wait_for_empty_group(clusters.destination, topic)

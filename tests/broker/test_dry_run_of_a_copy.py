@@ -16,7 +16,6 @@ from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, r
 from tests.harness.findings import list_findings
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     alter_offsets,
@@ -86,9 +85,7 @@ def test_each_error_of_a_copy_that_stands(
     """Before the harm all is well and the copy would go on where it is; after it the error is the
     one that the service would stop with.
     """
-    copy_and_stop(
-        clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL
-    )
+    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS))
     wait_for_empty_group(clusters.destination, topic)
     before = everything(clusters.destination, topic)
     well = as_json(clusters, topic, "check")
@@ -112,9 +109,7 @@ def test_what_a_torn_transaction_left_is_a_warning(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """Records after the frontier that are the source's next ones: the copy goes on over them."""
-    copy_and_stop(
-        clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL
-    )
+    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS))
     wait_for_empty_group(clusters.destination, topic)
     more = make_records(range(FIRST_RECORDS, FIRST_RECORDS + 4 * PARTITIONS), PARTITIONS)
     clusters.source.write(topic, more)
@@ -158,13 +153,7 @@ def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
 def copied_topic(clusters: Clusters, start_for_module: Start) -> str:
     """The topic of a copy whose service has stopped."""
     topic = make_topic_name("copied")
-    copy_and_stop(
-        clusters,
-        topic,
-        start_for_module,
-        make_records(range(FIRST_RECORDS), PARTITIONS),
-        **CONSUMER_PROTOCOL,
-    )
+    copy_and_stop(clusters, topic, start_for_module, make_records(range(FIRST_RECORDS), PARTITIONS))
     wait_for_empty_group(clusters.destination, topic)
     return topic
 
@@ -173,7 +162,7 @@ def test_while_the_service_runs(clusters: Clusters, copied_topic: str, start: St
     """Its members are named, its frontiers read, and nothing is called wrong; in words, one line
     each, coloured on a terminal only.
     """
-    service = start(copied_topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(copied_topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     said = reo(clusters, copied_topic, "check").stdout.splitlines()
     service.stop()

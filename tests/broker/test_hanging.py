@@ -12,7 +12,6 @@ from tests.conftest import Start
 from tests.harness.commands import reo
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     STOP_S,
@@ -66,7 +65,7 @@ def test_undecided_offsets_and_records_name_the_command(
     __consumer_offsets. When it is aborted, all goes on.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, records)
     group = wait_for_empty_group(clusters.destination, topic)
     until(
         lambda: clusters.destination.has_no_open_transaction(topic),
@@ -74,13 +73,10 @@ def test_undecided_offsets_and_records_name_the_command(
     )
     hanging = open_transaction(clusters.destination, topic, group)
     short = {
-        "deduplicator_transaction_timeout_ms": "5000",
-        "deduplicator_session_timeout_ms": "5000",
+        "deduplicator_transaction_timeout_ms": "6000",
+        "deduplicator_session_timeout_ms": "6000",
     }
-    assert (
-        "kafka-transactions.sh"
-        in reo(clusters, topic, "check", exit_code=28, **short, **CONSUMER_PROTOCOL).stdout
-    )
+    assert "kafka-transactions.sh" in reo(clusters, topic, "check", exit_code=28, **short).stdout
     assert reo(clusters, topic, "lag").stdout.splitlines()[-1].startswith("total"), (
         "frontiers as they were before the transaction"
     )
@@ -93,7 +89,7 @@ def test_undecided_offsets_and_records_name_the_command(
         STOP_S,
     )
     stopped(
-        start(topic, "deduplicator", **short, **CONSUMER_PROTOCOL),
+        start(topic, "deduplicator", **short),
         28,
         "HangingTransaction",
         "reo recover",
@@ -114,4 +110,4 @@ def test_undecided_offsets_and_records_name_the_command(
     hanging.abort_transaction(30)
     until(lambda: clusters.destination.has_no_open_transaction(topic), "it is aborted")
     assert "nothing to recover" in run_recover(clusters, topic).stdout
-    resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    resume_copy(clusters, topic, start, records)

@@ -23,7 +23,6 @@ from tests.harness import moving
 from tests.harness.commands import COMMAND_S
 from tests.harness.compared_sides import wait_for_markers
 from tests.harness.kafka import ROOT, Clusters, make_records, until
-from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed
@@ -111,7 +110,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(
     are stopped when it waits for them.
     """
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     group, processed, resume = (
         f"{topic}-group",

@@ -21,7 +21,6 @@ from tests.harness.kafka import COPY_S, ROOT, Clusters
 from tests.harness.moving import relay_records
 from tests.harness.moving_pages import PAGES, commands_of
 from tests.harness.producing import produce_records
-from tests.harness.recovery import CONSUMER_PROTOCOL
 from tests.harness.service import Service, build_environment
 from tests.harness.stage_one import wait_for_frontiers
 from tests.harness.transactional_copy import PARTITIONS, placed, write_transactions
@@ -61,16 +60,14 @@ class Walk:
                 for word in words
             ]
             if words == ["run"]:
-                self.service = self.start(self.topic, "deduplicator", **CONSUMER_PROTOCOL)
+                self.service = self.start(self.topic, "deduplicator")
                 wait_for_frontiers(self.service, PARTITIONS)
                 self.stage_one.enter_context(relay_records(self.clusters, self.topic))
                 self.clusters.wait_for_copy(self.topic, 1)
             elif words[:2] == ["cutover", "run"]:
                 self.output["cutover run"] = self.run_cutover(given)
             else:
-                self.output[" ".join(words)] = reo(
-                    self.clusters, self.topic, *given, **CONSUMER_PROTOCOL
-                ).stdout
+                self.output[" ".join(words)] = reo(self.clusters, self.topic, *given).stdout
 
     def run_cutover(self, words: list[str]) -> str:
         """The service is stopped when the command waits for it."""

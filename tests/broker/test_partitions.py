@@ -24,15 +24,10 @@ from tests.unit.deduplicator.test_rebalance import FRONTIER
 class Member:
     """A real member of a group."""
 
-    def __init__(
-        self, clusters: Clusters, topic: str, protocol: str, number: int, **more: str
-    ) -> None:
+    def __init__(self, clusters: Clusters, topic: str, number: int, **settings: str) -> None:
         self.partitions = Partitions()
-        settings = {"deduplicator_group_protocol": protocol} | more
         loaded = load(build_environment(clusters, topic, settings))
-        self.intermediate = Intermediate(
-            create_stage_two_consumer(loaded, number), protocol == "consumer", self.partitions
-        )
+        self.intermediate = Intermediate(create_stage_two_consumer(loaded, number), self.partitions)
         self.intermediate.subscribe([topic])
 
     def poll_offsets(self) -> list[tuple[int, int]]:
@@ -43,17 +38,16 @@ class Member:
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
-        begun = list(self.partitions.waiting)
         self.partitions.start(
-            Partition(tp, Route(tp.topic, tp.topic, tp.topic), 3, FRONTIER) for tp in begun
+            Partition(tp, Route(tp.topic, tp.topic, tp.topic), 3, FRONTIER)
+            for tp in list(self.partitions.waiting)
         )
-        self.intermediate.start_fetching(begun)
+        self.intermediate.start_fetching()
 
     def end(self) -> None:
         """As when its process ends, which ends its client too."""
         self.intermediate.close(is_planned=False)
-        if not self.intermediate.incremental:
-            self.intermediate.consumer.close()
+        self.intermediate.consumer.close()
 
 
 def list_members(cluster: Cluster, group: str) -> list[MemberDescription]:
@@ -64,9 +58,8 @@ def list_members(cluster: Cluster, group: str) -> list[MemberDescription]:
     return members
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_share_partitions_before_and_after_they_begin(
-    clusters: Clusters, topic: str, protocol: str
+    clusters: Clusters, topic: str
 ) -> None:
     """With real members: nothing is fetched of a partition that waits, then it is read from its
     offset, and it changes hands in either state.
@@ -76,7 +69,7 @@ def test_members_share_partitions_before_and_after_they_begin(
         topic, [(partition, make_record(number)) for number in range(5) for partition in range(2)]
     )
     topic_partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
-    one = Member(clusters, topic, protocol, 1)
+    one = Member(clusters, topic, 1)
     assert (
         until(
             lambda: one.poll_offsets() or one.partitions.waiting.keys() == topic_partitions,
@@ -89,7 +82,7 @@ def test_members_share_partitions_before_and_after_they_begin(
     seen: list[tuple[int, int]] = []
     until(lambda: seen.extend(one.poll_offsets()) or len(seen) >= 4, "it reads")
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in (3, 4)]
-    two = Member(clusters, topic, protocol, 2)
+    two = Member(clusters, topic, 2)
 
     def is_shared() -> bool:
         assert two.poll_offsets() == []
@@ -116,38 +109,31 @@ def test_members_share_partitions_before_and_after_they_begin(
     assert not one.partitions.assigned
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("is_planned", [True, False])
 def test_a_worker_that_stops_while_it_joins_ends(
-    clusters: Clusters, topic: str, protocol: str, is_planned: bool
+    clusters: Clusters, topic: str, is_planned: bool
 ) -> None:
     """At any moment of it, also when an assignment waits for the next poll. It may come while the
     client is closed: that nobody answers it keeps no partition.
     """
-    destination = clusters.destination
-    destination.create(topic, 2)
+    clusters.destination.create(topic, 2)
     for pause_s in (0, 0.05, 0.1, 0.2, 0.4, 0.8):
-        member = Member(clusters, topic, protocol, 1)
+        member = Member(clusters, topic, 1)
         time.sleep(pause_s)
         member.intermediate.close(is_planned)
-        if protocol == "consumer":
-            until(lambda: not list_members(destination, f"reo-{topic}"), "it has left the group")
-        else:
-            assert is_planned or member.intermediate.assignments == 0, "it is not closed"
+        assert is_planned or member.intermediate.assignments == 0, "it is not closed"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "is_planned"), [("classic", False), ("classic", True), ("consumer", True)]
-)
+@pytest.mark.parametrize("is_planned", [False, True])
 def test_a_planned_end_leaves_the_group_at_once(
-    clusters: Clusters, topic: str, protocol: str, is_planned: bool
+    clusters: Clusters, topic: str, is_planned: bool
 ) -> None:
     """Whoever waits for the service to stop does not wait for the end of a session, of a minute
     here. A static member that dies stays: its successor takes its place.
     """
     destination, group = clusters.destination, f"reo-{topic}"
     destination.create(topic, 2)
-    member = Member(clusters, topic, protocol, 1, **LONG_SESSION)
+    member = Member(clusters, topic, 1, **LONG_SESSION)
     until(lambda: member.poll_offsets() or len(member.partitions.waiting) == 2, "it has both")
     member.intermediate.close(is_planned)
     assert bool(list_members(destination, group)) == (not is_planned)

@@ -21,7 +21,6 @@ from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     STOP_S,
@@ -47,14 +46,14 @@ def test_among_equal_records(clusters: Clusters, topic: str, start: Start) -> No
     tell, and it does.
     """
     records = [(number % PARTITIONS, make_record(7)) for number in range(2 * FIRST_RECORDS)]
-    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, records)
     delete_group(clusters.destination, topic)
     clusters.source.write(topic, records[FIRST_RECORDS : FIRST_RECORDS + 20])
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == dict.fromkeys(
         range(PARTITIONS), FIRST_RECORDS // PARTITIONS - 1
     )
-    resume_copy(clusters, topic, start, records, FIRST_RECORDS + 20, **CONSUMER_PROTOCOL)
+    resume_copy(clusters, topic, start, records, FIRST_RECORDS + 20)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,10 @@ def test_plain_offsets_of_an_operator(
     it is written.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, records)
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, {1: Commit(to)})
-    stopped(
-        start(topic, "deduplicator", **CONSUMER_PROTOCOL), 23, "FrontierUnreadable", "reo recover"
-    )
+    stopped(start(topic, "deduplicator"), 23, "FrontierUnreadable", "reo recover")
     wait_for_empty_group(clusters.destination, topic)
     before = read_commits(clusters.destination, topic)
     shown = run_recover(clusters, topic)
@@ -95,7 +92,7 @@ def test_plain_offsets_of_an_operator(
     # from a frontier that was never true: it leaves 50-74 out
     current_run = wrap_records(clusters, topic, planned_before, epoch)
     write_intermediate(clusters, topic, topic, current_run)
-    resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    resume_copy(clusters, topic, start, records)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,7 @@ def test_an_older_metadata_string_of_ours(
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     copy_more(clusters, topic, service, records[:40], 0)
     clusters.wait_for_copy(topic, 40, STOP_S)
@@ -132,9 +129,9 @@ def test_an_older_metadata_string_of_ours(
             in run_recover(clusters, topic).stdout
         )
         assert run_recover(clusters, topic, "--apply").returncode == 0
-        resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+        resume_copy(clusters, topic, start, records)
         return
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     write_intermediate(
         clusters,
@@ -147,7 +144,7 @@ def test_an_older_metadata_string_of_ours(
         "what is there already was moved over",
     )
     service.stop()
-    resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    resume_copy(clusters, topic, start, records)
 
 
 def test_a_destination_that_lost_its_newest_records(
@@ -157,7 +154,7 @@ def test_a_destination_that_lost_its_newest_records(
     finds what is left, and the lost ones are written again.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, records)
     wait_for_empty_group(clusters.destination, topic)
     commit = read_commits(clusters.destination, topic)[0]
     ahead = decode(commit.metadata)
@@ -172,7 +169,7 @@ def test_a_destination_that_lost_its_newest_records(
     alter_offsets(clusters.destination, topic, {0: Commit(commit.offset, ahead.encode())})
     clusters.source.write(topic, records[FIRST_RECORDS:])
     stopped(
-        start(topic, "deduplicator", **CONSUMER_PROTOCOL),
+        start(topic, "deduplicator"),
         26,
         "DestinationTruncated",
         f"{topic}-0",
@@ -183,16 +180,14 @@ def test_a_destination_that_lost_its_newest_records(
         "source offset 49 (50 of 50 records compared)"
         in run_recover(clusters, topic, "--apply").stdout
     )
-    resume_copy(clusters, topic, start, records, source_has=2 * FIRST_RECORDS, **CONSUMER_PROTOCOL)
+    resume_copy(clusters, topic, start, records, source_has=2 * FIRST_RECORDS)
 
 
 def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, start: Start) -> None:
     """Exit code 30, the record is shown, and nothing is committed for the other partition
     either.
     """
-    copy_and_stop(
-        clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL
-    )
+    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS))
     delete_group(clusters.destination, topic)
     clusters.destination.write(topic, [(1, Record(b"not", b"ours", (), 1_700_000_000_000))])
     clusters.source.write(topic, make_records(range(FIRST_RECORDS, 2 * FIRST_RECORDS), PARTITIONS))
@@ -209,15 +204,12 @@ def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, sta
     assert [row["refused"] and row["refused"]["exit_code"] for row in said] == [None, 30]
 
 
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
-def test_it_refuses_while_the_service_runs(
-    clusters: Clusters, topic: str, start: Start, protocol: str
-) -> None:
+def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start: Start) -> None:
     """Exit code 29 and nothing is changed; should a member join after that look, the broker itself
     refuses the commit.
     """
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", deduplicator_group_protocol=protocol)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     before = wait_for_commits(clusters.destination, topic)
     refused = run_recover(clusters, topic, "--apply")

@@ -10,7 +10,6 @@ from confluent_kafka import TopicPartition
 from tests.conftest import Start
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     STOP_S,
@@ -41,7 +40,7 @@ def test_retention_took_the_beginning(
     nothing is copied twice or left out behind it.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, records)
     delete_group(clusters.destination, topic)
     for cluster, gone in ((clusters.source, source_gone), (clusters.destination, destination_gone)):
         for tp, answer in cluster.admin.delete_records(
@@ -57,7 +56,7 @@ def test_retention_took_the_beginning(
     left = {partition: len(found) for partition, found in clusters.destination.read(topic).items()}
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == dict.fromkeys(range(PARTITIONS), 49)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     copy_more(clusters, topic, service, records, FIRST_RECORDS)
     until(
         lambda: all(
@@ -83,7 +82,6 @@ def test_equal_records_whose_beginning_is_gone_are_refused(
         topic,
         start,
         [(number % PARTITIONS, make_record(7)) for number in range(FIRST_RECORDS)],
-        **CONSUMER_PROTOCOL,
     )
     delete_group(clusters.destination, topic)
     tp = TopicPartition(topic, 0, 20)
@@ -99,7 +97,7 @@ def test_a_copy_that_began_in_the_middle(clusters: Clusters, topic: str, start: 
     """With source.start=latest the destination's first record is not the source's: it is found by
     content. An empty partition is not guessed.
     """
-    latest = {"source_start": "latest", **CONSUMER_PROTOCOL}
+    latest = {"source_start": "latest"}
     clusters.source.create(topic, PARTITIONS)
     records = [(0, make_record(number)) for number in range(40)]
     clusters.source.write(topic, [*records[:10], (1, make_record(1))])
@@ -141,7 +139,7 @@ def test_an_empty_destination_and_one_ahead_of_nothing(
     where the source has none: exit code 30.
     """
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     service.stop()
     delete_group(clusters.destination, topic)
@@ -151,7 +149,7 @@ def test_an_empty_destination_and_one_ahead_of_nothing(
     clusters.source.write(topic, make_records(range(FIRST_RECORDS), PARTITIONS))
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == {0: 0, 1: -1}
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     records = make_records(range(FIRST_RECORDS), PARTITIONS)
     copy_more(clusters, topic, service, records, 1, source_has=FIRST_RECORDS)
     clusters.wait_for_copy(topic, FIRST_RECORDS, STOP_S)

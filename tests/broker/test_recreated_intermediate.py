@@ -130,18 +130,16 @@ def create_late(clusters: Clusters, topic: str, service: Service) -> None:
 
 
 @pytest.mark.parametrize("create", [create_at_once, create_late])
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_topic_that_is_recreated_costs_a_repeated_read(
     clusters: Clusters,
     topic: str,
     start: Start,
-    protocol: str,
     create: Callable[[Clusters, str, Service], None],
 ) -> None:
     """The group loses the frontiers with its offsets, and gets them back from the worker before
     anything is written: stage one waits for them.
     """
-    service = start_and_copy(clusters, topic, start, deduplicator_group_protocol=protocol)
+    service = start_and_copy(clusters, topic, start)
     before = read_states(clusters.destination, topic)
     clusters.destination.delete(f"{topic}-proxy")
     create(clusters, topic, service)

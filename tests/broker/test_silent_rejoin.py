@@ -41,7 +41,7 @@ def test_a_commit_is_refused_for_what_was_lost_unseen(clusters: Clusters, topic:
     """
     destination = clusters.destination
     destination.create(topic, 2)
-    one, two = (Member(clusters, topic, "classic", number, **OPTIONS) for number in (1, 2))
+    one, two = (Member(clusters, topic, number, **OPTIONS) for number in (1, 2))
 
     def is_shared() -> bool:
         assert one.poll_offsets() == two.poll_offsets() == []

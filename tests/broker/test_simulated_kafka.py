@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -36,15 +36,9 @@ SCRIPTS: tuple[Script, ...] = (
     *kafka_scripts_topics.SCRIPTS,
     *kafka_scripts_groups.SCRIPTS,
 )
-LONGEST_SCRIPTS = (kafka_scripts_groups.consumer_protocol, kafka_scripts_transactions.time_out)
-"""The longest scripts, started first: the brokers want heartbeats every 5 s, and check for timeouts
-every 10 s.
-"""
+LONGEST_SCRIPT = kafka_scripts_transactions.time_out
+"""It is started first: the brokers check for timeouts every 10 s."""
 PARALLEL_SCRIPTS = 6
-SCRIPTS_FOR_3_9 = tuple(
-    script for script in SCRIPTS if script is not kafka_scripts_groups.consumer_protocol
-)
-"""Kafka 3.9 does not have group.protocol=consumer."""
 Notes = list[tuple[str, Any]]
 
 
@@ -95,15 +89,15 @@ def run_on_real(script: Script, address: str) -> Notes:
 Answers = dict[str, Future[Notes]]
 
 
-def run_on_broker(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
+def run_on_broker(address: str) -> Iterator[Answers]:
     """The results of each script on a real broker. Scripts run in parallel, because they mostly
     wait. The first runs alone: it creates the internal topics.
     """
-    first, *others = scripts
+    first, *others = SCRIPTS
     with ThreadPoolExecutor(PARALLEL_SCRIPTS) as pool:
         answers = {first.__name__: pool.submit(run_on_real, first, address)}
         wait(answers.values())
-        longest_first = sorted(others, key=lambda script: script not in LONGEST_SCRIPTS)
+        longest_first = sorted(others, key=lambda script: script is not LONGEST_SCRIPT)
         yield answers | {
             script.__name__: pool.submit(run_on_real, script, address) for script in longest_first
         }
@@ -123,7 +117,7 @@ def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]
     )
     broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS, settings=UNFENCED)
     try:
-        yield from run_on_broker(broker.start().wait().address, SCRIPTS_FOR_3_9)
+        yield from run_on_broker(broker.start().wait().address)
     finally:
         broker.kill()
 
@@ -139,7 +133,7 @@ def test_answers_are_those_of_a_real_broker(answers: Answers, script: Script) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("script", SCRIPTS_FOR_3_9, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_answers_are_those_of_an_older_broker(older_answers: Answers, script: Script) -> None:
     """Kafka 3.9 as well."""
     answer = older_answers[script.__name__]

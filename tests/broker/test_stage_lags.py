@@ -14,7 +14,6 @@ from tests.conftest import Start
 from tests.harness.commands import as_json, everything, reo
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     copy_and_stop,
@@ -145,8 +144,8 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
         check_lag_without_a_copy(clusters, topic)
     clusters.source.delete(topic)
 
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     check_no_lag(clusters, topic)
 
@@ -161,7 +160,7 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
         check_lag_of_stage_two(clusters, topic, fed_s)
     check_bounds_of_lag(clusters, topic)
 
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     clusters.wait_for_copy(topic, 2 * FIRST_RECORDS)
     until(lambda: as_json(clusters, topic, "lag")["total"]["both"] == NOTHING, "nothing waits")
     service.stop()

@@ -23,7 +23,6 @@ from tests.harness.commands import COMMAND_S, ESCAPE, as_json, on_a_terminal, re
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
     add_source_offsets,
@@ -59,8 +58,8 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     """Between two looks 100 records were copied: both stages have that rate, and stage one is seen
     to run.
     """
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
+    service = start(topic, "deduplicator")
     wait_for_frontiers(service, PARTITIONS)
     watcher = Watcher(reo_settings.load(build_environment(clusters, topic, {})))
     clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
@@ -87,7 +86,7 @@ def test_for_whom_a_new_run_waits(clusters: Clusters, topic: str, start: Start) 
     """Its epoch is on the intermediate topic, behind what stage two has not read: the partitions
     are named, and how much is unread, until stage two has read it.
     """
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
     clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
     cluster_id, topic_id = clusters.source.topic_id(topic)
     begun = Head(compute_identity(cluster_id, topic, topic_id), create_epoch(), 0, -1, -1)
@@ -101,7 +100,7 @@ def test_for_whom_a_new_run_waits(clusters: Clusters, topic: str, start: Start) 
     )
     assert [row["unread"] for row in status["partitions"]] == [2, 0]
     assert status["partitions"][0]["epoch"] == begun.epoch
-    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator")
     until(
         lambda: "waits until" not in as_json(clusters, topic, "status")["stage_one"],
         "stage two has read it",
@@ -114,7 +113,7 @@ def test_what_a_start_would_stop_with(clusters: Clusters, topic: str, start: Sta
     """A source that lost what was not copied is said, with the exit code that the service would
     have; the look itself is no failure.
     """
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
     clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
     for answer in clusters.source.admin.delete_records(
         [TopicPartition(topic, 0, HALF + 5)]
@@ -132,7 +131,7 @@ def test_a_transaction_that_stays_open_is_shown(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """Where it begins, when both looks have it; and not when there is none."""
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
     assert as_json(clusters, topic, "status")["undecided"] == {}
     end = clusters.destination.end_offsets(topic)[0]
     producer = clusters.destination.producer(
@@ -154,7 +153,7 @@ def test_watching(clusters: Clusters, topic: str, start: Start) -> None:
     """On a terminal a table that is renewed in its place; with --json a line each time, until
     Ctrl-C, exit code 0; on a pipe one table, and the end.
     """
-    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    copy_and_stop(clusters, topic, start, RECORDS)
     given = build_environment(clusters, topic, {})
     assert ESCAPE in on_a_terminal(given, "status", "--watch", "--every", "0.2", until="last error")
     assert reo(clusters, topic, "status", "--watch").stdout.count("last error") == 1

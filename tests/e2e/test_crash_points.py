@@ -18,7 +18,6 @@ from tests.harness.crash_matrix import (
     STAGE_TWO,
     STAGE_TWO_IDS,
     Deaths,
-    get_group_protocol,
 )
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
@@ -80,7 +79,6 @@ def test_stage_two_killed_at(
         topic,
         "deduplicator",
         die_at=die_at(deaths, tmp_path),
-        deduplicator_group_protocol=get_group_protocol(deaths),
         deduplicator_compiled=compiled,
         **SMALL_TRANSACTIONS,
     )

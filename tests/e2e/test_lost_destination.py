@@ -23,7 +23,7 @@ from tests.harness.compared_sides import wait_for_markers
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.kafka import Clusters, make_record, make_records, until
-from tests.harness.recovery import CONSUMER_PROTOCOL, LONG_SESSION, start_and_copy
+from tests.harness.recovery import LONG_SESSION, start_and_copy
 from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -261,7 +261,7 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(
     """
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(FIRST), PARTITIONS))
-    one, two = start(topic, "replicator"), start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    one, two = start(topic, "replicator"), start(topic, "deduplicator")
     clusters.wait_for_copy(topic, FIRST)
     two.stop()
     clusters.destination.delete(topic)
@@ -269,7 +269,6 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(
     two = start(
         topic,
         "deduplicator",
-        **CONSUMER_PROTOCOL,
         **LONG_SESSION,
         freeze_at=f"two: frontier read:1:{chosen}",
     )

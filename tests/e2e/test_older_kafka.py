@@ -34,7 +34,6 @@ from tests.harness.recovery import (
     wait_for_empty_group,
 )
 from tests.harness.service import stopped
-from tests.harness.stage_one import wait_for_frontiers
 from tools.demo.broker import Broker
 
 __all__ = ["copied", "test_the_copy_is_exact"]
@@ -157,22 +156,3 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     until(lambda: destination.has_no_open_transaction(topic), "it is aborted")
     assert "nothing to recover" in run_recover(older_destination, topic).stdout
     resume_copy(older_destination, topic, start, records, **BRIEF_SESSION)
-
-
-def test_the_new_group_protocol_is_refused(
-    older_destination: Clusters, topic: str, start: Start
-) -> None:
-    """3.9 has it switched off, of which the client says nothing: the service ends, and names the
-    setting to change. A first start looks before it creates a topic.
-    """
-    older_destination.source.create(topic, 1)
-    for reason in (
-        " needs brokers of Kafka 4.0 or later",
-        ": the destination cluster has not accepted this worker",
-    ):
-        service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
-        assert service.wait_for_exit(60) == 2, service.read_log_tail()
-        assert f"deduplicator.group_protocol=consumer{reason}" in service.log
-        classic = start(topic, "deduplicator")
-        wait_for_frontiers(classic, 1)
-        classic.stop()

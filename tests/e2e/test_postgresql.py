@@ -20,7 +20,7 @@ from tests.e2e.test_crash_points import (
     die_at,
     wait_for_successor,
 )
-from tests.harness.crash_matrix import STAGE_TWO, STAGE_TWO_IDS, Deaths, get_group_protocol
+from tests.harness.crash_matrix import STAGE_TWO, STAGE_TWO_IDS, Deaths
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
@@ -76,7 +76,6 @@ def test_stage_two_killed_at(
         start,
         2 * RECORDS,
         die_at=die_at(deaths, tmp_path),
-        deduplicator_group_protocol=get_group_protocol(deaths),
         **SMALL_TRANSACTIONS,
     )
     run(clusters, topic, 0, 2 * RECORDS)

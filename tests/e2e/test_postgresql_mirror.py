@@ -13,7 +13,6 @@ from tests.harness.commands import as_json
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import Server
 from tests.harness.recovery import (
-    CONSUMER_PROTOCOL,
     add_source_offsets,
     alter_offsets,
     delete_group,
@@ -47,7 +46,7 @@ def test_a_mirror_that_is_behind_is_restored(
     """The group is set back, and a run that begins where it says repeats 100 records: they are
     dropped, and the group says again what the database says.
     """
-    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 300)
     run(clusters, topic, 0, 100)
     wait_for_rows(database, topic, 100)
     until(
@@ -61,14 +60,14 @@ def test_a_mirror_that_is_behind_is_restored(
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, early)
     assert read_mirror(clusters, topic) != read_database_frontiers(database, topic)
-    start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL).stop()
+    start_stage_two(clusters, database, topic, start, 300).stop()
     assert read_mirror(clusters, topic) == read_database_frontiers(database, topic), (
         "no record is needed for it"
     )
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(clusters.destination, topic, early)
     run(clusters, topic, 100, 300)
-    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 300)
     wait_for_rows(database, topic, 300)
     until(
         lambda: service.metric("reo_records_dropped_total", reason="duplicate") == 100,
@@ -84,12 +83,12 @@ def test_a_lost_mirror_is_restored_without_a_record(
     """The group is deleted (or expires): the database still knows. Its frontier is committed again
     before anything else.
     """
-    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200)
     run(clusters, topic, 0, 100)
     wait_for_rows(database, topic, 100)
     service.stop()
     delete_group(clusters.destination, topic)
-    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200)
     assert read_frontiers(clusters.destination, topic) == {0: 49, 1: 49}
     assert read_mirror(clusters, topic) == read_database_frontiers(database, topic)
     run(clusters, topic, 100, 200)
@@ -105,7 +104,7 @@ def test_a_mirror_that_is_ahead_is_a_stop(
     """The database is set back, as from a backup: nothing is copied behind the gap. What the
     message advises makes the copy whole.
     """
-    service = start_stage_two(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 300)
     run(clusters, topic, 0, 100)
     wait_for_rows(database, topic, 100)
     backup = read_database_frontiers(database, topic)
@@ -123,7 +122,7 @@ def test_a_mirror_that_is_ahead_is_a_stop(
             partition,
         )
     run(clusters, topic, 200, 300)
-    again = database.settings() | CONSUMER_PROTOCOL
+    again = database.settings()
     stopped(
         start(topic, "deduplicator", **again),
         26,

@@ -20,7 +20,7 @@ from tests.harness.several_sources import (
     write_stage_one_records,
 )
 
-SMALL = {"deduplicator_transaction_records": "200", "deduplicator_group_protocol": "classic"}
+SMALL = {"deduplicator_transaction_records": "200"}
 
 
 @pytest.mark.long

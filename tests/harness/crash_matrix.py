@@ -21,16 +21,9 @@ STAGE_TWO: list[Deaths] = [
 ]
 """Deaths of one service, one after the other: at each point when it is met for so manieth time.
 "two: committing" strikes a moment later, when "two: committed" may be met already: so these two are
-not of one service. A worker that stops gives its partitions up only with group.protocol=consumer,
-where the death of another worker is a wait for the end of its session.
+not of one service.
 """
 STAGE_TWO_IDS = ["start", "deciding", "writing", "giving up"]
-
-
-def get_group_protocol(deaths: Deaths) -> str:
-    """With which these deaths happen."""
-    return "consumer" if "two: partitions gone" in deaths else "classic"
-
 
 STAGE_ONE: list[Deaths] = [
     {"one: started": 1, "one: ready": 1, "one: run ended": 1},

@@ -1,4 +1,4 @@
-"""Scripts for `tests.broker.test_simulated_kafka`: members of a group, with both protocols."""
+"""Scripts for `tests.broker.test_simulated_kafka`: members of a group."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.harness.kafka_scripts_members import (
 )
 
 
-def check_two_members(context: ScriptContext, is_incremental: bool, **options: Any) -> None:
+def two_members(context: ScriptContext) -> None:
     """Two members share two partitions; one leaves, and the other has both."""
     create_filled_topic(context)
-    stranger = context.member(**options)
+    stranger = context.member()
     context.note("no member yet", parse_group_metadata(stranger.consumer_group_metadata())[0] <= 0)
     stranger.close()
-    first = GroupMember(context, is_incremental, **options)
+    first = GroupMember(context)
     poll_until(
         context,
         [first],
@@ -36,7 +36,7 @@ def check_two_members(context: ScriptContext, is_incremental: bool, **options: A
     context.note(
         "member", [first.member()[0] > 0, len(first.member()[1]) > 0, describe_group(context)]
     )
-    second = GroupMember(context, is_incremental, **options)
+    second = GroupMember(context)
     poll_until(
         context,
         [first, second],
@@ -72,30 +72,6 @@ def check_two_members(context: ScriptContext, is_incremental: bool, **options: A
     first.consumer.close()
     context.note("described", describe_group(context))
     context.note_call("closed", first.consumer.consume, 1, 0.1)
-
-
-def classic_protocol(context: ScriptContext) -> None:
-    """With the classic protocol."""
-    check_two_members(context, is_incremental=False)
-
-
-def consumer_protocol(context: ScriptContext) -> None:
-    """With group.protocol=consumer."""
-    options = dict.fromkeys(
-        ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
-    )
-
-    class WithoutClassic(ScriptContext):
-        def member(self, **more: Any) -> Any:
-            return self.reader(
-                **{
-                    "enable_partition_eof": False,
-                    **{name: one for name, one in more.items() if name not in options},
-                }
-            )
-
-    context.__class__ = WithoutClassic
-    check_two_members(context, is_incremental=True, group_protocol="consumer")
 
 
 def static_member(context: ScriptContext) -> None:
@@ -276,4 +252,4 @@ def silent_rejoin(context: ScriptContext) -> None:
     busy.consumer.close()
 
 
-SCRIPTS = (classic_protocol, consumer_protocol, static_member, unknown_members, silent_rejoin)
+SCRIPTS = (two_members, static_member, unknown_members, silent_rejoin)

@@ -16,12 +16,9 @@ from tests.harness.kafka_scripts import LONG_S, ScriptContext
 class GroupMember:
     """A consumer in a group, and the rebalance callbacks that it got."""
 
-    def __init__(
-        self, context: ScriptContext, is_incremental: bool = False, **options: Any
-    ) -> None:
+    def __init__(self, context: ScriptContext, **options: Any) -> None:
         self.context = context
         self.consumer = context.member(**options)
-        self.is_incremental = is_incremental
         self.events: list[tuple[str, list[int]]] = []
         self.errors: list[Any] = []
         self.values: list[tuple[int, Any]] = []
@@ -34,8 +31,7 @@ class GroupMember:
         """Read them from the beginning."""
         self.events.append(("assign", sorted(one.partition for one in partitions)))
         self.assigned |= {one.partition for one in partitions}
-        topic_partitions = [TopicPartition(one.topic, one.partition, 0) for one in partitions]
-        (consumer.incremental_assign if self.is_incremental else consumer.assign)(topic_partitions)
+        consumer.assign([TopicPartition(one.topic, one.partition, 0) for one in partitions])
 
     def on_revoke(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """Stop reading them."""
@@ -50,10 +46,7 @@ class GroupMember:
     ) -> None:
         self.events.append((event, sorted(one.partition for one in partitions)))
         self.assigned -= {one.partition for one in partitions}
-        if self.is_incremental:
-            consumer.incremental_unassign(partitions)
-        else:
-            consumer.unassign()
+        consumer.unassign()
 
     def poll(self) -> None:
         """Once."""

@@ -90,15 +90,12 @@ def positions(context: ScriptContext) -> None:
     context.note("paused", reader.poll(0.5))
     reader.resume([first])
     context.note("resumed", [message.value() for message in reader.consume(1, LONG_S)])
-    reader.incremental_unassign([first])
-    reader.incremental_assign([first])
+    reader.assign([first])
     context.note("from the start", [message.value() for message in reader.consume(4, LONG_S)])
-    reader.incremental_assign([second])
+    reader.assign([TopicPartition(context.name, 0, 4), second])
     context.note(
         "more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)]
     )
-    context.note("assignment", sorted(tp.partition for tp in reader.assignment()))
-    reader.incremental_unassign([first])
     context.note("assignment", sorted(tp.partition for tp in reader.assignment()))
     reader.unassign()
     context.note("position", reader.position([first]))

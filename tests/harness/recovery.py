@@ -1,8 +1,5 @@
 """Helpers for tests of `reo recover`: copy with stage two alone, delete the frontier, run the
 command, and resume the copy.
-
-The group protocol "consumer" (KIP-848) is used where a test does not depend on the protocol: its
-members leave at once.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_inte
 FIRST_RECORDS = 100
 PARTITIONS = 2
 STOP_S = 60
-CONSUMER_PROTOCOL = {"deduplicator_group_protocol": "consumer"}
 LONG_SESSION = dict.fromkeys(
     ("deduplicator_session_timeout_ms", "deduplicator_transaction_timeout_ms"), "60000"
 )

@@ -39,8 +39,6 @@ FIRST_FRONTIER = Frontier(-1, EPOCH, IDENTITY, 1, "id", -1, 0)
 class EnvelopeReader:
     """As `Intermediate`, over these messages; some are returned with each call."""
 
-    incremental = True
-
     def __init__(self, messages: Iterable[Consumed], partitions: Partitions) -> None:
         self.messages = list(messages)
         self.partitions = partitions
@@ -60,11 +58,15 @@ class EnvelopeReader:
     def get(self) -> None:
         """As `MemberMetadata.get`."""
 
-    def start_fetching(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    def get_member_id(self) -> str:
+        """As `MemberMetadata.get_member_id`."""
+        return "member"
+
+    def start_fetching(self) -> None:
         """As `Intermediate.start_fetching`."""
         self.fetched_again += 1
-        for tp in topic_partitions:
-            position = self.partitions.assigned[tp].next_offset
+        for partition in self.partitions.assigned.values():
+            position = partition.next_offset
             self.next = sum(message.offset() < position for message in self.messages)
 
 
@@ -195,6 +197,11 @@ class Starter:
         self.frontier = frontier
         self.partitioner = partitioner
         self.known: list[dict[TopicPartition, Frontier]] = []
+        self.consumer_group = self
+
+    def is_assigned(self, *_: object) -> bool:
+        """As `WorkerGroup.is_assigned`."""
+        return True
 
     def start_partitions(
         self, topic_partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, Frontier]

@@ -8,7 +8,7 @@ from tests.conftest import Start
 from tests.harness.judge import compare_partitions
 from tests.harness.kafka import START_S, Clusters, make_records, until
 from tests.harness.postgresql import Server
-from tests.harness.recovery import CONSUMER_PROTOCOL, add_source_offsets, read_commits
+from tests.harness.recovery import add_source_offsets, read_commits
 from tests.harness.service import Service
 from tests.harness.stage_one import (
     create_epoch,
@@ -88,8 +88,8 @@ def make_first_copy(
     clusters: Clusters, database: Server, topic: str, start: Start
 ) -> dict[str, str]:
     """A finished copy of 100 records; returns the settings to go on with."""
-    service = start_stage_two(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    service = start_stage_two(clusters, database, topic, start, 200)
     run(clusters, topic, 0, 100)
     wait_for_rows(database, topic, 100)
     service.stop()
-    return database.settings() | CONSUMER_PROTOCOL
+    return database.settings()

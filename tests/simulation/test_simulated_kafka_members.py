@@ -13,9 +13,8 @@ from tests.harness.kafka_scripts import ScriptContext
 from tests.harness.simulation import TOPIC, Simulation
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
-def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
+def test_a_member_that_is_not_heard_of(fault: str) -> None:
     """After its session the other one has its partitions; one that wakes up learns that it lost
     them, and shares again.
     """
@@ -24,18 +23,15 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
     lost: list[str] = []
 
     def work(name: str, context: ScriptContext) -> None:
-        consumer = context.member(group_protocol=protocol)
-        incremental = protocol == "consumer"
+        consumer = context.member()
 
         def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
             assigned[name] |= {one.partition for one in partitions}
-            (consumer.incremental_assign if incremental else consumer.assign)(
-                [TopicPartition(TOPIC, one.partition, 0) for one in partitions]
-            )
+            consumer.assign([TopicPartition(TOPIC, one.partition, 0) for one in partitions])
 
         def on_gone(_: Any, partitions: list[TopicPartition]) -> None:
             assigned[name] -= {one.partition for one in partitions}
-            (consumer.incremental_unassign(partitions) if incremental else consumer.unassign())
+            consumer.unassign()
 
         def on_lost(_: Any, partitions: list[TopicPartition]) -> None:
             lost.append(name)

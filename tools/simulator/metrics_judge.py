@@ -24,7 +24,7 @@ DETECTION_S = LATE_S + 15.0
 UNREPORTED_WAIT_S = 120.0
 """When a record waits for longer than this, some process must report lag, or must be not ready, at
 least for a moment. (When a worker is killed and does not come back, nobody reports the lag of its
-partitions until the session timeout of 45 s and a rebalance are over.)
+partitions until its session has timed out and a rebalance is over.)
 """
 HEALED_WITHIN_S = 110.0
 """After the last fault, no record may wait for longer than this: the session timeout of a worker

@@ -92,7 +92,6 @@ class Plan(PlanExtras):
     """The share of the source's batches that are transactions; every third transaction is
     aborted.
     """
-    protocol: str
     stop_at_end: bool
     clock_offsets_s: tuple[float, ...]
     """How far the clock of each host is from the true time."""
@@ -220,7 +219,6 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
         workers=generator.choice((1, 1, 2, 3)),
         records=generator.randint(3, 40),
         transaction_share=generator.choice((0.0, 0.3, 0.7)),
-        protocol=generator.choice(("classic", "classic", "consumer")),
         stop_at_end=generator.random() < 0.15,
         clock_offsets_s=tuple(
             generator.choice((0.0, 2.0, CLOCK_OFFSET_MAX_S)) * generator.uniform(-1, 1)

@@ -23,7 +23,6 @@ def build_settings(clusters: Clusters, filter_sql: str) -> Settings:
         "REO_APPLICATION": "reo",
         "REO_INSTANCE": "host",
         "REO_SOURCE_START": plan.start,
-        "REO_DEDUPLICATOR_GROUP_PROTOCOL": plan.protocol,
         "REO_STOP_AT_END": str(plan.stop_at_end).lower(),
         "REO_REPLICATOR_BATCH_S": str(plan.batch_s),
         "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000",

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from common import clock
 from common.errors import ForeignWriter
 from common.kafka.partition_offsets import GroupCommit
 from common.settings import load
@@ -17,18 +16,16 @@ from deduplicator import worker
 from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.intermediate_consumer import EMPTY_ASSIGNMENT_S
 from deduplicator.partitions import Partitions
 from tests.unit.common.settings.test_settings import GOOD
-from tests.unit.deduplicator.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
+from tests.unit.deduplicator.test_rebalance import FIRST, FRONTIER, SECOND, Stand
 
 
-@BOTH_PROTOCOLS
-def test_a_worker_is_not_ready_while_its_frontiers_are_compared(incremental: bool) -> None:
+def test_a_worker_is_not_ready_while_its_frontiers_are_compared() -> None:
     """It was ready without partitions; the answer can take long. What it waited for before stays
     its reason.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.loop.liveness.set_ready()
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
@@ -39,15 +36,11 @@ def test_a_worker_is_not_ready_while_its_frontiers_are_compared(incremental: boo
     assert stand.reason_at_start == "transaction"
 
 
-@BOTH_PROTOCOLS
-def test_a_member_has_no_assignment_before_it_is_told(
-    incremental: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_has_no_assignment_before_it_is_told() -> None:
     """Being a member is not enough; an assignment without partitions is one. After a revocation the
     next one counts.
     """
-    monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
-    stand = Stand(incremental)
+    stand = Stand()
     intermediate = stand.loop.intermediate
     assert not intermediate.has_assignment()
     for events in (
@@ -60,30 +53,6 @@ def test_a_member_has_no_assignment_before_it_is_told(
             assert intermediate.has_assignment() == expected
     stand.client.generation = -1
     assert not intermediate.has_assignment(), "it is not a member"
-
-
-@BOTH_PROTOCOLS
-def test_a_member_without_partitions_is_told_nothing(
-    incremental: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With group.protocol=consumer: it has none if it gets none for a while. The classic protocol
-    always tells.
-    """
-    now_s = 100.0
-    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
-    stand = Stand(incremental)
-    intermediate = stand.loop.intermediate
-    stand.client.generation = -1
-    assert not intermediate.has_assignment()
-    now_s += EMPTY_ASSIGNMENT_S
-    stand.client.generation = 4
-    assert not intermediate.has_assignment(), "the time begins when it is a member"
-    now_s += EMPTY_ASSIGNMENT_S - 1
-    assert not intermediate.has_assignment()
-    now_s += 1
-    assert intermediate.has_assignment() == incremental
-    stand.client.callbacks["on_lost"](stand.client, [])
-    assert not intermediate.has_assignment(), "the time begins again"
 
 
 @pytest.mark.parametrize(("has_assignment", "reason"), [(False, "group"), (True, None)])
@@ -101,13 +70,11 @@ def test_a_worker_without_an_assignment_is_not_ready(
     assert worker.Worker._find_wait_reason(cast(Any, parts), {}) == reason
 
 
-@BOTH_PROTOCOLS
-def test_offsets_are_sent_as_of_the_assignment(incremental: bool) -> None:
-    """With the classic protocol librdkafka may have joined again, unseen: the generation of now
-    would be accepted for partitions that are another worker's. With the other protocol the member
-    epoch of now is the right one.
+def test_offsets_are_sent_as_of_the_assignment() -> None:
+    """Librdkafka may have joined again, unseen: the generation of now would be accepted for
+    partitions that are another worker's.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     when_assigned = stand.client.consumer_group_metadata()
@@ -115,23 +82,20 @@ def test_offsets_are_sent_as_of_the_assignment(incremental: bool) -> None:
     of_now = stand.client.consumer_group_metadata()
     member = stand.loop.intermediate.member_metadata
     assert when_assigned != of_now
-    assert member.get() == (of_now if incremental else when_assigned)
+    assert member.get() == when_assigned
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assert member.get() == of_now
 
 
-@BOTH_PROTOCOLS
-def test_an_assignment_is_started_when_the_coordinator_has_it(incremental: bool) -> None:
-    """The callback of an assignment can run in a later generation, where it is another worker's.
-    With group.protocol=consumer there is nothing to ask.
-    """
-    stand = Stand(incremental)
+def test_an_assignment_is_started_when_the_coordinator_has_it() -> None:
+    """The callback of an assignment can run in a later generation, where it is another worker's."""
+    stand = Stand()
     stand.is_coordinator_agreed = False
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    assert bool(stand.asked) == incremental
-    assert stand.partitions.waiting.keys() == (set() if incremental else {FIRST})
+    assert not stand.asked
+    assert stand.partitions.waiting.keys() == {FIRST}
     stand.is_coordinator_agreed = True
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}
@@ -169,16 +133,11 @@ def test_after_a_failure_the_client_is_moved() -> None:
     """A partition that is fetched already is read from its committed offset again: it is assigned
     anew, since librdkafka refuses to seek where it has stopped fetching.
     """
-    stand = Stand(incremental=True)
+    stand = Stand()
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     stand.partitions.start_again(stand.partitions.assigned)
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}
-    assert [name for name, _ in stand.client.calls] == [
-        "incremental_assign",
-        "incremental_assign",
-        "incremental_unassign",
-        "incremental_assign",
-    ]
+    assert stand.client.calls == [("assign", []), ("assign", [(0, 7)]), ("assign", [(0, 7)])]

@@ -36,7 +36,7 @@ def open_intermediate(messages: list[Any]) -> tuple[Intermediate, Consumer, list
     """And the errors that are noted."""
     consumer, noted = Consumer(messages), list[KafkaError]()
     return (
-        Intermediate(cast(Any, consumer), False, Partitions(), noted.append),
+        Intermediate(cast(Any, consumer), Partitions(), noted.append),
         consumer,
         noted,
     )

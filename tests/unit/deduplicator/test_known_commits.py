@@ -26,7 +26,7 @@ from deduplicator.partitions import Partitions
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.worker import CHECK_COMMITS_S, LostCommits
 from tests.unit.common.settings.test_settings import GOOD
-from tests.unit.deduplicator.test_rebalance import BOTH_PROTOCOLS, FIRST, FRONTIER, SECOND, Stand
+from tests.unit.deduplicator.test_rebalance import FIRST, FRONTIER, SECOND, Stand
 
 BEFORE, AFTER = (replace(FRONTIER, source_offset=offset) for offset in (6, 8))
 MAPPED = Route("t", "t", "t-proxy", "key")
@@ -139,14 +139,13 @@ def test_in_the_next_generation_nobody_else_can_have_had_it(
 
 @pytest.mark.parametrize("generation", [5, 6], ids=["certain", "remembered"])
 @pytest.mark.parametrize("mapping", ["same", "key"])
-@BOTH_PROTOCOLS
 def test_what_is_remembered_is_believed_where_it_can_be_compared(
-    incremental: bool, mapping: str, generation: int
+    mapping: str, generation: int
 ) -> None:
     """With the records of the destination: on a route that is one to one. On any other, only what
     is certain.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.route = Route("t", "t", "t-proxy", mapping)
     stand.happens("on_assign", FIRST, SECOND)
     stand.loop.run_round()
@@ -161,7 +160,7 @@ def test_what_is_remembered_is_believed_where_it_can_be_compared(
 
 def test_a_failed_transaction_is_not_certain() -> None:
     """Of a failed transaction it is not known whether it is committed."""
-    stand = Stand(True)
+    stand = Stand()
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
 

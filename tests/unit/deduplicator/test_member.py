@@ -20,13 +20,9 @@ def metadata(generation: int, member: bytes, rest: bytes = b"\0") -> bytes:
     return b"CGMDv2:" + struct.pack("=i", generation) + b"group\0" + member + b"\0" + rest
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"group.instance.id": "instance"}, {"group.protocol": "consumer"}]
-)
+@pytest.mark.parametrize("more", [{}, {"group.instance.id": "instance"}])
 def test_a_consumer_that_is_no_member_has_no_generation(more: dict[str, str]) -> None:
-    """Real bytes from a real consumer, classic, static and KIP-848: generation -1 before it has
-    joined.
-    """
+    """Real bytes from a real consumer, dynamic and static: generation -1 before it has joined."""
     consumer = Consumer(NOWHERE | more)
     try:
         assert parse_group_metadata(consumer.consumer_group_metadata())[0] == -1
@@ -40,7 +36,7 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
     """
     consumer = Consumer(NOWHERE)
     try:
-        seam = Intermediate(consumer, incremental=False, partitions=Partitions())
+        seam = Intermediate(consumer, Partitions())
         assert not seam.is_member
         with pytest.raises(StageFailed, match="generation -1"):
             seam.member_metadata.get()
@@ -94,9 +90,7 @@ class Named:
 )
 def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: bool) -> None:
     """Both halves are needed: a generation and an id."""
-    seam = Intermediate(
-        Named(metadata(generation, member)), incremental=False, partitions=Partitions()
-    )
+    seam = Intermediate(Named(metadata(generation, member)), Partitions())
     if fenced:
         assert seam.member_metadata.get() == metadata(generation, member)
     else:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
-import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier
@@ -25,7 +24,6 @@ from deduplicator.transactions.transaction_failures import TransactionFailed
 
 FRONTIER = Frontier(6, 1, "0123456789abcdef", 1, "id", -1, 0)
 FIRST, SECOND = TopicPartition("t-proxy", 0), TopicPartition("t-proxy", 1)
-BOTH_PROTOCOLS = pytest.mark.parametrize("incremental", [False, True], ids=["classic", "consumer"])
 
 
 class Client:
@@ -75,7 +73,7 @@ class Stand:
     what is asked of it.
     """
 
-    def __init__(self, incremental: bool) -> None:
+    def __init__(self) -> None:
         self.client = Client()
         self.partitions = Partitions()
         self.asked: list[object] = []
@@ -85,7 +83,7 @@ class Stand:
         self.is_coordinator_agreed = True
         self.reason_at_start: str | None = None
         self.known: dict[TopicPartition, Frontier] = {}
-        intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
+        intermediate = Intermediate(cast(Any, self.client), self.partitions)
         intermediate.subscribe(["t-proxy"])
         loaded = load(
             {
@@ -174,32 +172,27 @@ class Stand:
         self.asked.append("resolve_in_doubt")
 
 
-@BOTH_PROTOCOLS
-def test_the_callback_only_notes(incremental: bool) -> None:
+def test_the_callback_only_notes() -> None:
     """It is answered without a partition; after the poll the first frontier is committed, and then
     the partition is read from its offset.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
-    assign = "incremental_assign" if incremental else "assign"
     assert stand.asked == [[FIRST], "begin after 1", [0]]
-    assert stand.client.calls == [(assign, []), (assign, [(0, 7)])]
+    assert stand.client.calls == [("assign", []), ("assign", [(0, 7)])]
     assert stand.partitions.assigned.keys() == {FIRST}
     stand.happens("on_revoke", FIRST)
     stand.loop.run_round()
-    assert stand.client.calls[2:] == [
-        ("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])
-    ]
+    assert stand.client.calls[2:] == [("unassign", [])]
     assert not stand.partitions.assigned
 
 
-@BOTH_PROTOCOLS
-def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool) -> None:
+def test_a_first_frontier_is_not_tried_again_for_what_is_gone() -> None:
     """Its commit is refused, because the group is rebalancing, say. The next poll says that it is
     gone; what was never fetched is not given back.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.fails = 1
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
@@ -207,24 +200,21 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
     assert stand.partitions.waiting.keys() == {FIRST}
     stand.loop.run_round()
     assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
-    assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
+    assert stand.client.calls[1:] == [("unassign", [])]
     assert not stand.partitions.waiting
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
     assert stand.asked[4] == [FIRST], "it is read again when it comes back"
 
 
-@BOTH_PROTOCOLS
-def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> None:
-    """With what was read before, whatever was assigned meanwhile: nobody else moves it."""
-    stand = Stand(incremental)
+def test_a_first_frontier_is_committed_again_after_a_poll() -> None:
+    """With what was read before: nobody else moves it."""
+    stand = Stand()
     stand.fails = 1
     stand.happens("on_assign", FIRST)
-    if incremental:
-        stand.happens("on_assign", SECOND)
     stand.loop.run_round()
     stand.loop.run_round()
-    assert stand.asked[:6] == [
+    assert stand.asked == [
         [FIRST],
         "begin after 1",
         [0],
@@ -232,16 +222,14 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
         "begin after 2",
         [0],
     ]
-    assert stand.asked[6:] == ([[SECOND], "begin after 2", [1]] if incremental else [])
-    assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
+    assert stand.partitions.assigned.keys() == {FIRST}
 
 
-@BOTH_PROTOCOLS
-def test_frontiers_that_cannot_be_read_yet_are_waited_for(incremental: bool) -> None:
+def test_frontiers_that_cannot_be_read_yet_are_waited_for() -> None:
     """A predecessor's transaction is open: nothing is fetched before it is over, with a poll in
     between, which may say that the partition is another worker's.
     """
-    stand = Stand(incremental)
+    stand = Stand()
     stand.undecided = 2
     stand.happens("on_assign", FIRST)
     stand.loop.run_round()
@@ -254,10 +242,9 @@ def test_frontiers_that_cannot_be_read_yet_are_waited_for(incremental: bool) -> 
     assert stand.partitions.assigned.keys() == {FIRST}
 
 
-@BOTH_PROTOCOLS
-def test_what_is_waited_for_is_forgotten_with_its_partition(incremental: bool) -> None:
+def test_what_is_waited_for_is_forgotten_with_its_partition() -> None:
     """It is another worker's by then: nothing is read any more."""
-    stand = Stand(incremental)
+    stand = Stand()
     stand.undecided = 1
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
@@ -270,7 +257,7 @@ def test_what_is_waited_for_is_forgotten_with_its_partition(incremental: bool) -
 
 def test_an_eager_assignment_is_everything() -> None:
     """What it does not name is gone, also when that was not said before."""
-    stand = Stand(incremental=False)
+    stand = Stand()
     stand.happens("on_assign", FIRST)
     stand.happens("on_assign", SECOND)
     stand.loop.run_round()

@@ -18,14 +18,13 @@ NONE: list[str] = []
 class Group:
     """A worker's group, which answers with `unassigned`; what was asked of it, with the time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, incremental: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
         monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         self.unassigned: list[str] | None = NONE
         self.asked_at: list[float] = []
         self.joined_at: list[float] = []
         self.intermediate = SimpleNamespace(
-            incremental=incremental,
             is_member=True,
             assignments=0,
             join_group=lambda: self.joined_at.append(self.now_s),
@@ -76,10 +75,3 @@ def test_it_asks_again_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     group.unassigned = None
     group.run_until(120)
     assert (group.asked_at, group.joined_at) == ([105, 110, 115, 120], [])
-
-
-def test_the_broker_assigns_with_the_consumer_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to ask."""
-    group = Group(monkeypatch, incremental=True)
-    group.run_until(120)
-    assert group.asked_at == []

@@ -12,11 +12,10 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
-from tools.simulator.kafka.classic_membership import ClassicMembership
 from tools.simulator.kafka.consumer_commits import ConsumerOffsets
-from tools.simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
 from tools.simulator.kafka.errors import create_topic_partition
 from tools.simulator.kafka.group_metadata import serialize_metadata
+from tools.simulator.kafka.membership import Membership
 from tools.simulator.kafka.network import FOREVER_S, Network
 
 Callback = Callable[["Consumer", list[TopicPartition]], object]
@@ -71,7 +70,6 @@ class Consumer(ConsumerOffsets):
             self.callbacks.get("revoke") if event == "lost" else None
         )
         self.has_assigned = False
-        is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
         try:
             if callback:
                 callback(
@@ -82,15 +80,14 @@ class Consumer(ConsumerOffsets):
                     ],
                 )
             if event == "assign" and not self.has_assigned:
-                (self.incremental_assign if is_consumer_protocol else self.assign)(partitions)
+                self.assign(partitions)
         finally:
-            if event != "assign" and self.membership:
-                self.remove_partitions(
-                    [(partition.topic, partition.partition) for partition in partitions]
-                )
-                self.membership.on_revoked()
-            elif self.membership:
-                self.membership.on_assigned()
+            if self.membership:
+                if event != "assign":
+                    self.remove_partitions(
+                        [(partition.topic, partition.partition) for partition in partitions]
+                    )
+                self.membership.on_handled()
 
     # ---- assignment
 
@@ -105,12 +102,7 @@ class Consumer(ConsumerOffsets):
         self.check_open()
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
         if self.membership is None:
-            kind = (
-                ConsumerProtocolMembership
-                if self.options.get("group.protocol") == "consumer"
-                else ClassicMembership
-            )
-            self.membership = kind(self, list(topics))
+            self.membership = Membership(self, list(topics))
             self.start(self.membership.run, f"{self.client_id} of {self.group_id}")
         else:
             self.membership.subscribe(list(topics))
@@ -126,15 +118,6 @@ class Consumer(ConsumerOffsets):
         self.has_assigned = True
         self.remove_partitions(self.partition_states)
         self.add_partitions(partitions)
-
-    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions too."""
-        self.has_assigned = True
-        self.add_partitions(partitions)
-
-    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop reading these partitions."""
-        self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
 
     def unassign(self) -> None:
         """Read nothing."""
@@ -190,13 +173,13 @@ class Consumer(ConsumerOffsets):
         return serialize_metadata(self.group_id, *self.member())
 
     def close(self) -> None:
-        """Run the callbacks that wait, then the revoke callback, and leave the group. With the
-        classic protocol the client's part for the group ends while callbacks wait: calls in them
-        fail (librdkafka #4884; there, some never return).
+        """Run the callbacks that wait, then the revoke callback, and leave the group. The client's
+        part for the group ends while callbacks wait: calls in them fail (librdkafka #4884; there,
+        some never return).
         """
         if not self.is_closed:
             waiting = [event for event in self.events if isinstance(event, tuple)]
-            self.is_closed = bool(waiting) and isinstance(self.membership, ClassicMembership)
+            self.is_closed = bool(waiting)
             for event in waiting:
                 self._rebalance(*event)
             self._leave()

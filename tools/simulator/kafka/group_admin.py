@@ -68,7 +68,7 @@ class GroupAdmin(AdminRequests):
                 else []
             )
             state = ConsumerGroupState[group.state] if group else ConsumerGroupState.DEAD
-            assignor = "roundrobin" if group and members and not group.is_consumer_protocol else ""
+            assignor = "roundrobin" if members else ""
             return ConsumerGroupDescription(
                 name, False, members, assignor, state, self.node(), operations
             )

@@ -16,7 +16,7 @@ from tools.simulator.schedule import Signal
 if TYPE_CHECKING:
     from tools.simulator.kafka.cluster import Cluster
 
-State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE", "ASSIGNING", "RECONCILING"]
+State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE"]
 
 
 class Member:
@@ -44,13 +44,12 @@ class Member:
         self.client_id = client_id
         self.topics: list[str] = []
         self.assigned: list[PartitionKey] = []
-        """With group.protocol=consumer: the partitions that it may own."""
         self.session_timeout_s = 45.0
         self.rebalance_timeout_s = 300.0
         self.last_heartbeat_at = 0.0
         self.is_joined = False
         self.epoch = -1
-        """The generation or member epoch of its last assignment."""
+        """The generation of its last assignment."""
         self.signal = schedule_signal
 
 
@@ -62,8 +61,6 @@ class GroupMembers(GroupOffsets):
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
         """The member id of each static member."""
-        self.is_consumer_protocol = False
-        """Whether the brokers assign the partitions (group.protocol=consumer)."""
         self.generation = 0
         self.state: State = "EMPTY"
         self.rebalance_count = 0
@@ -82,15 +79,8 @@ class GroupMembers(GroupOffsets):
             return
         if generation >= 0 or member_id or instance_id:
             self.check_id(member_id, instance_id)
-            expected = (
-                self.members[member_id].epoch if self.is_consumer_protocol else self.generation
-            )
-            if generation != expected:
-                raise BrokerError(
-                    KafkaError.ILLEGAL_GENERATION
-                    if is_transactional or not self.is_consumer_protocol
-                    else KafkaError.STALE_MEMBER_EPOCH
-                )
+            if generation != self.generation:
+                raise BrokerError(KafkaError.ILLEGAL_GENERATION)
         elif not is_transactional:
             raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
         if not is_transactional and self.state == "PREPARING_REBALANCING" and generation < 0:
@@ -103,11 +93,9 @@ class GroupMembers(GroupOffsets):
         if member_id not in self.members:
             raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
 
-    def add_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
+    def add_member(self, client_id: str, instance_id: str | None) -> Member:
         """Add a member with a new id."""
-        member_id = (
-            member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
-        )
+        member_id = f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
         member = self.members[member_id] = Member(
             Signal(self.schedule), member_id, instance_id, client_id
         )

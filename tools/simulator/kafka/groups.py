@@ -1,5 +1,5 @@
-"""Consumer groups: how partitions come to members, with the classic protocol (generations, static
-members) and with group.protocol=consumer.
+"""Consumer groups: how partitions come to members, with the classic protocol: generations, static
+members.
 
 JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are
 assigned round robin.
@@ -14,25 +14,19 @@ from confluent_kafka import KafkaError
 
 from tools.simulator.kafka.errors import BrokerError
 from tools.simulator.kafka.group_members import GroupMembers, Member
-from tools.simulator.kafka.group_offsets import PartitionKey
 from tools.simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from tools.simulator.kafka.cluster import Cluster
 
-CONSUMER_PROTOCOL_SESSION_S = 45.0
-"""With group.protocol=consumer, the session timeout is a setting of the broker."""
-
 
 class Group(GroupMembers):
-    """A group with its members, with either protocol."""
+    """A group with its members."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
         self.leader = ""
         self.rebalance_count = 0
-        self.target: dict[str, list[PartitionKey]] = {}
-        """The target assignment of each member, with group.protocol=consumer."""
 
     def remove(self, member_id: str) -> None:
         """A member left, or its session timed out."""
@@ -42,10 +36,8 @@ class Group(GroupMembers):
         if member.instance_id is not None:
             self.instances.pop(member.instance_id, None)
         if not self.members:
-            self.state, self.leader, self.target = "EMPTY", "", {}
+            self.state, self.leader = "EMPTY", ""
             self.generation += 1
-        elif self.is_consumer_protocol:
-            self.assign_evenly()
         else:
             self.leader = next(iter(self.members)) if self.leader == member_id else self.leader
             # members that have joined need not join again
@@ -53,8 +45,6 @@ class Group(GroupMembers):
                 self._complete_if_all_joined()
             else:
                 self._prepare_rebalance()
-
-    # ---- the classic protocol
 
     def join(
         self,
@@ -68,9 +58,6 @@ class Group(GroupMembers):
         """JoinGroup. The signal of the member comes when its `epoch` is the generation of the group
         and its partitions are assigned.
         """
-        if self.is_consumer_protocol and self.members:
-            raise BrokerError(KafkaError.INCONSISTENT_GROUP_PROTOCOL)
-        self.is_consumer_protocol = False
         previous_member_id = self.instances.get(instance_id) if instance_id is not None else None
         if member_id:
             self.check_id(member_id, instance_id)
@@ -176,80 +163,3 @@ class Group(GroupMembers):
         self.members[member_id].last_heartbeat_at = self.schedule.now
         if self.state == "PREPARING_REBALANCING":
             raise BrokerError(KafkaError.REBALANCE_IN_PROGRESS)
-
-    # ---- group.protocol=consumer
-
-    def consumer_group_heartbeat(
-        self,
-        client_id: str,
-        member_id: str,
-        epoch: int,
-        topics: list[str],
-        owned: set[PartitionKey],
-    ) -> tuple[int, set[PartitionKey]]:
-        """ConsumerGroupHeartbeat: returns the member epoch and the partitions that the member may
-        own now. Epoch 0 joins.
-        """
-        if not self.is_consumer_protocol and self.members:
-            raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
-        self.is_consumer_protocol = True
-        member = self.members.get(member_id)
-        if member is None:
-            if epoch != 0:
-                raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
-            member = self.add_member(client_id, None, member_id)
-            member.session_timeout_s = CONSUMER_PROTOCOL_SESSION_S
-            self.start_session(member)
-        elif epoch not in (0, member.epoch):
-            raise BrokerError(KafkaError.FENCED_MEMBER_EPOCH)
-        member.last_heartbeat_at = self.schedule.now
-        is_stale = set(self.list_partitions(self.members.values())) != {
-            key for partition_keys in self.target.values() for key in partition_keys
-        }
-        if member.topics != topics or member.id not in self.target or is_stale:
-            member.topics = topics
-            self.assign_evenly()
-        target_partitions = set(self.target[member_id])
-        if owned - target_partitions:
-            # the rest is assigned to another member only after this member has revoked it
-            return member.epoch, owned & target_partitions
-        assigned_to_others = {
-            partition_key
-            for other in self.members.values()
-            if other is not member
-            for partition_key in other.assigned
-        }
-        if epoch:
-            member.assigned = sorted(owned)
-        member.assigned = sorted(target_partitions - (assigned_to_others - set(member.assigned)))
-        member.epoch = self.generation
-        return member.epoch, set(member.assigned)
-
-    def assign_evenly(self) -> None:
-        """Compute a balanced target assignment that moves few partitions."""
-        self.generation += 1
-        members = sorted(self.members.values(), key=lambda member: member.id)
-        partition_keys = self.list_partitions(members)
-        partitions_max = -(-len(partition_keys) // len(members))
-        target: dict[str, list[PartitionKey]] = {member.id: [] for member in members}
-        unassigned = []
-        for partition_key in partition_keys:
-            owner = next(
-                (
-                    member
-                    for member in members
-                    if partition_key in member.assigned and partition_key[0] in member.topics
-                ),
-                None,
-            )
-            if owner is not None and len(target[owner.id]) < partitions_max:
-                target[owner.id].append(partition_key)
-            else:
-                unassigned.append(partition_key)
-        for partition_key in unassigned:
-            subscribers = [member for member in members if partition_key[0] in member.topics]
-            target[min(subscribers, key=lambda member: len(target[member.id])).id].append(
-                partition_key
-            )
-        self.target = target
-        self.state = "STABLE"

@@ -8,12 +8,13 @@ or dead, so is this task.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tools.simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
+from tools.simulator.kafka.group_members import Member
 from tools.simulator.schedule import Signal
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 PartitionKey = tuple[str, int]
 MAX_POLL_MS, SESSION_MS, HEARTBEAT_MS, REFRESH_MS = 300_000, 45_000, 3_000, 300_000
-CONSUMER_PROTOCOL_HEARTBEAT_S = 5.0
+SYNC_GROUP_S = (0.0, 0.0, 0.0, 0.001, 0.05, 1.0)
 
 
-class Membership(ABC):
-    """What both protocols have in common."""
+class Membership:
+    """JoinGroup, heartbeats, and a full rebalance with each change (the classic protocol)."""
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         self.consumer = consumer
@@ -49,10 +50,160 @@ class Membership(ABC):
         self.session_timeout_s = consumer.get_seconds("session.timeout.ms", SESSION_MS)
         self.max_poll_interval_s = consumer.get_seconds("max.poll.interval.ms", MAX_POLL_MS)
         self.last_heartbeat_at = self.schedule.now
+        self.heartbeat_s = consumer.get_seconds("heartbeat.interval.ms", HEARTBEAT_MS)
+        self.metadata_refresh_s = consumer.get_seconds(
+            "topic.metadata.refresh.interval.ms", REFRESH_MS
+        )
+        self.partition_counts: dict[str, int] = {}
+        """The number of partitions of each topic in the last metadata."""
+        self.refreshed_at = self.schedule.now
 
-    @abstractmethod
     def run(self) -> None:
-        """The task."""
+        """Join, then send heartbeats until the group rebalances; again and again."""
+        while not self.is_over and not self.is_fatal:
+            if self._join():
+                self._heartbeat_until_rebalance()
+
+    def _join(self) -> bool:
+        self.is_subscription_changed = False
+        consumer, topics = self.consumer, list(self.topics)
+
+        def execute() -> Member:
+            self.partition_counts = self._count_partitions()
+            group = self.cluster.group(consumer.group_id)
+            return group.join(
+                consumer.client_id,
+                self.member_id,
+                self.instance_id,
+                topics,
+                self.session_timeout_s,
+                self.max_poll_interval_s,
+            )
+
+        try:
+            member = consumer.request("JoinGroup", execute, self.session_timeout_s)
+        except (RequestTimedOut, ConnectionLost):
+            return False
+        except BrokerError as error:
+            self._on_error(error)
+            return False
+        self.member_id = member.id
+        while member.epoch < 0 or (member.is_joined and self._is_rebalancing(member)):
+            self.schedule.wait(member.signal, 1.0)
+            if self.is_over:
+                return False
+            if self._is_removed(member):
+                self.member_id = ""
+                return False
+        self.generation, self.last_heartbeat_at, self.refreshed_at = (
+            member.epoch,
+            self.schedule.now,
+            self.schedule.now,
+        )
+        assigned = set(member.assigned)
+        # the answer to SyncGroup comes after that to JoinGroup, which has the generation
+        self.schedule.sleep(self.schedule.random.choice(SYNC_GROUP_S))
+        self.owned = set()
+        self.notify_application("assign", assigned)
+        return True
+
+    def _is_rebalancing(self, member: Member) -> bool:
+        group = self.cluster.groups.get(self.consumer.group_id)
+        return (
+            group is not None
+            and group.members.get(member.id) is member
+            and group.state == "PREPARING_REBALANCING"
+        )
+
+    def _is_removed(self, member: Member) -> bool:
+        group = self.cluster.groups.get(self.consumer.group_id)
+        return (
+            member.id != self.member_id
+            or group is None
+            or group.members.get(self.member_id) is not member
+        )
+
+    def _heartbeat_until_rebalance(self) -> None:
+        """Send heartbeats until there is a reason to join again."""
+        while not self.is_over:
+            self.schedule.wait(self.changed, self.heartbeat_s)
+            if self.is_over or self.has_exceeded_max_poll():
+                return
+            if self.is_subscription_changed:
+                self._revoke_all()
+                return
+            if self.has_new_partitions():
+                if not self.is_application_due:
+                    self._revoke_all()
+                return
+            try:
+                self.consumer.request("Heartbeat", self._heartbeat, self.session_timeout_s)
+                self.last_heartbeat_at = self.schedule.now
+            except (RequestTimedOut, ConnectionLost):
+                if self.schedule.now - self.last_heartbeat_at >= self.session_timeout_s:
+                    self.member_id = ""
+                    self.lose_partitions()
+                    return
+            except BrokerError as error:
+                self._on_error(error)
+                return
+
+    def _heartbeat(self) -> None:
+        group = self.cluster.groups.get(self.consumer.group_id)
+        if group is None:
+            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
+        group.heartbeat(self.generation, self.member_id, self.instance_id)
+
+    def keep_session(self) -> None:
+        """Send a heartbeat while the application handles an event."""
+        try:
+            self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
+        except (RequestTimedOut, ConnectionLost, BrokerError):
+            return
+
+    def _on_error(self, error: BrokerError) -> None:
+        code = error.code
+        if code == KafkaError.REBALANCE_IN_PROGRESS:
+            self._revoke_all()
+        elif code == KafkaError.FENCED_INSTANCE_ID:
+            self.is_fatal = True
+            self.report_error(
+                KafkaError._FATAL,
+                "Fatal error: Broker: Static consumer fenced by other consumer with same"
+                " group.instance.id: Fatal consumer error: Broker: Static consumer fenced by other"
+                " consumer with same group.instance.id",
+            )
+        else:
+            if code == KafkaError.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            self.lose_partitions()
+
+    def _revoke_all(self) -> None:
+        """Revoke all partitions before joining again."""
+        if self.owned:
+            self.notify_application("revoke", set(self.owned))
+            self.wait_for_application()
+
+    def _count_partitions(self) -> dict[str, int]:
+        return {
+            name: len(self.cluster.topics[name].logs)
+            for name in self.topics
+            if name in self.cluster.topics
+        }
+
+    def refresh_metadata(self) -> None:
+        """The next look at the topics is due at once."""
+        self.refreshed_at = -math.inf
+        self.changed.notify()
+
+    def has_new_partitions(self) -> bool:
+        """Whether the number of partitions has changed since the member joined: then librdkafka
+        joins again at once (`rd_kafka_cgrp_metadata_update_check`).
+        """
+        if self.schedule.now - self.refreshed_at < self.metadata_refresh_s or self.cluster.is_down:
+            return False
+        self.refreshed_at = self.schedule.now
+        return self._count_partitions() != self.partition_counts
 
     def subscribe(self, topics: list[str]) -> None:
         """Subscribe to these topics, and join again."""
@@ -60,13 +211,8 @@ class Membership(ABC):
         self.is_subscription_changed = True
         self.changed.notify()
 
-    def on_revoked(self) -> None:
-        """The application has revoked partitions."""
-        self.is_application_due = False
-        self.application_done.notify()
-
-    def on_assigned(self) -> None:
-        """The application has assigned partitions."""
+    def on_handled(self) -> None:
+        """The application has handled an event."""
         self.is_application_due = False
         self.application_done.notify()
 
@@ -105,28 +251,10 @@ class Membership(ABC):
         go on.
         """
         while self.is_application_due and not self.is_over:
-            if not self.schedule.wait(self.application_done, self.heartbeat_interval_s()):
+            if not self.schedule.wait(self.application_done, self.heartbeat_s):
                 self.keep_session()
                 if self.has_new_partitions():
                     return
-
-    def has_new_partitions(self) -> bool:
-        """Whether the member joins again because a topic has new partitions. With
-        group.protocol=consumer the brokers see that.
-        """
-        return False
-
-    # a hook, as well
-    def refresh_metadata(self) -> None:  # noqa: B027
-        """Look at the topics now, not when the next refresh is due."""
-
-    def heartbeat_interval_s(self) -> float:
-        """The time between two heartbeats."""
-        return CONSUMER_PROTOCOL_HEARTBEAT_S
-
-    # a hook: the consumer protocol needs nothing here
-    def keep_session(self) -> None:  # noqa: B027
-        """Send a heartbeat and ignore its response."""
 
     def report_error(self, code: int, reason: str) -> None:
         """Leave an error for the next poll."""
