@@ -83,7 +83,7 @@ class RoundDecisions:
         """Ask the rule about one envelope: its state and the counts change, and it is returned if
         it is accepted. SourceRecreated before anything of another topic is accepted.
         """
-        above = self.rule.frontier
+        above = self.rule.source_offset
         decision, rule = decide(self.rule, head)
         if decision == "accepted" and head.source_identity != source_identity:
             raise _build_recreated_error(head.source_identity, source_identity)
@@ -142,10 +142,10 @@ class RoundDecisions:
             self.left_out_through = envelope.head.through
 
     def stop_before_end(self, envelope: AcceptedEnvelope, source_offset: int) -> None:
-        """Records of the envelope above this offset are left to the next round: the frontier is
-        this offset, and the position stays at the envelope, which is decided again.
+        """Records of the envelope above this offset are left to the next round: the frontier's
+        offset is this one, and the position stays at the envelope, which is decided again.
         """
-        self.rule = self.rule._replace(frontier=source_offset)
+        self.rule = self.rule._replace(source_offset=source_offset)
         self.next_offset = envelope.message.offset()
 
     def find_last(self) -> tuple[AcceptedEnvelope, EnvelopeRecord] | None:
@@ -156,7 +156,7 @@ class RoundDecisions:
         """The last accepted record, for the frontier; `before`: as of the last round."""
         last = self.find_last()
         # an envelope of which the rest is left to the next round ends beyond the frontier
-        left_out_through = min(self.left_out_through, self.rule.frontier)
+        left_out_through = min(self.left_out_through, self.rule.source_offset)
         if last is None:
             return before._replace(left_out=True) if before and left_out_through >= 0 else before
         _, record = last
@@ -173,7 +173,7 @@ class RoundDecisions:
         """The frontier after this round, whose records at the destination are not counted yet."""
         return replace(
             before,
-            source_offset=self.rule.frontier,
+            source_offset=self.rule.source_offset,
             epoch=self.rule.epoch,
             gap=self.rule.gap,
             last_record=self.describe_last_record(before.last_record),

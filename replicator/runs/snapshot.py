@@ -40,7 +40,8 @@ restarts faster.
 class OpenGap(NamedTuple):
     """A gap at stage two."""
 
-    frontier: int
+    source_offset: int
+    """As `Frontier.source_offset`."""
     up_to: int
     """As `Frontier.gap`."""
     since_s: float

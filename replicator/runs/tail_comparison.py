@@ -155,14 +155,14 @@ def _check_proven(written: Iterable[Route], compared: Counter[Route]) -> None:
 
 
 def compare_tail(
-    tp: TopicPartition, copied: list[TailRecord], source: list[TailRecord], frontier: int
+    tp: TopicPartition, copied: list[TailRecord], source: list[TailRecord], last_offset: int
 ) -> int:
     """Compare the tails of one partition from the end backwards; the number of equal pairs, or
     SourceRefused.
     """
-    if not source or source[-1].offset != frontier:
+    if not source or source[-1].offset != last_offset:
         raise SourceRefused(
-            f"{tp} has no record at offset {frontier}, which was the last one copied"
+            f"{tp} has no record at offset {last_offset}, which was the last one copied"
         )
     pairs = list(zip(reversed(copied), reversed(source), strict=False))
     for ours, theirs in pairs:

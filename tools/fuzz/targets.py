@@ -128,14 +128,14 @@ def _expect(messages: Iterable[Message]) -> Expected:
             assert message.kind == OLD_FORMAT
             counts.update(consumed=1, old_format=1)
             continue
-        frontier = state.frontier
+        offset = state.source_offset
         decision, state = decide(state, head)
         counts["consumed"] += head.record_count
         if decision == "accepted":
             if head.source_identity != IDENTITY:
                 raise SourceRecreated
             _, found = read_envelope(message.content)
-            new = [record for record in found if record.source_offset > frontier]
+            new = [record for record in found if record.source_offset > offset]
             counts["duplicates"] += len(found) - len(new)
             written += new
         else:
@@ -144,7 +144,7 @@ def _expect(messages: Iterable[Message]) -> Expected:
             )
     offsets = [record.source_offset for record in written]
     assert offsets == sorted(set(offsets))
-    assert all(committed.source_offset < offset <= state.frontier for offset in offsets)
+    assert all(committed.source_offset < offset <= state.source_offset for offset in offsets)
     return state, [_expect_record(record) for record in written], counts
 
 

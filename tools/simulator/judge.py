@@ -76,10 +76,10 @@ class Judge:
         still without a frontier when others have theirs: a worker that was started again, or
         stood still, cannot tell it from a new one.
         """
-        frontier = self.system.load_frontier(source)
-        if frontier is None:
+        frontier_offset = self.system.load_frontier_offset(source)
+        if frontier_offset is None:
             return
-        copy.first_offset, copy.is_first_offset_known = frontier + 1, True
+        copy.first_offset, copy.is_first_offset_known = frontier_offset + 1, True
         end_at_start, log = (
             self.system.ends_at_start.get(source),
             self.system.source.log(*source),
@@ -87,7 +87,7 @@ class Judge:
         # the first records of a new partition can be deleted before the copy begins
         lowest, highest = (end_at_start, log.end) if end_at_start is not None else (0, log.begin)
         may_begin_at_0 = bool(self.system.faults.injected_kinds) and any(
-            self.system.load_frontier(other) is not None
+            self.system.load_frontier_offset(other) is not None
             for other in self.system.list_source_partitions()
             if other.topic != source.topic
         )

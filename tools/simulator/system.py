@@ -69,10 +69,12 @@ class System(Clusters):
         self.settings = build_settings(self, self.filter_sql)
         self.end_of_copy = EndOfCopy(self._are_workers_ready)
 
-    def load_frontier(self, source: TopicPartition) -> int | None:
-        """The frontier that the group has committed for a source partition, or None."""
+    def load_frontier_offset(self, source: TopicPartition) -> int | None:
+        """The offset of the frontier that is committed for a source partition, or None."""
         intermediate = self.find_route(source.topic).get_intermediate(source.partition)
-        return log_reader.load_frontier(self.destination, self.settings.application, intermediate)
+        return log_reader.load_frontier_offset(
+            self.destination, self.settings.application, intermediate
+        )
 
     def is_copied(self, source: TopicPartition, offset: int, content: log_reader.Content) -> bool:
         """Whether the filters let a record through."""

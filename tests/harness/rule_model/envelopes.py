@@ -29,9 +29,9 @@ class Envelope(NamedTuple):
     history: int
 
 
-def choose_records(envelope: Envelope, frontier: int) -> tuple[Record, ...]:
+def choose_records(envelope: Envelope, copied_offset: int) -> tuple[Record, ...]:
     """Those that are written of an accepted envelope."""
-    return tuple(record for record in envelope.records if record.source_offset > frontier)
+    return tuple(record for record in envelope.records if record.source_offset > copied_offset)
 
 
 class Variant(NamedTuple):

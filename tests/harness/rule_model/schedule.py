@@ -163,7 +163,7 @@ class Schedule:
     def revise_history(self) -> None:
         """The source loses its end, and grows again."""
         two = self.two
-        self.source.revise(max(two.now.state.frontier, two.committed.state.frontier))
+        self.source.revise(max(two.now.state.source_offset, two.committed.state.source_offset))
         self.one.epoch = None
 
     def finish(self) -> None:
@@ -192,7 +192,7 @@ class Schedule:
         while attempt.position < attempt.end:
             self.one.write_envelope(attempt)
         self._deliver_all()
-        begin = self.two.now.state.frontier + 1
+        begin = self.two.now.state.source_offset + 1
         if self.source.list_kept(begin, attempt.end, run.filter_number):
             raise Violation("a run does not copy what it has read")
 

@@ -44,16 +44,18 @@ def explore_compacted(rule: Decide, first: tuple[int, ...], then: tuple[int, ...
     ]
 
     def follow(state: RuleState, output: tuple[int, ...], left: int) -> int:
-        copied = {offset for offset in then if offset <= state.frontier}
+        copied = {offset for offset in then if offset <= state.source_offset}
         if sorted(set(output)) != list(output) or not copied <= {*output} <= {*first}:
-            raise Broken(f"{output} up to {state.frontier}")
-        rest = Head(IDENTITY, state.epoch, 0, state.frontier, END - 1)
-        if state.frontier < END - 1 and rule(state, rest)[0] != "accepted":
+            raise Broken(f"{output} up to {state.source_offset}")
+        rest = Head(IDENTITY, state.epoch, 0, state.source_offset, END - 1)
+        if state.source_offset < END - 1 and rule(state, rest)[0] != "accepted":
             raise Broken("no new run can go on")
         count = 1
         for head, visible in envelopes if left else ():
             decision, next_state = rule(state, head)
-            new = tuple(o for o in visible if max(head.after, state.frontier) < o <= head.through)
+            new = tuple(
+                o for o in visible if max(head.after, state.source_offset) < o <= head.through
+            )
             count += follow(next_state, output + new * (decision == "accepted"), left - 1)
         return count
 
@@ -67,9 +69,11 @@ def explore_two_worlds(rule: Decide, truth: Truth, is_revised: bool, installs_ep
     """
 
     def follow(state: RuleState, output: Output, begin: int | None, left: int) -> int:
-        end_of_old = state.frontier if begin is None else begin
+        end_of_old = state.source_offset if begin is None else begin
         expected = [entry for entry in OLD.items() if entry[0] <= end_of_old]
-        expected += [entry for entry in truth.items() if end_of_old < entry[0] <= state.frontier]
+        expected += [
+            entry for entry in truth.items() if end_of_old < entry[0] <= state.source_offset
+        ]
         if list(output) != expected:
             raise Broken(f"{output}, not {expected}")
         count = int(begin is not None)
@@ -78,13 +82,13 @@ def explore_two_worlds(rule: Decide, truth: Truth, is_revised: bool, installs_ep
         # the last copied records have to be at the source
         is_same = not is_revised or all(truth.get(offset) == kind for offset, kind in output)
         if begin is None and is_same and (state.epoch == 2 or not installs_epoch):
-            count += follow(state, output, state.frontier, left - 1)
+            count += follow(state, output, state.source_offset, left - 1)
         for head, entries in _list_envelopes(truth, begin, installs_epoch):
             decision, next_state = rule(state, head)
             new = tuple(
                 entry
                 for entry in entries.items()
-                if max(head.after, state.frontier) < entry[0] <= head.through
+                if max(head.after, state.source_offset) < entry[0] <= head.through
             )
             accepted = output + new * (decision == "accepted")
             count += follow(next_state, accepted, begin, left - 1)

@@ -48,14 +48,14 @@ class Source:
         if visible:
             self.records[self.chance.choice(visible)].is_visible = False
 
-    def revise(self, frontier: int) -> None:
+    def revise(self, copied_offset: int) -> None:
         """The source loses records that are not copied, all from some offset on, and grows again.
         (If copied ones are lost, the next run finds that out.)
         """
-        if self.history or frontier + 1 >= len(self):
+        if self.history or copied_offset + 1 >= len(self):
             return
         length = len(self) + self.chance.randint(0, 2)
-        self.history, self.cut = 1, self.chance.randint(frontier + 1, len(self) - 1)
+        self.history, self.cut = 1, self.chance.randint(copied_offset + 1, len(self) - 1)
         del self.records[self.cut :]
         while len(self) < length:
             self.append()

@@ -52,7 +52,7 @@ class StageOne:
         self.in_flight: list[tuple[Envelope, Attempt | None]] = []
         self.epoch: int | None = None
         """Of the run that is planned."""
-        self.planned_frontier = -1
+        self.planned_offset = -1
         """Where it begins if it installs no epoch."""
 
     def plan(self, committed: Committed) -> None:
@@ -63,7 +63,7 @@ class StageOne:
             own = [run.epoch for run in self.runs] if self.chance.random() < 0.7 else []
             random_bits = self.chance.getrandbits(RANDOM_BITS)
             self.epoch = choose_epoch([state.epoch, *own], random_bits)
-            self.planned_frontier = state.frontier
+            self.planned_offset = state.source_offset
         if self.variant.installs_epoch and state.epoch < self.epoch:
             self._send(Head(IDENTITY, self.epoch, 0, -1, -1))
 
@@ -71,28 +71,28 @@ class StageOne:
         """If the epoch is installed, at the frontier of this moment. Returns whether it began."""
         if self.epoch is None:
             return False
-        frontier = self.planned_frontier
+        copied_offset = self.planned_offset
         if self.variant.installs_epoch:
             if committed.state.epoch != self.epoch:
                 return False
-            frontier = committed.state.frontier
+            copied_offset = committed.state.source_offset
         if self.variant.compares_history:
             self._compare_history(committed)
-        if frontier + 1 > len(self.source):
+        if copied_offset + 1 > len(self.source):
             raise LegalStop("the source ends before the frontier")
-        begin, end, history = frontier + 1, len(self.source), self.source.history
-        self.runs.append(Run(self.epoch, self.filter_number, history, begin, end, frontier))
+        begin, end, history = copied_offset + 1, len(self.source), self.source.history
+        self.runs.append(Run(self.epoch, self.filter_number, history, begin, end, copied_offset))
         self.epoch = None
         return True
 
     def _compare_history(self, committed: Committed) -> None:
         """The last copied record has to be at the source, and none visible after it."""
-        last, frontier, source = committed.last, committed.state.frontier, self.source
+        last, copied_offset, source = committed.last, committed.state.source_offset, self.source
         begin = 0 if last is None else last.source_offset + 1
         if last and source.find_history(last.source_offset) != last.history:
             raise LegalStop("the source has another record at the last offset")
         if not committed.has_left_out:
-            if source.list_visible(begin, frontier + 1):
+            if source.list_visible(begin, copied_offset + 1):
                 raise LegalStop("the source has records after the last one")
         elif any(
             stretch.history < source.history and stretch.through >= source.cut
@@ -132,14 +132,14 @@ class StageOne:
 
     def write_empty_envelope(self, run: Run, committed: Committed) -> None:
         """The watch of a run has seen nothing visible after the frontier."""
-        frontier, source = committed.state.frontier, self.source
-        end = self.chance.randint(frontier, len(source) + 1)
+        copied_offset, source = committed.state.source_offset, self.source
+        end = self.chance.randint(copied_offset, len(source) + 1)
         if (
-            frontier + 1 < end <= len(source)
+            copied_offset + 1 < end <= len(source)
             and run.history == source.history
-            and not source.list_visible(frontier + 1, end)
+            and not source.list_visible(copied_offset + 1, end)
         ):
-            self._send(Head(IDENTITY, run.epoch, 0, frontier, end - 1), (), run)
+            self._send(Head(IDENTITY, run.epoch, 0, copied_offset, end - 1), (), run)
 
     def _send(
         self,

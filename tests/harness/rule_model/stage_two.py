@@ -90,10 +90,10 @@ class StageTwo:
 
     def _accept(self, envelope: Envelope, before: Committed) -> None:
         """Write its new records, and check them."""
-        frontier, through = before.state.frontier, envelope.head.through
+        copied_offset, through = before.state.source_offset, envelope.head.through
         if envelope.filter_number < before.filter_number:
             raise Violation(f"an older filter's, after a newer one: {envelope}")
-        records = self.variant.choose_records(envelope, frontier)
+        records = self.variant.choose_records(envelope, copied_offset)
         output = before.output + records
         offsets = [record.source_offset for record in output]
         if offsets != sorted(set(offsets)):
@@ -113,7 +113,7 @@ class StageTwo:
     def check_all(self) -> None:
         """Everything that was accepted, and nothing of a revised history, is at the destination."""
         now = self.now
-        rest = Stretch(now.covered, now.state.frontier, now.filter_number, self.source.history)
+        rest = Stretch(now.covered, now.state.source_offset, now.filter_number, self.source.history)
         for stretch in (*now.stretches, rest):
             self._check_stretch(stretch)
         for offset, history in now.output:

@@ -102,7 +102,7 @@ def test_alone_it_moves_the_position_too() -> None:
     it.
     """
     work = decide_round((make_head(-1, 7), []))
-    assert (work.rule.frontier, work.next_offset, work.find_last()) == (7, 41, None)
+    assert (work.rule.source_offset, work.next_offset, work.find_last()) == (7, 41, None)
 
 
 def test_of_another_topic_it_is_a_stop() -> None:

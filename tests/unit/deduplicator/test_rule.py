@@ -18,7 +18,7 @@ def build_head(epoch: int, after: int, through: int) -> Head:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "after", "through", "decision", "frontier"),
+    ("epoch", "after", "through", "decision", "source_offset"),
     [
         pytest.param(6, 10, 15, "stale", 10, id="an older epoch"),
         pytest.param(6, 20, 25, "stale", 10, id="an older epoch beyond a gap"),
@@ -38,11 +38,11 @@ def build_head(epoch: int, after: int, through: int) -> Head:
     ],
 )
 def test_each_line_of_the_table(
-    epoch: int, after: int, through: int, decision: Decision, frontier: int
+    epoch: int, after: int, through: int, decision: Decision, source_offset: int
 ) -> None:
-    """From frontier 10 and epoch 7, at both ends of each range. The epoch never goes back."""
+    """From offset 10 and epoch 7, at both ends of each range. The epoch never goes back."""
     found, state = decide(RuleState(10, 7), build_head(epoch, after, through))
-    assert (found, state.frontier, state.epoch) == (decision, frontier, max(7, epoch))
+    assert (found, state.source_offset, state.epoch) == (decision, source_offset, max(7, epoch))
 
 
 def test_the_first_record_of_all() -> None:
@@ -57,11 +57,11 @@ def test_a_newer_run_makes_the_older_one_a_zombie() -> None:
     """At once, also when its first envelope that arrives is beyond a gap or a duplicate."""
     for first in (build_head(8, 50, 60), build_head(8, 0, 5), build_head(8, 10, 12)):
         _, state = decide(RuleState(10, 7), first)
-        assert decide(state, build_head(7, state.frontier, 90)) == ("stale", state)
+        assert decide(state, build_head(7, state.source_offset, 90)) == ("stale", state)
 
 
 def follow(*heads: Head) -> RuleState:
-    """The state after these envelopes, from frontier 10 and epoch 7."""
+    """The state after these envelopes, from offset 10 and epoch 7."""
     state = RuleState(10, 7)
     for head in heads:
         _, state = decide(state, head)
@@ -95,7 +95,7 @@ def test_the_gap_says_what_is_missing(heads: list[Head], gap: int | None) -> Non
 
 NUMBERS = st.integers(-1, 12) | st.integers(-1, OFFSET_MAX - 1)
 STATES = st.builds(
-    lambda frontier, epoch, more: RuleState(frontier, epoch, more and frontier + more),
+    lambda offset, epoch, more: RuleState(offset, epoch, more and offset + more),
     NUMBERS,
     st.integers(0, 4),
     st.none() | st.integers(1, 5),
@@ -111,15 +111,17 @@ HEADS = st.builds(
 @given(STATES, st.lists(HEADS, max_size=12))
 @property_test(examples=1000)
 def test_the_state_only_grows(state: RuleState, heads: list[Head]) -> None:
-    """On any envelopes, from any state: frontier and epoch never go back, only an accepted one
-    moves the frontier, to its end, and an open gap is above it.
+    """On any envelopes, from any state: offset and epoch never go back, only an accepted one
+    moves the offset, to its end, and an open gap is above it.
     """
     for head in heads:
         decision, after = decide(state, head)
         assert after.epoch == max(state.epoch, head.epoch)
-        assert (after.frontier > state.frontier) == (decision == "accepted")
-        assert after.frontier == (head.through if decision == "accepted" else state.frontier)
-        assert after.gap is None or after.gap > after.frontier
+        assert (after.source_offset > state.source_offset) == (decision == "accepted")
+        assert after.source_offset == (
+            head.through if decision == "accepted" else state.source_offset
+        )
+        assert after.gap is None or after.gap > after.source_offset
         if decision == "stale":
             assert after == state
         state = after
@@ -131,7 +133,11 @@ def test_the_gap_decides_nothing(state: RuleState, head: Head, gap: int | None) 
     """It is a hint for stage one: with another one, or none, the decision is the same."""
     decision, after = decide(state, head)
     other_decision, other = decide(state._replace(gap=gap), head)
-    assert (decision, after.frontier, after.epoch) == (other_decision, other.frontier, other.epoch)
+    assert (decision, after.source_offset, after.epoch) == (
+        other_decision,
+        other.source_offset,
+        other.epoch,
+    )
 
 
 @given(STATES, HEADS)

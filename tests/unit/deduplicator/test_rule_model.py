@@ -72,14 +72,14 @@ def test_the_schedules_show_every_decision() -> None:
 
 
 def take_equal_for_gap(state: RuleState, head: Head) -> Decided:
-    """`after < frontier` instead of `after ≤ frontier`."""
-    if head.epoch >= state.epoch and state.frontier == head.after < head.through:
+    """`after < offset` instead of `after ≤ offset`."""
+    if head.epoch >= state.epoch and state.source_offset == head.after < head.through:
         return "gap", state._replace(epoch=head.epoch)
     return decide(state, head)
 
 
 def accept_over_one(state: RuleState, head: Head) -> Decided:
-    """`after ≤ frontier + 1`."""
+    """`after ≤ offset + 1`."""
     return decide(state, head._replace(after=max(-1, head.after - 1)))
 
 
@@ -118,25 +118,27 @@ def take_no_epoch(state: RuleState, head: Head) -> Decided:
 def move_less(state: RuleState, head: Head) -> Decided:
     """`through - 1`."""
     decision, after = decide(state, head)
-    return decision, after._replace(frontier=after.frontier - (decision == "accepted"))
+    return decision, after._replace(source_offset=after.source_offset - (decision == "accepted"))
 
 
 def move_more(state: RuleState, head: Head) -> Decided:
     """`through + 1`."""
     decision, after = decide(state, head)
-    return decision, after._replace(frontier=after.frontier + (decision == "accepted"))
+    return decision, after._replace(source_offset=after.source_offset + (decision == "accepted"))
 
 
 def move_back(state: RuleState, head: Head) -> Decided:
     """A duplicate moves the frontier, too."""
     decision, after = decide(state, head)
-    return decision, after._replace(frontier=head.through) if decision == "duplicate" else after
+    return decision, after._replace(
+        source_offset=head.through
+    ) if decision == "duplicate" else after
 
 
 def move_over_gap(state: RuleState, head: Head) -> Decided:
     """What is dropped moves the frontier, too."""
     decision, after = decide(state, head)
-    return decision, after._replace(frontier=head.through) if decision == "gap" else after
+    return decision, after._replace(source_offset=head.through) if decision == "gap" else after
 
 
 WRONG_RULES: tuple[tuple[Decide, set[str]], ...] = (
