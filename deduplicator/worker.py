@@ -208,10 +208,10 @@ def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
     user_code.check_user_code(settings)
     partitions, liveness = Partitions(), Liveness("deduplicator", number)
-    routes = {
-        route.intermediate_topic: route
-        for route in source_pool.try_sources(settings, topic_creation.prepare_topics, liveness.beat)
-    }
+    create_topics = partial(
+        source_pool.try_sources, settings, topic_creation.prepare_topics, liveness.beat
+    )
+    routes = {route.intermediate_topic: route for route in create_topics()}
     intermediate = Intermediate(
         create_stage_two_consumer(settings, number),
         partitions,
@@ -225,7 +225,7 @@ def build(settings: Settings, number: int) -> Worker:
     destination.resolve_in_doubt()
     failpoints.hit("two: initialised")
     COMPILED.labels(str(number)).set(destination.can_forward)
-    starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
+    starter = PartitionStarter(settings, routes, consumer_group, frontier_store, create_topics)
     loop = Loop(
         settings,
         routes,

@@ -15,13 +15,13 @@ too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from common import source_pool
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topic_creation, topics
+from common.kafka import partition_offsets, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
@@ -53,11 +53,14 @@ class PartitionStarter:
         routes: Mapping[str, Route],
         consumer_group: WorkerGroup,
         frontier_store: FrontierStore,
+        create_topics: Callable[[], object] = lambda: None,
     ) -> None:
         self.settings = settings
         self.routes = routes
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
+        self.create_topics = create_topics
+        """Creates missing topics, and adds missing partitions; `reo check` changes nothing."""
         self.new_topics: set[str] = set()
         """Intermediate topics of sources that did not exist when the process started: with
         `source.start=latest` they are copied from the beginning.
@@ -77,7 +80,7 @@ class PartitionStarter:
     ) -> list[Partition]:
         """These intermediate partitions with their frontiers; a Stop when one is refused. Waits
         while the destination does not answer; TransactionUndecided while another producer's
-        transaction is open, or topics were created: then it has to be called again, after a poll.
+        transaction is open, or topics are missing: then it has to be called again, after a poll.
         `known`: frontiers that are committed unless the group has lost them.
         """
         partitions = sorted(topic_partitions)
@@ -91,10 +94,8 @@ class PartitionStarter:
         if destinations is None or not topics.has_partitions(
             self.consumer_group.describe_intermediates(names), partitions
         ):
-            source_pool.try_sources(
-                self.settings, topic_creation.prepare_topics, self.consumer_group.liveness.beat
-            )
-            raise TransactionUndecided("topics were created: starting again after a poll")
+            self.create_topics()
+            raise TransactionUndecided("topics are missing: starting again after a poll")
         found = [
             FoundPartition(
                 self, tp, commits.get(tp), destinations[tp.topic], is_lost=tp in to_commit_again

@@ -28,7 +28,7 @@ from common.liveness import Liveness
 from common.records import get_headers
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.committed_frontiers import WorkerGroup
+from deduplicator.frontiers.committed_frontiers import TransactionUndecided, WorkerGroup
 from deduplicator.frontiers.found_partition import FoundPartition
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.frontiers.source_start_offsets import (
@@ -83,7 +83,11 @@ def check_frontier(
         yield report_ok("consumer group", f"{group.name} has no members: stage two does not run")
         # raises at once for pending offsets, for which a start would wait
         committed = group.list_commits(list_intermediate_partitions(ready))
-        frontiers, findings = _check_start(state, ready, committed.keys(), store)
+        try:
+            frontiers, findings = _check_start(state, ready, committed.keys(), store)
+        except TransactionUndecided as later:
+            yield report_warning(ABOUT, f"it cannot be told now: {later}", "check again")
+            return
         yield from findings
     if with_source:
         yield from _check_source(settings, ready, frontiers)
