@@ -19,11 +19,10 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from common.errors import SettingsInvalid
-from common.kafka import client_watch
+from common.kafka import client_watch, tls_probe
 from common.kafka.client_errors import note_error, note_throttling
 from common.settings import Settings, client_options
 from common.settings.clusters import Cluster
-from common.settings.security import Security
 
 Result = TypeVar("Result")
 BATCH_OVERHEAD_BYTES = 512
@@ -36,7 +35,7 @@ class ClientFactories(NamedTuple):
     consumer: Callable[[dict[str, Any]], Consumer]
     producer: Callable[[dict[str, Any]], Producer]
     admin_client: Callable[[dict[str, Any]], AdminClient]
-    has_tls_listener: Callable[[str], bool] = Security.has_tls_listener
+    has_tls_listener: Callable[[str], bool] = tls_probe.has_tls_listener
     """Tried for addresses that do not answer a client."""
 
 

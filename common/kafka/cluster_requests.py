@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import clock
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
-from common.kafka import clients
+from common.kafka import clients, tls_probe
 from common.kafka.client_errors import NAMED_BY_BROKER, PLAIN_TEXT, translate
 from common.kafka.cluster_metadata import read_metadata
 from common.settings.clusters import Cluster
@@ -144,7 +144,8 @@ def _explain_handshake(cluster: Cluster) -> AccessRefused:
             f" {cluster.name}.security_protocol={protocol}"
         )
     elif "certificate verify failed" in why:
-        why = cluster.security.explain_failed_verification(cluster.bootstrap_servers) or why
+        ca_file = cluster.security.ssl_ca_file
+        why = tls_probe.explain_failed_verification(cluster.bootstrap_servers, ca_file) or why
     return AccessRefused(
         f"{_describe(cluster)}: the TLS or SASL handshake failed: {why}",
         f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and"

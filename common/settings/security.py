@@ -9,9 +9,7 @@ client-credentials grant of RFC 6749.
 
 from __future__ import annotations
 
-import socket
-import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +25,6 @@ LOGIN_MODULES = {
 }
 OAUTH_HANDLER = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
 PAIR = frozenset({"ssl_certificate_file", "ssl_key_file"})
-PROBE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,45 +157,9 @@ class Security:
         options = " ".join(f"{name}={_quote(value)}" for name, value in values if value)
         return f"{LOGIN_MODULES[self.sasl_mechanism]} required {options};"
 
-    def explain_failed_verification(self, bootstrap_servers: str) -> str:
-        """What is wrong with a broker's certificate, by the standard library, where librdkafka says
-        only that it could not be verified; empty if nothing is.
-        """
-        context = ssl.create_default_context(cafile=self.ssl_ca_file or None)
-        for address, failed in _try_handshakes(bootstrap_servers, context):
-            if isinstance(failed, ssl.SSLCertVerificationError):
-                return f"{address}: {failed.verify_message}"
-        return ""  # another failure is not about the certificate, and known already
-
-    @staticmethod
-    def has_tls_listener(bootstrap_servers: str) -> bool:
-        """Whether one of these addresses answers a TLS handshake, whatever its certificate."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return any(failed is None for _, failed in _try_handshakes(bootstrap_servers, context))
-
 
 def _drop_empty(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
-
-
-def _try_handshakes(
-    bootstrap_servers: str, context: ssl.SSLContext
-) -> Iterator[tuple[str, Exception | None]]:
-    """Each address, and how a TLS handshake with it failed, if it did."""
-    for address in map(str.strip, bootstrap_servers.split(",")):
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")  # as IPv6 is written before a port
-        failure: Exception | None = None
-        try:
-            with (
-                socket.create_connection((host, int(port)), PROBE_S) as connection,
-                context.wrap_socket(connection, server_hostname=host),
-            ):
-                pass
-        except (OSError, ValueError) as failed:
-            failure = failed
-        yield address, failure
 
 
 def _quote(value: str) -> str:
