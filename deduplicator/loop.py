@@ -218,7 +218,7 @@ class Loop:
                     self.partitions.on_loaded(loaded)
                 self._commit_first_frontiers([one for one in loaded if one.is_uncommitted])
             except TransactionUndecided as undecided:
-                log.info("waiting for a transaction: %s", undecided)
+                log.info("waiting before a start: %s", undecided)
                 return True
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)

@@ -53,10 +53,8 @@ def create_missing(
     for route in state.sources:
         beat()
         _create_route_topics(state, route, partitions[route.destination_topic])
-    for name, source in state.parked.items():
-        prepare_topic(
-            state, build_parked_topic(state.settings, name, state.get_source_config(source.name))
-        )
+    for name in state.parked:
+        prepare_topic(state, build_parked_topic(state, name))
     return state.sources
 
 
@@ -66,9 +64,7 @@ def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> N
     """
     settings, source = state.settings, state.sources[route]
     source_config = state.get_source_config(source.name)
-    intermediate = build_intermediate_topic(
-        settings, route.intermediate_topic, source.partitions, source_config, state.brokers
-    )
+    intermediate = build_intermediate_topic(state, route)
     # first: an existing topic shows which configurations the brokers know
     existing_intermediate = state.existing.get(route.intermediate_topic) or create(
         state.destination_admin,
@@ -81,12 +77,7 @@ def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> N
         if route.destination_topic not in state.existing:
             for name, reason in copied_configs.list_not_copied(source_config, known).items():
                 log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
-        prepare_topic(
-            state,
-            build_destination_topic(
-                settings, route.destination_topic, partitions, source_config, known
-            ),
-        )
+        prepare_topic(state, build_destination_topic(state, route, partitions, known))
         copy = state.get_config(route.destination_topic)
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
@@ -112,36 +103,37 @@ def prepare_topic(state: RouteTopics, new: NewTopic, validate_only: bool = False
     )
 
 
-def build_intermediate_topic(
-    settings: Settings, name: str, partitions: int, source_config: Entries, brokers: int
-) -> NewTopic:
-    """An intermediate topic as reo creates it at a destination with so many brokers."""
+def build_intermediate_topic(state: RouteTopics, route: Route) -> NewTopic:
+    """An intermediate topic as reo creates it, with no more replicas than there are brokers."""
+    source = state.sources[route]
     return NewTopic(
-        name,
-        partitions,
-        min(settings.intermediate.replication_factor, brokers),
-        config=copied_configs.build_intermediate_config(source_config),
+        route.intermediate_topic,
+        source.partitions,
+        min(state.settings.intermediate.replication_factor, state.brokers),
+        config=copied_configs.build_intermediate_config(state.get_source_config(source.name)),
     )
 
 
 def build_destination_topic(
-    settings: Settings, name: str, partitions: int, source_config: Entries, known: Entries
+    state: RouteTopics, route: Route, partitions: int, known: Entries
 ) -> NewTopic:
     """A destination topic as reo creates it; `known` is any topic's configuration there."""
+    source_config = state.get_source_config(route.source_topic)
     return NewTopic(
-        name,
+        route.destination_topic,
         partitions,
-        settings.topics.replication_factor,
+        state.settings.topics.replication_factor,
         config=copied_configs.build_destination_config(source_config, known),
     )
 
 
-def build_parked_topic(settings: Settings, name: str, source_config: Entries) -> NewTopic:
+def build_parked_topic(state: RouteTopics, name: str) -> NewTopic:
     """A topic for parked records as reo creates it."""
+    source_config = state.get_source_config(state.parked[name].name)
     return NewTopic(
         name,
         1,
-        settings.topics.replication_factor,
+        state.settings.topics.replication_factor,
         config=copied_configs.build_parked_config(source_config),
     )
 

@@ -95,7 +95,7 @@ class PartitionStarter:
             self.consumer_group.describe_intermediates(names), partitions
         ):
             self.create_topics()
-            raise TransactionUndecided("topics are missing: starting again after a poll")
+            raise TransactionUndecided("topics were missing")
         found = [
             FoundPartition(
                 self, tp, commits.get(tp), destinations[tp.topic], is_lost=tp in to_commit_again

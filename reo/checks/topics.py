@@ -53,24 +53,10 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
             continue
         if not destination_kind.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions, unknown_configs)
-        for route, source in routes.items():
-            yield _check_creation(
-                state,
-                topic_creation.build_intermediate_topic(
-                    state.settings,
-                    route.intermediate_topic,
-                    source.partitions,
-                    state.get_source_config(source.name),
-                    state.brokers,
-                ),
-            )
-    for name, source in state.parked.items():
-        yield _check_creation(
-            state,
-            topic_creation.build_parked_topic(
-                state.settings, name, state.get_source_config(source.name)
-            ),
-        )
+        for route in routes:
+            yield _check_creation(state, topic_creation.build_intermediate_topic(state, route))
+    for name in state.parked:
+        yield _check_creation(state, topic_creation.build_parked_topic(state, name))
 
 
 def _check_copy(
@@ -80,18 +66,17 @@ def _check_copy(
     while there is none, they refuse one after the other that they do not know: these are added to
     `unknown_configs`.
     """
-    source_config = state.get_source_config(route.source_topic)
     while True:
         known = (
             state.get_config(min(state.existing))
             if state.existing
             else {
-                name: entry for name, entry in source_config.items() if name not in unknown_configs
+                name: entry
+                for name, entry in state.get_source_config(route.source_topic).items()
+                if name not in unknown_configs
             }
         )
-        new_topic = topic_creation.build_destination_topic(
-            state.settings, route.destination_topic, partitions, source_config, known
-        )
+        new_topic = topic_creation.build_destination_topic(state, route, partitions, known)
         finding = _check_creation(state, new_topic)
         unknown = UNKNOWN_CONFIG.search(finding.seen)
         if unknown is None or unknown[1] not in (new_topic.config or {}):

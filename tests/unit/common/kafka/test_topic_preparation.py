@@ -16,7 +16,7 @@ from common.kafka import route_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
-from common.settings import load
+from common.settings import Settings, load
 from reo.checks.topics import check_topics
 from tests.unit.common.settings.test_settings import GOOD
 
@@ -44,7 +44,14 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == ["beat", "a", "beat", "b", "beat", "c"]
 
 
-SOURCE_CONFIG: dict[str, Any] = {LIMIT: SimpleNamespace(value="1000", source=1)}
+def describe_topics(settings: Settings, partitions: int, brokers: int) -> RouteTopics:
+    """None of the destination's topics exists; there is to be one for parked records."""
+    (route,) = settings.build_routes()
+    source, nobody = Topic(route.source_topic, "id", partitions, "source"), cast(Any, None)
+    state = RouteTopics(settings, nobody, nobody, {route: source}, {"parked": source}, {}, brokers)
+    config: Any = {LIMIT: SimpleNamespace(value="1000", source=1)}
+    state.source_configs[source.name] = config
+    return state
 
 
 @pytest.mark.parametrize(
@@ -56,10 +63,11 @@ def test_an_intermediate_topic_has_few_replicas(asked: str, brokers: int, replic
     they have the replicas of other topics.
     """
     settings = load(GOOD | {"REO_INTERMEDIATE_REPLICATION_FACTOR": asked})
-    intermediate = topic_creation.build_intermediate_topic(settings, "p", 4, SOURCE_CONFIG, brokers)
+    state = describe_topics(settings, 4, brokers)
+    intermediate = topic_creation.build_intermediate_topic(state, *state.sources)
     assert (intermediate.num_partitions, intermediate.replication_factor) == (4, replicas)
     assert intermediate.config["min.insync.replicas"] == "1"
-    parked = topic_creation.build_parked_topic(settings, "parked", SOURCE_CONFIG)
+    parked = topic_creation.build_parked_topic(state, "parked")
     assert (parked.num_partitions, parked.replication_factor) == (1, -1)
     assert "min.insync.replicas" not in parked.config
 
@@ -75,7 +83,6 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
         name: SimpleNamespace(value=value, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
         for name, value in own.items()
     }
-    source = Topic(route.source_topic, "id", 1, "source")
     asked: list[set[str]] = []
 
     def create(*arguments: Any, **_: bool) -> None:
@@ -88,9 +95,9 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
             )
 
     monkeypatch.setattr(topic_creation, "create_or_extend", create)
-    nobody = cast(Any, None)
-    state = RouteTopics(settings, nobody, nobody, {route: source}, {}, {}, 1)
-    state.source_configs[source.name] = config
+    state = describe_topics(settings, 1, 1)
+    state.source_configs[route.source_topic] = config
+    state.parked.clear()
     errors = [finding.seen for finding in check_topics(state) if finding.level == "error"]
     assert errors == ["Invalid value 16384"]
     left = {LIMIT, "segment.bytes", "message.timestamp.type"}
@@ -108,5 +115,6 @@ def test_an_envelope_with_the_largest_record_fits() -> None:
     around = len(encode(Head("1d" * 8, 2**63 - 1, 9, -1, OFFSET_MAX - 1), [record])) - 1000
     batch_and_record_bytes = 61 + 15
     assert around + batch_and_record_bytes < 200 < ENVELOPE_EXTRA_BYTES
-    created = topic_creation.build_intermediate_topic(load(GOOD), "p", 1, SOURCE_CONFIG, 1)
+    state = describe_topics(load(GOOD), 1, 1)
+    created = topic_creation.build_intermediate_topic(state, *state.sources)
     assert int(created.config[LIMIT]) == 1000 + ENVELOPE_EXTRA_BYTES
