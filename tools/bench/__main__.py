@@ -30,6 +30,7 @@ from tools.bench import latency, stage_limits
 from tools.bench.contenders import Contender, MirrorMakerContender, Reo
 from tools.bench.load import KINDS, fill
 from tools.bench.machine import describe_machine
+from tools.bench.partitions import measure_partitions
 from tools.bench.testbed import Testbed, start_testbed
 from tools.bench.throughput import measure_copy
 
@@ -40,6 +41,7 @@ GROWTH_RECORDS = 2_000_000
 LIMITS_RECORDS = 3_000_000
 RATES = (450, 20_000)
 LATENCY_S = 40
+MANY_PARTITIONS = (64, 500, 2000)
 CATCH_UP_RATE, CATCH_UP_STOP_S = 20_000, 60
 OWN_ROUNDS = 3
 """Of what is measured of reo alone, at most."""
@@ -124,7 +126,7 @@ class Bench:
         for kind in kinds:
             self._copy_in_turn(f"warm-up, {kind}", kind, 1)
             self._copy_in_turn(f"throughput, {kind}", kind, self.rounds)
-        if not kinds:
+        if not kinds and "partitions" not in self.only.pattern:
             self._copy_in_turn(f"warm-up, {DEFAULT_KIND}", DEFAULT_KIND, 1)
 
     def _copy_in_turn(self, section: str, kind: str, rounds: int) -> None:
@@ -229,6 +231,17 @@ class Bench:
             ),
         )
 
+    def partitions(self) -> None:
+        """Memory, threads and idle processor time by the number of partitions, once each."""
+        for count in MANY_PARTITIONS:
+            if self.only.search(section := f"partitions: {count:,}"):
+                self.measure(
+                    section,
+                    "reo",
+                    0,
+                    partial(measure_partitions, self.testbed, count),
+                )
+
     def limits(self) -> None:
         """Each stage alone; `reo verify` of what they have copied; a bare loop."""
         if not self.only.search("limits"):
@@ -286,6 +299,7 @@ def main() -> None:
             bench.catch_up,
             bench.limits,
             bench.growth,
+            bench.partitions,
         ):
             part()
 

@@ -60,9 +60,11 @@ KINDS = {
 }
 
 
-def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) -> None:
-    """Write `records` spread evenly over the partitions, each partition in runs, as busy producers
-    do.
+def fill(
+    address: str, topic: str, kind: Kind, records: int, partitions: int, run: int = VARIETY
+) -> None:
+    """Write `records` spread evenly over the partitions, each partition in runs of so many, as busy
+    producers do.
     """
     producer = Producer(
         {
@@ -78,7 +80,7 @@ def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) ->
         while True:
             try:
                 producer.produce(
-                    topic, values[number % VARIETY], partition=number // VARIETY % partitions
+                    topic, values[number % VARIETY], partition=number // run % partitions
                 )
                 break
             except BufferError:

@@ -99,6 +99,15 @@ COPY_FIGURES: Figures = {
     "CPU µs/record": ("cpu_us_all", "{:.2f}"),
     "RSS, MB": ("rss_mb_all", "{:,.0f}"),
 }
+PARTITION_FIGURES: Figures = {
+    "s until copied": ("copied_s", "{:.0f}"),
+    "heap, MB": ("heap_max_mb", "{:,.0f}"),
+    "of it live": ("heap_live_mb", "{:,.0f}"),
+    "RSS, MB": ("rss_mb_all", "{:,.0f}"),
+    "threads": ("threads_all", "{:,.0f}"),
+    "file descriptors": ("descriptors_all", "{:,.0f}"),
+    "idle, % of a core": ("idle_percent_all", "{:.1f}"),
+}
 LATENCY_FIGURES: Figures = {name: (f"{name}_ms", "{:.1f}") for name in ("p50", "p90", "p99", "max")}
 
 
@@ -182,6 +191,24 @@ def format_hops(results: Results) -> list[str]:
     return format_table("Latency of each hop, ms", list(LATENCY_FIGURES), lines)
 
 
+def format_partitions(results: Results) -> list[str]:
+    """What many partitions cost, and the processor time of each process when it is idle."""
+    idle_rows = [
+        row | {f"idle, {process}": percent for process, percent in row["idle_percent"].items()}
+        for row in results.rows
+        if row["section"].startswith("partitions")
+    ]
+    if not idle_rows:
+        return []
+    processes = {name: (name, "{:.1f}") for name in idle_rows[0] if name.startswith("idle, ")}
+    return [
+        *format_medians(results, "Many partitions, small records", "partitions", PARTITION_FIGURES),
+        *format_medians(
+            Results(idle_rows), "The same when idle, % of a core", "partitions", processes
+        ),
+    ]
+
+
 def format_table(title: str, columns: list[str], lines: list[str]) -> list[str]:
     """A section with a table, unless it has no lines."""
     if not lines:
@@ -220,6 +247,7 @@ def format_details(results: Results) -> list[str]:
             COPY_FIGURES,
         ),
         *format_medians(results, "How cost grows", "growth", COPY_FIGURES),
+        *format_partitions(results),
         *format_medians(
             results,
             "After a stop",
