@@ -85,6 +85,10 @@ class LagReporter:
             del ends[0]
         return self.report(tp, records, ends[0][1])
 
+    def report_settled(self, tp: TopicPartition, seconds: float) -> None:
+        """No record was waiting so many seconds ago, nor since the last report."""
+        self.partitions[tp].nothing_waited_at = clock.time() - seconds
+
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
         for tp in self.partitions:

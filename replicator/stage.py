@@ -298,7 +298,8 @@ class Stage:
 
     def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
-            return watch.observe(self.planner.try_read_commits(watch.plan.start_offsets))
+            chosen = watch.choose_partitions()
+            return watch.observe(chosen, self.planner.try_read_commits(chosen)) if chosen else None
         except (TopicMissing, SourceTruncated):
             # names a topic that was deleted or recreated while the snapshot was taken
             watch.check_sources()

@@ -28,6 +28,10 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed
 from common.routes import TopicPartition
 
+PARTITIONS_MAX = 200
+"""Partitions whose records are read at once, in turn with the others: the first records of 2,000
+partitions took 4 s.
+"""
 POLL_S = 5.0
 MOVES_S = 1.0
 """In this time a consumer that fetches passes a marker: it gets at least 64 KB a request."""

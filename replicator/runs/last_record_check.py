@@ -50,11 +50,28 @@ def check_source_history(
     beat: Callable[[], None] = lambda: None,
 ) -> set[TopicPartition]:
     """The source partitions whose last copied record is still there, the same one; the others no
-    longer have theirs, legally.
+    longer have theirs, legally. Some at a time are read; `beat` is called in between.
 
     SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told
     now.
     """
+    present: set[TopicPartition] = set()
+    rows = list(copied.items())
+    for begin in range(0, len(rows), visible_records.PARTITIONS_MAX):
+        if begin:
+            beat()
+        part = dict(rows[begin : begin + visible_records.PARTITIONS_MAX])
+        present |= _check_history(settings, client, reader, part, beat)
+    return present
+
+
+def _check_history(
+    settings: Settings,
+    client: AdminClient,
+    reader: Consumer,
+    copied: Mapping[TopicPartition, LastCopied],
+    beat: Callable[[], None],
+) -> set[TopicPartition]:
     beginnings, ends = partition_offsets.list_bounds(
         client, copied, committed_only=True, timeout_s=get_request_timeout_s(settings)
     )

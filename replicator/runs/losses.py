@@ -10,6 +10,7 @@ before the loss, and is copied after it, is compared too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from common.routes import TopicPartition
@@ -17,7 +18,7 @@ from common.settings import Settings
 from replicator.runs import last_record_check, tail_comparison
 from replicator.runs.clients import Clients
 from replicator.runs.run import Plan
-from replicator.runs.snapshot import OUTAGE_S, ClusterSnapshot, PartitionSnapshot
+from replicator.runs.snapshot import ClusterSnapshot, PartitionSnapshot
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class SourceLosses:
     plan: Plan
     copied: dict[TopicPartition, last_record_check.LastCopied]
     """By source partition, what was copied last, as of the previous snapshot."""
+    beat: Callable[[], None]
+    """Called while a comparison lasts long."""
     uncompared_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     """By intermediate partition, after an event that can lose records: its end offset then. What
     stage two copies from before it is compared.
@@ -40,7 +43,7 @@ class SourceLosses:
         """
         frontiers = {
             tp: partition.commit.frontier
-            for tp, partition in now.partitions.items()
+            for tp, partition in now.asked.items()
             if partition.commit is not None
         }
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
@@ -72,7 +75,7 @@ class SourceLosses:
             self.clients.source_admin,
             self.clients.source_reader,
             copied,
-            self.clients.beat,
+            self.beat,
         )
 
 
@@ -82,11 +85,11 @@ def can_have_lost_records(before: ClusterSnapshot | None, now: ClusterSnapshot) 
     """
     return (
         before is None
-        or now.taken_at_s > before.taken_at_s + OUTAGE_S
+        or now.is_late
         or any(
             is_truncated(partition)
             or partition.source_end.leader_epoch != before.partitions[tp].source_end.leader_epoch
-            for tp, partition in now.partitions.items()
+            for tp, partition in now.asked.items()
         )
     )
 

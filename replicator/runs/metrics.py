@@ -23,7 +23,7 @@ timeout.
 
 def report_snapshot(before: ClusterSnapshot | None, now: ClusterSnapshot, lag: LagReporter) -> None:
     """Set the metrics of stage one."""
-    for tp, partition in now.partitions.items():
+    for tp, partition in now.asked.items():
         if before is not None:
             _count_progress(tp, before.partitions[tp], partition)
         waiting = max(0, partition.source_high_watermark - partition.source_end.offset)

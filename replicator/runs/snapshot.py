@@ -3,6 +3,9 @@ of the snapshots before. A snapshot is never changed, so that what follows from 
 (`replicator.runs.watch.find_event`) needs neither a cluster nor a clock. Nobody looks into the
 intermediate topics, only at their ends.
 
+A snapshot need not ask for every partition (`replicator.runs.watch.Watch.choose_partitions`): those
+that are not asked for are as in the snapshot before.
+
 How far a run is, the group's frontier tells. Offsets of the source do not tell whether anything is
 left to copy, since they count markers and aborted records too. So where a partition stands still,
 its first visible record after the frontier is looked for, and that none was found is remembered.
@@ -15,7 +18,7 @@ at the same offsets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,8 +35,8 @@ from replicator.runs.run import Plan
 QUIET_S = 1.0
 """A partition that stands still for so long is looked at."""
 OUTAGE_S = 2.0
-"""A snapshot that ends this long after the previous one may have waited for a broker; no broker
-restarts faster.
+"""When all leaders have answered this long after their previous answer, one of them may have been
+away; no broker restarts faster.
 """
 
 
@@ -76,6 +79,8 @@ class PartitionSnapshot:
     gap: OpenGap | None = None
     blocked_since_s: float | None = None
     """Since when the last stable offset stays below the high watermark; None when it is not."""
+    looked_at_s: float = 0.0
+    """When its records were looked at for the last time."""
     is_purged: bool = False
     """Whether nothing is left on the intermediate partition, although stage two has not read up to
     its end: then its position does not move.
@@ -104,6 +109,16 @@ class PartitionSnapshot:
         return 0 if is_empty else max(0, self.source_end.offset - self.next_offset)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether everything is copied: nothing changes here before the source's end does."""
+        return (
+            self.has_stage_two_read_all
+            and self.gap is None
+            and self.next_offset >= self.source_end.offset
+            and self.source_high_watermark <= self.source_end.offset
+        )
+
+    @property
     def is_waiting_for_stage_one(self) -> bool:
         """Whether stage two has nothing to do, and the source has something to copy."""
         return self.has_stage_two_read_all and (self.lag > 0 or self.is_deleted_uncopied)
@@ -117,6 +132,10 @@ class ClusterSnapshot:
     """By the monotonic clock, when the last answer had come."""
     sources: Mapping[Route, topics.Topic]
     partitions: Mapping[TopicPartition, PartitionSnapshot]
+    asked: Mapping[TopicPartition, PartitionSnapshot]
+    """Those that were asked for; the others are as in the snapshot before."""
+    is_late: bool = False
+    """Whether a broker may have been away since the snapshot before."""
 
 
 def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[Route, topics.Topic]:
@@ -136,19 +155,25 @@ def take_snapshot(
     plan: Plan,
     commits: Mapping[TopicPartition, GroupCommit],
     before: ClusterSnapshot | None,
+    source_partitions: Mapping[TopicPartition, TopicPartition],
+    answered_at_s: float,
     quiet_s: float = QUIET_S,
 ) -> ClusterSnapshot:
     """Look at what stood still for so long in the snapshot before, then ask both clusters;
     `commits` were read just before. ClusterUnreachable when one does not answer, TopicMissing when
     a source topic is gone.
+
+    `source_partitions` are asked for, by intermediate partition: all of them at first.
+    `answered_at_s`: when all leaders have answered for the last time.
     """
     began_at_s = clock.monotonic()
-    found_empty = _look_at_quiet(settings, clients, before, began_at_s - quiet_s) if before else {}
+    looked_at = _find_quiet(before, source_partitions, quiet_s, began_at_s) if before else {}
+    found_empty = _look_at_quiet(settings, clients, looked_at)
     look_s = clock.monotonic() - began_at_s
-    source_partitions, timeout_s = plan.map_source_partitions(), get_request_timeout_s(settings)
+    timeout_s = get_request_timeout_s(settings)
     client, at_source = clients.source_admin, source_partitions.values()
     sources = describe_sources(settings, clients, plan)
-    intermediate_ends = _list_intermediate_ends(settings, clients, plan)
+    intermediate_ends = _list_intermediate_ends(settings, clients, source_partitions)
     purged = _find_purged(clients, intermediate_ends, commits, before)
     # before the stable ends: records written in between are no open transaction
     high_watermarks = partition_offsets.list_end_offsets(client, at_source, timeout_s=timeout_s)
@@ -156,16 +181,10 @@ def take_snapshot(
     stable_ends = partition_offsets.list_stable_ends(client, at_source, timeout_s)
     now_s = clock.monotonic()
     # a look may be long: it reads over all markers
-    is_late = before is not None and now_s - look_s > before.taken_at_s + OUTAGE_S
-    partitions = {}
+    is_late_after_look = before is not None and now_s - look_s > answered_at_s + OUTAGE_S
+    asked = {}
     for tp, source in source_partitions.items():
         partition_before, commit = before.partitions[tp] if before else None, commits.get(tp)
-        if commit is not None:
-            next_offset = commit.frontier.source_offset + 1
-        else:
-            next_offset = (
-                partition_before.next_offset if partition_before else plan.start_offsets[tp]
-            )
         answers = PartitionSnapshot(
             source,
             commit,
@@ -173,27 +192,45 @@ def take_snapshot(
             beginnings[source],
             stable_ends[source],
             high_watermarks[source],
-            next_offset,
+            _find_next_offset(plan, tp, partition_before, commit),
             progressed_at_s=now_s,
+            looked_at_s=now_s if tp in looked_at else 0.0,
             is_purged=tp in purged,
         )
-        partitions[tp] = remember(
-            partition_before, answers, None if is_late else found_empty.get(tp, 0)
+        asked[tp] = remember(
+            partition_before, answers, None if is_late_after_look else found_empty.get(tp, 0)
         )
-    return ClusterSnapshot(now_s, sources, partitions)
+    return ClusterSnapshot(
+        now_s,
+        sources,
+        {**before.partitions, **asked} if before else asked,
+        asked,
+        is_late=before is not None and now_s > answered_at_s + OUTAGE_S,
+    )
+
+
+def _find_next_offset(
+    plan: Plan,
+    tp: TopicPartition,
+    before: PartitionSnapshot | None,
+    commit: GroupCommit | None,
+) -> int:
+    if commit is not None:
+        return commit.frontier.source_offset + 1
+    return before.next_offset if before is not None else plan.start_offsets[tp]
 
 
 def _list_intermediate_ends(
-    settings: Settings, clients: Clients, plan: Plan
+    settings: Settings, clients: Clients, topic_partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Empty when a topic is gone."""
     try:
-        return partition_offsets.list_end_offsets(clients.destination_admin, plan.start_offsets)
+        return partition_offsets.list_end_offsets(clients.destination_admin, topic_partitions)
     except TopicMissing:
         return {}
     except ClusterUnreachable:
         # of a topic that is gone, the client says the same as of brokers that do not answer
-        names = {tp.topic for tp in plan.start_offsets}
+        names = {tp.topic for tp in topic_partitions}
         existing = topics.look_up(settings.destination_cluster, clients.destination_admin, names)
         if existing.keys() >= names:
             raise
@@ -224,18 +261,31 @@ def _find_purged(
     return {tp for tp, begin in beginnings.items() if begin >= ends[tp]}
 
 
-def _look_at_quiet(
-    settings: Settings, clients: Clients, before: ClusterSnapshot, since_s: float
-) -> dict[TopicPartition, int]:
-    """The partitions that stand still since then and have nothing visible after the frontier, with
-    the last stable offset up to which that was looked for. ClusterUnreachable when a partition does
-    not answer.
+def _find_quiet(
+    before: ClusterSnapshot,
+    topic_partitions: Collection[TopicPartition],
+    quiet_s: float,
+    now_s: float,
+) -> dict[TopicPartition, PartitionSnapshot]:
+    """The partitions to look at: they stand still for so long. Of many, those that were
+    not looked at for the longest time; all of them when nothing is waited for.
     """
-    quiet = {
-        tp: partition
-        for tp, partition in before.partitions.items()
-        if partition.progressed_at_s <= since_s and partition.is_waiting_for_stage_one
-    }
+    quiet = [
+        (tp, partition)
+        for tp in topic_partitions
+        if (partition := before.partitions[tp]).progressed_at_s <= now_s - quiet_s
+        and partition.is_waiting_for_stage_one
+    ]
+    quiet.sort(key=lambda row: row[1].looked_at_s)
+    return dict(quiet[: visible_records.PARTITIONS_MAX] if quiet_s else quiet)
+
+
+def _look_at_quiet(
+    settings: Settings, clients: Clients, quiet: Mapping[TopicPartition, PartitionSnapshot]
+) -> dict[TopicPartition, int]:
+    """Of these partitions, those that have nothing visible after the frontier, with the last stable
+    offset up to which that was looked for. ClusterUnreachable when a partition does not answer.
+    """
     # as of now: what was deleted since the snapshot cannot be read
     beginnings = partition_offsets.list_beginning_offsets(
         clients.source_admin,
@@ -304,6 +354,7 @@ def remember(
     now_s = now.progressed_at_s
     now = replace(
         now,
+        looked_at_s=now.looked_at_s or (before.looked_at_s if before else 0.0),
         gap=_find_gap(before.gap if before else None, now, now_s),
         blocked_since_s=_find_blocked_since(before, now, now_s),
     )

@@ -75,6 +75,7 @@ class WatchedSource:
         monkeypatch.setattr(partition_offsets, "list_beginning_offsets", self.list_beginnings)
         monkeypatch.setattr(partition_offsets, "list_end_offsets", self.list_ends)
         monkeypatch.setattr(partition_offsets, "list_stable_ends", self.list_stable_ends)
+        monkeypatch.setattr(partition_offsets, "read_stable_ends", self.list_stable_ends)
         monkeypatch.setattr(visible_records, "read_first_records", self.read_first_records)
         monkeypatch.setattr(last_record_check, "check_source_history", self.compare)
 
@@ -129,7 +130,7 @@ class WatchedSource:
     def observe(self, watch: Watch, seconds: float = 0.5) -> Event | None:
         """One more snapshot after so many seconds."""
         self.now_s += seconds
-        return watch.observe(self.read_commits())
+        return watch.observe([HERE], self.read_commits())
 
     def observe_for(self, watch: Watch, seconds: float) -> list[Event | None]:
         """Two snapshots a second; stops at the first event."""

@@ -143,7 +143,9 @@ class ConsumerOffsets(Fetcher):
                 KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out"
             ) from None
         return [
-            create_topic_partition(topic, partition, answer.offset, None, answer.code)
+            create_topic_partition(
+                topic, partition, answer.offset, None, answer.code, answer.leader_epoch
+            )
             for (topic, partition, _), answer in zip(asked, answers, strict=True)
         ]
 

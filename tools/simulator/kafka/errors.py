@@ -47,14 +47,19 @@ def create_error(
 
 
 def create_topic_partition(
-    topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0
+    topic: str,
+    partition: int,
+    offset: int,
+    metadata: str | None = None,
+    code: int = 0,
+    leader_epoch: int = -1,
 ) -> TopicPartition:
     """The answer for one partition, with an error if there is one."""
     kind = FailedTopicPartition if code else TopicPartition
     answer = (
-        kind(topic, partition, offset)
+        kind(topic, partition, offset, leader_epoch=leader_epoch)
         if metadata is None
-        else kind(topic, partition, offset, metadata)
+        else kind(topic, partition, offset, metadata, leader_epoch)
     )
     if code:
         answer.error = create_error(code)
