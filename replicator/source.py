@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from common.routes import TopicPartition
 from common.settings import Settings, client_options
-from replicator.spark import memory
+from replicator.spark import memory, spark_master
 
 
 def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> dict[str, str]:
     """The options of Spark's Kafka source. `starts` has the first offset of every partition to
     read.
     """
+    tasks = spark_master.count_tasks(settings, len(starts))
     offsets: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(starts.items()):
         offsets.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -44,7 +45,9 @@ def build_options(settings: Settings, starts: Mapping[TopicPartition, int]) -> d
         "groupIdPrefix": f"{settings.application}-replicator",
         "kafka.fetch.min.bytes": str(settings.source.fetch_min_bytes),
         "kafka.max.poll.records": "1000",
-        "kafka.max.partition.fetch.bytes": str(memory.compute_fetch_bytes(settings, len(starts))),
+        "kafka.max.partition.fetch.bytes": str(
+            memory.compute_fetch_bytes(settings, tasks, len(starts))
+        ),
         "kafka.reconnect.backoff.max.ms": "1000",
         # The sink needs one Spark task per Kafka partition, which reads it in order: minPartitions
         # and maxRecordsPerPartition would split a partition and are not set anywhere.

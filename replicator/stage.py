@@ -207,7 +207,7 @@ class Stage:
         if not self._wait_for_slots():
             self._apply("stopped")
             return
-        slots = spark_master.count_slots(self.partitions)
+        slots = spark_master.count_slots(self.settings, self.partitions)
         if slots < len(plan.start_offsets):
             raise StageFailed(
                 f"the source has {len(plan.start_offsets)} partitions now, this JVM has {slots}"

@@ -238,8 +238,8 @@ class Replicator:
     """Stage one."""
 
     memory_mb: int | None = declare(None, minimum=512, maximum=1_048_576)
-    """Heap of stage one's JVM; Spark does not start with less than 512. Default: 512, and 8 more
-    for each partition beyond 16 that the source has at the start."""
+    """Heap of each JVM of stage one; Spark does not start with less than 512. Default: what its
+    tasks need, see [Tune](how-to/tune.md)."""
     master: str = declare("")
     """Where stage one's tasks run: `spark://host:port` of a standalone cluster or
     `k8s://https://host:port` of Kubernetes, with a core for each partition of the source, see

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from common.settings import Settings
-from replicator.spark import class_archive, memory
+from replicator.spark import class_archive
 
 LATE_OPTIMISER = (
     "-XX:Tier4InvocationThreshold=100000",
@@ -96,7 +96,7 @@ appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", \
 """The same layouts as in `common.logs`."""
 
 
-def build_options(settings: Settings, partitions: int) -> str:
+def build_options(settings: Settings, heap_mb: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
     token_urls = ",".join(
         filter(
@@ -107,7 +107,7 @@ def build_options(settings: Settings, partitions: int) -> str:
             ),
         )
     )
-    young_mb = YOUNG_PERCENT * memory.compute_heap_mb(settings, partitions) // 100
+    young_mb = YOUNG_PERCENT * heap_mb // 100
     return " ".join(
         [
             class_archive.COLLECTOR,

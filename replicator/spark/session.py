@@ -43,8 +43,9 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration. Raw options come last and win."""
     folder = Path(tempfile.gettempdir())
     log_option = jvm_options.write_log_config(folder, settings.log.format, jvm_options.DRIVER)
-    heap_mb = memory.compute_heap_mb(settings, partitions)
-    slots = spark_master.count_slots(partitions)
+    tasks = 0 if settings.replicator.master else partitions  # a driver of executors runs none
+    heap_mb = memory.compute_heap_mb(settings, tasks, partitions)
+    slots = spark_master.count_slots(settings, partitions)
     return {
         "spark.master": settings.replicator.master or f"local[{slots}]",
         "spark.app.name": settings.application,
@@ -52,7 +53,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": (
             # not /tmp: libraries unpack their native code here, and leave it when the JVM is killed
             f"{log_option} -Djava.io.tmpdir={folder} -Xms{heap_mb}m"
-            f" {jvm_options.build_options(settings, partitions)}"
+            f" {jvm_options.build_options(settings, heap_mb)}"
         ),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -60,6 +61,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.redaction.regex": (
             "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore"
         ),
+        "spark.rpc.netty.dispatcher.numThreads": "4",  # otherwise one for each slot
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",  # each record would be written once more

@@ -117,15 +117,42 @@ def test_libraries_of_the_jvm_unpack_their_code_into_reos_own_folder() -> None:
     assert f"-Djava.io.tmpdir={tempfile.gettempdir()}" in options
 
 
-@pytest.mark.parametrize("partitions", [1, 3, 4, 5, 64])
-def test_one_executor_alone_has_a_core_for_each_partition(partitions: int) -> None:
-    """On Kubernetes, when the other one is lost."""
+@pytest.mark.parametrize("partitions", [1, 3, 4, 5, 64, 200, 201, 999, 1000, 5000])
+def test_without_one_executor_there_is_a_core_for_each_partition(partitions: int) -> None:
+    """On Kubernetes, when one is lost. None has more tasks than an executor's heap is for."""
     told = spark_master.build_configuration(load(GOOD | KUBERNETES), partitions)
-    assert int(told["spark.executor.cores"]) >= partitions
-    assert (
-        int(told["spark.executor.cores"]) * int(told["spark.executor.instances"])
-        >= partitions * 2 - 1
+    cores, executors = (int(told[f"spark.executor.{what}"]) for what in ("cores", "instances"))
+    assert cores * (executors - 1) >= partitions
+    assert cores <= spark_master.TASKS_MAX
+
+
+@pytest.mark.parametrize(
+    ("partitions", "cores", "cores_max"), [(1, None, "8"), (200, None, "400"), (500, "167", "668")]
+)
+def test_a_worker_of_a_standalone_cluster_gives_all_its_cores_while_one_executor_is_enough(
+    partitions: int, cores: str | None, cores_max: str
+) -> None:
+    """Beyond that an executor has as many as elsewhere."""
+    told = spark_master.build_configuration(
+        load(GOOD | {"REO_REPLICATOR_MASTER": "spark://host:7077"}), partitions
     )
+    assert (told.get("spark.executor.cores"), told["spark.cores.max"]) == (cores, cores_max)
+
+
+@pytest.mark.parametrize(
+    ("given", "driver", "executor"),
+    [
+        ({}, "3728m", None),
+        (KUBERNETES, "512m", "1347m"),
+        (KUBERNETES | {f"{ENVIRONMENT}spark_executor_cores": "50"}, "512m", "817m"),
+    ],
+)
+def test_the_heap_of_each_jvm_is_that_of_its_tasks(
+    given: dict[str, str], driver: str, executor: str | None
+) -> None:
+    """Of 1,000 partitions: all in one JVM, or shared by executors, whose cores may be given."""
+    told = session.build_configuration(load(GOOD | given), 1000)
+    assert (told["spark.driver.memory"], told.get("spark.executor.memory")) == (driver, executor)
 
 
 def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
