@@ -30,7 +30,7 @@ RECORDS_A_PARTITION = 100
 KIND = Kind("100 B", "none", lambda rng: rng.randbytes(100))
 SETTLE_S, IDLE_S = 20.0, 60.0
 """From the copy's end until processor times are measured, and for how long."""
-LOOK_S = 1.0
+LOOK_S = 2.0
 
 
 def measure_partitions(testbed: Testbed, partitions: int) -> dict[str, Any]:
