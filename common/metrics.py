@@ -23,6 +23,14 @@ def _newest(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
     return Gauge(name, meaning, labels, multiprocess_mode="livemostrecent")
 
 
+def _alive(name: str, meaning: str, labels: Sequence[str]) -> Gauge:
+    """A gauge of a process's liveness. Its mode gives it a small file of its own: one live process
+    has these labels, so that its value is the largest.
+    """
+    return Gauge(name, meaning, labels, multiprocess_mode="livemax")
+
+
+LIVENESS_FILES = "gauge_livemax_*.db"
 RECORDS_IN = Counter(
     "reo_records_in",
     "Source records read. Stage one: source offsets that the frontier has passed while a run lived,"
@@ -168,17 +176,17 @@ COMPILED = _newest(
     "1 when a worker of stage two uses the compiled path, 0 when Python does its work.",
     ("worker",),
 )
-HEARTBEAT = _newest(
+HEARTBEAT = _alive(
     "reo_heartbeat_seconds",
     "Unix time of a process's last heartbeat, in seconds.",
     ("stage", "worker"),
 )
-READY = _newest(
+READY = _alive(
     "reo_ready",
     "1 when a process is ready: its servers answer, and it copies, or no record waits.",
     ("stage", "worker"),
 )
-WAITING = _newest(
+WAITING = _alive(
     "reo_waiting",
     "1 for the reason for which a process is not ready.",
     ("stage", "worker", "reason"),

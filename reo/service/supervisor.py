@@ -100,19 +100,21 @@ class Supervisor:
             port = server.server_port
             facts = {"port": port}
             log.info("metrics, health and readiness on port %d", port, extra={"facts": facts})
-            registry = health.build_registry(str(self.folder / "metrics"))
+            metrics = str(self.folder / "metrics")
+            registry = health.build_registry(metrics)
+            liveness = health.build_liveness_registry(metrics)
             is_alone = self.settings.stop_at_end and "replicator" not in self.stages
             self.end_of_copy = EndOfCopy(
-                lambda: not copied or self._is_stage_two_ready(registry),
+                lambda: not copied or self._is_stage_two_ready(liveness),
                 StageTwoAlone(self.settings, copied) if is_alone else None,
             )
 
             def get_status() -> dict[str, Any]:
-                now = health.assess_health(registry, self.list_processes())
+                now = health.assess_health(liveness, self.list_processes())
                 return self.describe(registry, now)
 
             self.progress = ProgressLog(self.settings, self.stages, registry, get_status)
-            self._run_until_end(registry)
+            self._run_until_end(liveness)
         finally:
             self._stop_all()
             if self.settings.stop_at_end and self.exit_code == 0:
@@ -133,14 +135,14 @@ class Supervisor:
             children.append(Child(offsets_sync.STAGE, 0))
         return children
 
-    def _run_until_end(self, registry: CollectorRegistry) -> None:
+    def _run_until_end(self, liveness: CollectorRegistry) -> None:
         watchdog_at = clock.monotonic() + WATCHDOG_INTERVAL_S
         while self.exit_code is None and not self.stopping():
             for child in self.children:
                 self._update_child(child)
             if clock.monotonic() >= watchdog_at:
                 watchdog_at = clock.monotonic() + WATCHDOG_INTERVAL_S
-                self._kill_hanging(registry)
+                self._kill_hanging(liveness)
             if self.settings.stop_at_end:
                 self._check_end()
             self.progress.update()
@@ -176,12 +178,12 @@ class Supervisor:
             self.settings, self.stages, registry, now, self.last_error
         )
 
-    def _is_stage_two_ready(self, registry: CollectorRegistry) -> bool:
+    def _is_stage_two_ready(self, liveness: CollectorRegistry) -> bool:
         """Whether every worker of stage two is ready: then it has compared its frontiers with the
         destination, which may have lost what they say. True without stage two.
         """
         workers = [process for process in self.list_processes() if process[0] == "deduplicator"]
-        return not health.assess_health(registry, workers).not_ready
+        return not health.assess_health(liveness, workers).not_ready
 
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
@@ -217,13 +219,13 @@ class Supervisor:
             log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, waits_s)
             health.RESTARTS.labels(child.stage).inc()
 
-    def _kill_hanging(self, registry: CollectorRegistry) -> None:
+    def _kill_hanging(self, liveness: CollectorRegistry) -> None:
         """Kill each child that hangs: a call of a client can hang, and only a new process repairs
         that.
         """
         for child in self.children:
             process = (child.stage, str(child.worker), child.started)
-            if child.process and health.assess_health(registry, [process]).silent:
+            if child.process and health.assess_health(liveness, [process]).silent:
                 text = "%s gave no sign of life for %.0f s; it is killed and restarted"
                 log.error(text, child.name, SILENT_S)
                 child.process.kill()
