@@ -132,6 +132,10 @@ class ClusterSnapshot:
     """By the monotonic clock, when the last answer had come."""
     sources: Mapping[Route, topics.Topic]
     partitions: Mapping[TopicPartition, PartitionSnapshot]
+    started_at_s: float
+    """When a partition progressed for the first time in this run, for the last time; before that,
+    when the run began. Spark starts 2,000 tasks one after the other, which takes its time.
+    """
     asked: Mapping[TopicPartition, PartitionSnapshot]
     """Those that were asked for; the others are as in the snapshot before."""
     is_late: bool = False
@@ -204,6 +208,7 @@ def take_snapshot(
         now_s,
         sources,
         {**before.partitions, **asked} if before else asked,
+        _find_started_at(before, asked, now_s),
         asked,
         is_late=before is not None and now_s > answered_at_s + OUTAGE_S,
     )
@@ -218,6 +223,17 @@ def _find_next_offset(
     if commit is not None:
         return commit.frontier.source_offset + 1
     return before.next_offset if before is not None else plan.start_offsets[tp]
+
+
+def _find_started_at(
+    before: ClusterSnapshot | None, asked: Mapping[TopicPartition, PartitionSnapshot], now_s: float
+) -> float:
+    if before is None or any(
+        partition.has_progressed and not before.partitions[tp].has_progressed
+        for tp, partition in asked.items()
+    ):
+        return now_s
+    return before.started_at_s
 
 
 def _list_intermediate_ends(

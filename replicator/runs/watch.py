@@ -228,7 +228,7 @@ def find_event(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnapshot)
         for tp, partition in partitions.items()
     ):
         return "gap"
-    if any(_is_stalled(partition, now.taken_at_s) for partition in partitions.values()):
+    if any(_is_stalled(partition, now) for partition in partitions.values()):
         return "stalled"
     has_grown = any(
         route not in plan.sources or source.partitions > plan.sources[route].partitions
@@ -268,6 +268,10 @@ def _is_superseded(plan: Plan, tp: TopicPartition, partition: PartitionSnapshot)
     )
 
 
-def _is_stalled(partition: PartitionSnapshot, now_s: float) -> bool:
-    still_s = now_s - partition.progressed_at_s
-    return still_s > (GAP_S if partition.is_deleted_uncopied else STALL_S)
+def _is_stalled(partition: PartitionSnapshot, now: ClusterSnapshot) -> bool:
+    still_s = now.taken_at_s - partition.progressed_at_s
+    if partition.is_deleted_uncopied:
+        return still_s > GAP_S
+    # its task may not have started while others still do
+    is_started = partition.has_progressed or now.taken_at_s - now.started_at_s > STALL_S
+    return is_started and still_s > STALL_S

@@ -131,6 +131,43 @@ def test_a_run_that_writes_nothing_is_stalled(source: WatchedSource) -> None:
     assert abs(len(events) / 2 + 1 - STALL_S) <= 1.5
 
 
+def test_a_run_is_not_stalled_while_its_tasks_start(source: WatchedSource) -> None:
+    """Of 2,000 tasks the last one starts long after the first. A partition that has been copied
+    from in this run has no such excuse.
+    """
+    watch = source.build_watch()
+    source.records[10] = True
+    source.observe_for(watch, STALL_S - 1)
+    before = watch.last_snapshot
+    assert before is not None
+    assert not before.partitions[HERE].has_progressed
+    starting = replace(before, started_at_s=before.taken_at_s)
+    later = replace(starting, taken_at_s=before.taken_at_s + 2)
+    assert find_event(watch.plan, starting, later) is None
+    started = {HERE: replace(before.partitions[HERE], has_progressed=True)}
+    assert find_event(watch.plan, starting, replace(later, asked=started)) == "stalled"
+    end = replace(starting, taken_at_s=before.taken_at_s + STALL_S + 1)
+    assert find_event(watch.plan, starting, end) == "stalled"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_partition_that_progresses_for_the_first_time_shows_that_tasks_start(
+    source: WatchedSource, first: bool
+) -> None:
+    """Not one that has progressed before."""
+    watch = source.build_watch()
+    if first:
+        source.records[10] = True
+    source.observe(watch)
+    source.records[10] = True
+    began_at_s = source.now_s
+    source.observe_for(watch, 5)
+    source.intermediate_end = source.position = 6
+    source.observe(watch)
+    assert watch.last_snapshot is not None
+    assert watch.last_snapshot.started_at_s == (source.now_s if first else began_at_s)
+
+
 @pytest.mark.parametrize("what", ["markers", "stage two reads", "it writes", "it is accepted"])
 def test_a_run_with_nothing_to_do_is_not_stalled(source: WatchedSource, what: str) -> None:
     """Nothing visible waits; or stage two has something to read; or something moves."""
