@@ -137,7 +137,7 @@ class EnvelopeWriter:
         self.last_arrival = max(self.last_arrival, schedule.now + self.random.uniform(0.0005, 0.02))
         self.unacknowledged += 1
         self.in_flight.append(value)
-        schedule.push(self.last_arrival, self._deliver_next)
+        schedule.call_at(self.last_arrival, self._deliver_next)
 
     def _deliver_next(self) -> None:
         """Deliver the oldest one: an idempotent producer keeps the order, also when it has to send

@@ -12,15 +12,17 @@ resumed after SIGCONT, however much has happened meanwhile.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 START_UNIX_S = 1_700_000_000.0
 """The Unix time at which the virtual clock is 0."""
+NO_TICKET = -1
+"""Of a function in the queue."""
 
 
 @dataclass(eq=False)
@@ -46,11 +48,13 @@ class Process:
 class Task:
     """One thread of a process."""
 
-    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
+    def __init__(
+        self, process: Process, name: str, work: Callable[[], object], thread: greenlet
+    ) -> None:
         self.process = process
         self.name = name
         self.work = work
-        self.greenlet: greenlet | None = None
+        self.greenlet = thread
         self.ticket = 0
         """Grows each time the task is resumed. Entries of the queue with an older ticket are
         ignored.
@@ -70,7 +74,7 @@ class Signal:
         for task, ticket in self.waiting:
             if task.ticket == ticket:
                 task.signalled = True
-                self.schedule.push(self.schedule.now, task)
+                self.schedule.resume_later(0.0, task)
         self.waiting.clear()
 
 
@@ -81,8 +85,8 @@ class Schedule:
         self.random = random.Random(seed)  # noqa: S311
         self.now = 0.0
         """True virtual time, in seconds."""
-        self.queue: list[tuple[float, float, int, int, Task | Callable[[], None]]] = []
-        self.count = 0
+        self.queue: list[tuple[float, float, int, Task | Callable[[], None]]] = []
+        """The time, a random number for equal times, the task's ticket, and what comes then."""
         self.steps = 0
         self.task: Task | None = None
         """The task that runs now; None in a callback and outside the schedule."""
@@ -97,54 +101,51 @@ class Schedule:
         """The process whose code runs now."""
         return self.task.process if self.task else None
 
-    def push(self, at_s: float, action: Task | Callable[[], None]) -> None:
-        """Resume a task, or call a function, at this time."""
-        self.count += 1
-        ticket = action.ticket if isinstance(action, Task) else 0
-        heapq.heappush(self.queue, (at_s, self.random.random(), self.count, ticket, action))
+    def resume_later(self, seconds: float, task: Task) -> None:
+        """Resume a task after this time."""
+        heappush(self.queue, (self.now + seconds, self.random.random(), task.ticket, task))
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call a function later, outside all processes: a timer of a broker, a fault."""
-        self.push(self.now + seconds, call)
+        self.call_at(self.now + seconds, call)
+
+    def call_at(self, at_s: float, call: Callable[[], None]) -> None:
+        """As `call_later`, at this time."""
+        heappush(self.queue, (at_s, self.random.random(), NO_TICKET, call))
 
     def start(self, process: Process, work: Callable[[], object], name: str = "main") -> Task:
         """Start a thread of a process. The first one is the main thread; the process ends with
         it.
         """
-        task = Task(process, name, work)
+        task = Task(process, name, work, greenlet(self._run_task, self.main))
         process.tasks.append(task)
         self.all_tasks.append(task)
-        self.push(self.now, task)
+        self.resume_later(0.0, task)
         return task
 
     def sleep(self, seconds: float) -> None:
         """Suspend the running task for this time."""
-        self._pause(self.now + max(0.0, seconds))
+        task = self.task
+        if self.is_closing:
+            raise GreenletExit
+        assert task is not None, "only a process's own code can wait"
+        if self.on_call:
+            self.on_call(task.process)
+        self.resume_later(max(0.0, seconds), task)
+        self.main.switch()
+        if self.is_closing:
+            raise GreenletExit
 
     def wait(self, signal: Signal, seconds: float) -> bool:
         """Suspend the running task until the signal or the timeout. Returns whether the signal
         came.
         """
-        task = self._require_task()
-        task.signalled = False
-        signal.waiting.append((task, task.ticket))
-        self._pause(self.now + max(0.0, seconds))
-        return task.signalled
-
-    def _require_task(self) -> Task:
-        if self.is_closing:
-            raise GreenletExit
-        assert self.task is not None, "only a process's own code can wait"
-        return self.task
-
-    def _pause(self, until: float) -> None:
-        task = self._require_task()
-        if self.on_call:
-            self.on_call(task.process)
-        self.push(until, task)
-        self.main.switch()
-        if self.is_closing:
-            raise GreenletExit
+        task = self.task
+        if task is not None:
+            task.signalled = False
+            signal.waiting.append((task, task.ticket))
+        self.sleep(seconds)
+        return task is not None and task.signalled
 
     def kill(self, process: Process) -> None:
         """SIGKILL. A process whose code runs now goes on until its next call."""
@@ -159,7 +160,7 @@ class Schedule:
         process.is_frozen = False
         process.thawed_at = self.now
         for task in process.deferred_tasks:
-            self.push(self.now, task)
+            self.resume_later(0.0, task)
         process.deferred_tasks.clear()
 
     def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
@@ -168,32 +169,28 @@ class Schedule:
         """
         if stop():
             return
-        while self.queue and self.queue[0][0] <= until:
-            at_s, _, _, ticket, action = heapq.heappop(self.queue)
-            if isinstance(action, Task):
-                if not action.process.is_alive or action.ticket != ticket:
-                    continue
-                self.now = max(self.now, at_s)
-                if action.process.is_frozen:
-                    action.process.deferred_tasks.append(action)
-                    continue
-                self.steps += 1
-                self._resume(action)
-            else:
-                self.now = max(self.now, at_s)
-                self.steps += 1
+        queue = self.queue
+        while queue and queue[0][0] <= until:
+            at_s, _, ticket, action = heappop(queue)
+            if isinstance(action, Task) and (
+                action.ticket != ticket or not action.process.is_alive
+            ):
+                continue
+            self.now = max(self.now, at_s)
+            if not isinstance(action, Task):
                 action()
+            elif action.process.is_frozen:
+                action.process.deferred_tasks.append(action)
+                continue
+            else:
+                action.ticket += 1
+                self.task = action
+                action.greenlet.switch(action)
+                self.task = None
+            self.steps += 1
             if stop():
                 return
         self.now = max(self.now, until)
-
-    def _resume(self, task: Task) -> None:
-        task.ticket += 1
-        self.task = task
-        if task.greenlet is None:
-            task.greenlet = greenlet(lambda: self._run_task(task), parent=self.main)
-        task.greenlet.switch()
-        self.task = None
 
     def _run_task(self, task: Task) -> None:
         error: BaseException | None = None
@@ -214,7 +211,7 @@ class Schedule:
         for task in self.all_tasks:
             frame = (
                 task.greenlet.gr_frame
-                if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive
+                if not task.greenlet.dead and task.process.is_alive
                 else None
             )
             names = []
@@ -235,7 +232,7 @@ class Schedule:
         """
         self.is_closing = True
         for task in self.all_tasks:
-            if task.greenlet is not None and not task.greenlet.dead:
+            if not task.greenlet.dead:
                 task.greenlet.throw(GreenletExit)
         self.queue.clear()
         self.all_tasks.clear()

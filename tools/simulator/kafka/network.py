@@ -99,10 +99,10 @@ class Network:
             if task.ticket != ticket:
                 return
             if response is None:
-                schedule.push(schedule.now + schedule.random.uniform(*BROKEN_S), task)
+                schedule.resume_later(schedule.random.uniform(*BROKEN_S), task)
             else:
                 answer.append(response)
-                schedule.push(schedule.now + self.draw_latency_s(), task)
+                schedule.resume_later(self.draw_latency_s(), task)
 
         outcome = self.choose_outcome(cluster, api, schedule.process)
         if outcome == "ok":
