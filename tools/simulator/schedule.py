@@ -210,9 +210,7 @@ class Schedule:
         stacks = []
         for task in self.all_tasks:
             frame = (
-                task.greenlet.gr_frame
-                if not task.greenlet.dead and task.process.is_alive
-                else None
+                task.greenlet.gr_frame if not task.greenlet.dead and task.process.is_alive else None
             )
             names = []
             while frame is not None:
