@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from common.parent_death_signal import set_parent_death_signal
 from tests.harness.admin_requests import ANSWER_S
 from tests.harness.kafka import COPY_S, ROOT, START_S, Clusters, until
 from tests.harness.promql import list_known_samples
 from tools.demo import fair_share
 from tools.demo.broker import free_port
+from tools.demo.process import start_process
 
 CRASH = re.compile(r"ended \(SIG(ABRT|BUS|FPE|ILL|SEGV)\)")
 STOP_S = 60
@@ -90,17 +90,12 @@ class Service:
             for name, value in os.environ.items()
             if not name.startswith(("REO_", "KAFKA_"))
         }
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "reo", "run", *self.arguments],
-                cwd=ROOT,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=inherited | {"TMPDIR": str(self.folder)} | self.environment,
-            )
+        self.process = start_process(
+            [sys.executable, "-m", "reo", "run", *self.arguments],
+            self.folder / "log",
+            cwd=ROOT,
+            env=inherited | {"TMPDIR": str(self.folder)} | self.environment,
+        )
         return self
 
     @property

@@ -25,8 +25,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.parent_death_signal import set_parent_death_signal
 from tools.demo.broker import free_port
+from tools.demo.process import start_process
 
 JARS = Path(__file__).parents[2] / "jars" / "rival"
 MISSING = "MirrorMaker 2 is not installed: `make rival` downloads it"
@@ -107,25 +107,20 @@ class MirrorMaker:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "mm2.properties"
         properties.write_text(self.properties())
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    "java",
-                    *JAVA,
-                    "-Xms256m",
-                    f"-Xmx{self.heap_mb}m",
-                    f"-Djava.io.tmpdir={self.folder}",
-                    "-cp",
-                    f"{self.jars}/*",
-                    "org.apache.kafka.connect.mirror.MirrorMaker",
-                    str(properties),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-            )
+        self.process = start_process(
+            [
+                "java",
+                *JAVA,
+                "-Xms256m",
+                f"-Xmx{self.heap_mb}m",
+                f"-Djava.io.tmpdir={self.folder}",
+                "-cp",
+                f"{self.jars}/*",
+                "org.apache.kafka.connect.mirror.MirrorMaker",
+                str(properties),
+            ],
+            self.folder / "log",
+        )
         return self
 
     def properties(self) -> str:

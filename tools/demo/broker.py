@@ -32,9 +32,9 @@ from typing import BinaryIO
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common.parent_death_signal import set_parent_death_signal
 from tools.demo import fair_share
 from tools.demo.fair_share import Limit
+from tools.demo.process import start_process
 
 START_TIMEOUT_S = 60
 ARCHIVE = "broker.jsa"
@@ -129,16 +129,11 @@ class Broker:
         properties = self.folder / "server.properties"
         if not properties.exists():
             self._format(properties)
-        with (self.folder / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self._java("kafka.Kafka", str(properties.absolute())),
-                cwd=self.jars,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-            )
+        self.process = start_process(
+            self._java("kafka.Kafka", str(properties.absolute())),
+            self.folder / "broker.log",
+            cwd=self.jars,
+        )
         return self
 
     def wait(self) -> Broker:

@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient
 from common.errors import ClusterUnreachable
 from common.kafka import intermediate_records, partition_offsets
 from common.routes import TopicPartition
-from tools.demo.service import Service, kill
+from tools.demo.process import kill
+from tools.demo.service import Service
 
 EARLIEST, LATEST = 0.05, 0.85
 AHEAD = 0.08

@@ -8,7 +8,6 @@ that was alive.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -17,8 +16,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.parent_death_signal import list_children, set_parent_death_signal
+from common.parent_death_signal import list_children
 from tools.demo.broker import free_port
+from tools.demo.process import kill, start_process
 
 PACKAGES = Path(__file__).parents[2]
 
@@ -45,17 +45,12 @@ class Service:
                 "PYTHONPATH": str(PACKAGES),
             }
         )
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "reo", "run", *self.arguments],
-                env=environment,
-                cwd=PACKAGES,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-            )
+        self.process = start_process(
+            [sys.executable, "-m", "reo", "run", *self.arguments],
+            self.log,
+            env=environment,
+            cwd=PACKAGES,
+        )
         return self
 
     @property
@@ -128,15 +123,6 @@ class Service:
             for (metric, labels), value in self.metrics().items()
             if metric == "reo_frontier_offset"
         }
-
-
-def kill(process_id: int) -> bool:
-    """SIGKILL; False when there was nothing to kill."""
-    try:
-        os.kill(process_id, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _command(process_id: int) -> list[str]:
