@@ -6,7 +6,7 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 option = $(if $($1),--$2 '$($1)')
 
 .PHONY: help setup python rival older postgresql helm chart release demo test test-long lint \
-	format reference bench simulate faults soak report dashboard fuzz classes lock clean
+	format reference bench simulate faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -87,7 +87,6 @@ bench: rival ## reo and MirrorMaker 2, and docs/performance.md (ROUNDS=, SCALE=,
 		--out $(or $(OUT),bench-results.jsonl)
 	@$(PICTURES)
 	@$(PY) -m tools.bench.report $(or $(OUT),bench-results.jsonl)
-	@$(PY) -m tools.bench.targets $(or $(OUT),bench-results.jsonl)
 	@$(PY) -m tools.reference
 
 simulate: setup ## the service on a simulated Kafka (SEED=, RUNS=, SHRINK=1, PLANTED=, OUT=)
@@ -105,10 +104,6 @@ soak: setup ## is memory flat in a long run with rare faults? (MINUTES=, SEED=, 
 report: setup ## docs/faults.md and its results (RESULTS=, SIMULATED=, PLANTED=, SOAK=, NOTE=)
 	@$(PY) -m tools.faults.report $(call option,RESULTS,run) $(call option,SIMULATED,simulated) \
 		$(call option,PLANTED,planted) $(call option,SOAK,soak) $(call option,NOTE,note)
-
-# prometheus and chromium are Debian's packages
-dashboard: setup ## docs/dashboard.png, while a copy is harmed (GRAFANA= where it is installed)
-	@$(PY) -m tools.faults.dashboard $(or $(GRAFANA),/usr/share/grafana)
 
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PIP) --no-deps -r requirements-fuzz.lock

@@ -10,11 +10,10 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Self
 
-from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, make_record, until
 from tools.faults.run import PARTITIONS, Run, Story
 from tools.faults.stories.brokers import FAULTS
@@ -35,18 +34,12 @@ class IdenticalFeed(threading.Thread):
     candidate has all records.
     """
 
-    def __init__(
-        self,
-        candidates: Sequence[Cluster],
-        topic: str,
-        create_record: Callable[[int], Record] = make_record,
-    ) -> None:
+    def __init__(self, candidates: Sequence[Cluster], topic: str) -> None:
         super().__init__(daemon=True, name=f"feed of {topic}")
         self.producers = [
             candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates
         ]
         self.topic = topic
-        self.make_record = create_record
         self._ending = threading.Event()
 
     def __enter__(self) -> Self:
@@ -67,7 +60,7 @@ class IdenticalFeed(threading.Thread):
         numbers = itertools.count()
         while not self._ending.wait(TICK_S):
             for number in itertools.islice(numbers, int(RECORDS_PER_S * TICK_S)):
-                record = self.make_record(number)
+                record = make_record(number)
                 for producer in self.producers:
                     producer.produce(
                         self.topic,
