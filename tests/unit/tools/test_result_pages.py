@@ -16,7 +16,6 @@ from tools.bench.__main__ import Bench, parse_rounds
 from tools.bench.picture import PANELS
 from tools.bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
 from tools.bench.results import Results
-from tools.bench.targets import GROWTH, GROWTH_RATIO, OWN_FIGURES, TARGETS, format_targets
 from tools.faults import report
 from tools.reference import figures
 from tools.simulator.planted_defects import DEFECTS, ROOT, Defect
@@ -136,41 +135,6 @@ def test_readmes_row_has_what_was_measured() -> None:
     assert names.split(" | ")[1:] == [*list(figures.PRICE.values())[:-1], "memory, MB |"]
     assert row.startswith("| reo : MirrorMaker 2 | ")
     assert row.count(" : ") == len(figures.PRICE) + 1
-
-
-@pytest.mark.parametrize(
-    ("name", "ours", "missed"),
-    [
-        ("records/s, 100 B", 90, "| 0.90 | 1.8 | 2.5 | 50 % |"),
-        ("records/s, 100 B", 200, "| 2.00 | 1.8 | 2.5 | – |"),
-        ("CPU µs/record of its processes, 100 B", 90, "| 0.90 | 0.45 | 0.33 | 100 % |"),
-        ("CPU µs/record of its processes, 100 B", 40, "| 0.40 | 0.45 | 0.33 | – |"),
-    ],
-)
-def test_a_missed_target_is_named(name: str, ours: float, missed: str) -> None:
-    """By how much of what is wanted at least; what was not measured is no success."""
-    measured = ("records_per_s", "cpu_us_all", "first_record_s", "rss_mb_all")
-    rows: list[dict[str, Any]] = [
-        {"section": "throughput, 100 B", "who": who} | dict.fromkeys(measured, 100.0)
-        for who in ("reo", "MirrorMaker 2")
-    ]
-    rows[0]["records_per_s" if name.startswith("records") else "cpu_us_all"] = ours
-    lines = format_targets(Results(rows))
-    assert f"| {name} {missed}" in lines
-    assert any("latency p50 at 450/s" in line and "not measured" in line for line in lines)
-
-
-def test_each_target_is_of_a_figure_that_is_measured() -> None:
-    """Else it would be "not measured" for ever; those of reo alone are figures by themselves."""
-    own = {GROWTH_RATIO, *OWN_FIGURES}
-    assert TARGETS.keys() - {row.name for row in SIDE_BY_SIDE} == own
-    rows = [
-        {"section": f"growth: {partitions} partitions", "who": "reo", "cpu_us_all": cpu_us}
-        for partitions, cpu_us in ((4, 2.0), (64, 3.0))
-    ]
-    lines = format_targets(Results(rows))
-    assert f"| {GROWTH} | 3.00 | 2.5 | 2.5 | 20 % |" in lines
-    assert f"| {GROWTH_RATIO} | 1.50 | 1.32 | 1.15 | 14 % |" in lines
 
 
 @pytest.mark.parametrize("rounds", ["0", "1", "3"])
