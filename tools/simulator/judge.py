@@ -58,12 +58,17 @@ class Judge:
 
     def _check_partitions(self) -> None:
         for tp in self.system.list_source_partitions():
-            route, copy = self.system.find_route(tp.topic), self._find_copy(tp)
+            copy = self._find_copy(tp)
             if not copy.is_first_offset_known:
                 self._learn_first_offset(tp, copy)
-            self._read_source(tp, copy)
-            if not self.is_history_lost:
-                self._compare_destination(route.get_destination(tp.partition), copy)
+            destination = self.system.find_route(tp.topic).get_destination(tp.partition)
+            log = self.system.destination.find_log(*destination)
+            changed_at = self.system.source.log(*tp).changed_at, log.changed_at if log else 0
+            if copy.changed_at != changed_at:
+                copy.changed_at = changed_at
+                self._read_source(tp, copy)
+                if not self.is_history_lost:
+                    self._compare_destination(destination, copy)
 
     def _find_copy(self, source: TopicPartition) -> PartitionCopy:
         return self.copies.setdefault(

@@ -38,6 +38,8 @@ class PartitionCopy:
     """
 
     expected: list[ExpectedRecord] = field(default_factory=list)
+    changed_at: tuple[int, int] = (-1, -1)
+    """`Log.changed_at` of both sides when they were compared last."""
     source_read_to: int = 0
     """`expected` is complete up to this source offset."""
     next_index: int = 0

@@ -38,6 +38,7 @@ class Log:
     __slots__ = (
         "aborted",
         "begin",
+        "changed_at",
         "end",
         "epochs",
         "fetch_end",
@@ -68,6 +69,8 @@ class Log:
         """For each producer id, the first offset of its open transaction."""
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
+        self.changed_at = 0
+        """What `change_count` was when this log changed last: no other log has this number."""
         self.watchers: dict[Signal, None] = {}
         """The signals of consumers that wait for records. A dict, because the order of a set
         differs from run to run.
@@ -219,6 +222,7 @@ class Log:
     def notify_watchers(self) -> None:
         """Wake all consumers that wait for records."""
         Log.change_count += 1
+        self.changed_at = Log.change_count
         for watcher in list(self.watchers):
             watcher.notify()
 
