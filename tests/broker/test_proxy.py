@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from tests.harness.kafka import Cluster, until
 from tools.faults.proxy import Proxy
 from tools.faults.proxy_rule import EVERY
-from tools.faults.requests import API_NAMES, HEADER, parse_request
+from tools.faults.requests import API_KEYS, HEADER, parse_request
 
 HIT_S = 60
 PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
@@ -236,9 +236,7 @@ def test_a_rule_strikes_the_nth_request_of_its_api_and_client(proxy: Proxy) -> N
     """
 
     def request(api: str, client_id: str) -> bytes:
-        return (
-            HEADER.pack(API_NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
-        )
+        return HEADER.pack(API_KEYS[api], 1, 7, len(client_id)) + client_id.encode() + b"body"
 
     sent = [
         parse_request(request(api, client))

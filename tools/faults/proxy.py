@@ -22,7 +22,7 @@ from typing import Self
 
 from tools.faults.connection import Connection
 from tools.faults.proxy_rule import Action, ProxyRule
-from tools.faults.requests import API_NAMES, Request
+from tools.faults.requests import API_KEYS, Request
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10
@@ -91,7 +91,7 @@ class Proxy:
         """From now on, apply `action` to the nth request of this API (None: any API) whose client
         id contains `client_id`, and to `times` requests in all.
         """
-        if api is not None and api not in API_NAMES:
+        if api is not None and api not in API_KEYS:
             raise ValueError(f"there is no API {api!r}: a rule for it would never match")
         rule = ProxyRule(self._loop, action, api, client_id, nth, times)
         self.rules.append(rule)
