@@ -117,8 +117,7 @@ class Verification:
                     output,
                     comparison,
                     is_compacted,
-                    source_begins[tp] > 0,
-                    destination_begins[output] > 0 or begins_later,
+                    begins_later,
                     None if ends is None or is_compacted else ends.get(tp),
                     moved.move.destination_end if moved and moved.move else None,
                 )

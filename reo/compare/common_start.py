@@ -111,3 +111,19 @@ def find_common_start(
     if source_head_deleted and (offset := destination.find_sequence(source_head)) is not None:
         return source_first, offset
     return None
+
+
+def find_common_row(
+    source: PartitionReader,
+    first_row: int | None,
+    source_head_deleted: bool,
+    copy_head_missing: bool,
+) -> tuple[int, int] | None:
+    """As `find_common_start`, for a store, whose records have the source's offsets."""
+    first_offset, head = source.read_head()
+    first_offset = first_offset if head else source.end_offset()
+    if first_row is None or first_row == first_offset:
+        return None
+    later = max(first_offset, first_row)
+    is_allowed = copy_head_missing if first_row > first_offset else source_head_deleted
+    return (later, later) if is_allowed else None

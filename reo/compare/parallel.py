@@ -1,4 +1,4 @@
-"""Compares each partition (in step, by key where the topic is compacted, with a table), several in
+"""Compares each partition (in step, by key where the topic is compacted), several in
 parallel, in one process for each processor: comparing is bound by the processor.
 
 One process of Python uses one processor. Each process takes the next partition when it has finished
@@ -30,7 +30,7 @@ from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from deduplicator.gc_control import pause_gc
 from reo.compare import compacted, comparison, stored_records
-from reo.compare.common_start import PartitionReader, find_common_start
+from reo.compare.common_start import PartitionReader, find_common_row, find_common_start
 from reo.compare.comparison import Comparison
 
 PARALLEL_RECORDS_MIN = 200_000
@@ -54,12 +54,8 @@ class PartitionPair(NamedTuple):
     comparison: Comparison
     is_compacted: bool
     """Whether compaction may have removed records on one side only."""
-    source_head_deleted: bool
-    """Whether the source's first records were deleted."""
-    copy_head_missing: bool
-    """Whether the copy may lack the source's first records: they were deleted from it, or it did
-    not begin with them.
-    """
+    begins_later: bool
+    """Whether the copy did not begin with the source's first record."""
     source_end: int | None = None
     """The source is read up to this offset; None: up to its end."""
     destination_end: int | None = None
@@ -82,7 +78,7 @@ class PairComparer:
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""
         result, (source, destination) = pair.comparison, self.readers
-        self._set_start(self._ask_beginnings_again(pair))
+        self._set_start(pair)
         source_begin, destination_begin = result.source_next, result.destination_next
         source_ends = list_stable_end(self.source_admin, pair.source)
 
@@ -129,64 +125,40 @@ class PairComparer:
         first = visible_records.find_first_visible(self.readers[0], source, offset, ends[source])
         return first is not None
 
-    def _ask_beginnings_again(self, pair: PartitionPair) -> PartitionPair:
-        """With the heads that retention has deleted since the command began, on a partition that is
-        compared from its beginning.
-        """
-        if pair.comparison.equal:
-            return pair
-        begins = partition_offsets.list_beginning_offsets(self.source_admin, [pair.source])
-        if self.read_rows is None:
-            begins |= partition_offsets.list_beginning_offsets(
-                self.destination_admin, [pair.destination]
-            )
-        return pair._replace(
-            source_head_deleted=pair.source_head_deleted or begins[pair.source] > 0,
-            copy_head_missing=pair.copy_head_missing or begins.get(pair.destination, 0) > 0,
-        )
-
     def _set_start(self, pair: PartitionPair) -> None:
         """Where one side legitimately lacks its first records, begin with the first ones that both
-        sides have.
+        sides have. What retention has deleted is asked here: the command may have begun long ago.
         """
         result, (source_reader, destination_reader) = pair.comparison, self.readers
-        if result.equal or not (pair.source_head_deleted or pair.copy_head_missing):
+        if result.equal:
             return
-        result.starts_late = pair.source_head_deleted
+        list_begins = partition_offsets.list_beginning_offsets
+        source_deleted = list_begins(self.source_admin, [pair.source])[pair.source] > 0
+        copy_missing = pair.begins_later
+        if self.read_rows is None:
+            begins = list_begins(self.destination_admin, [pair.destination])
+            copy_missing |= begins[pair.destination] > 0
+        if not (source_deleted or copy_missing):
+            return
+        result.starts_late = source_deleted
         source = PartitionReader(
             self.source_admin, source_reader, pair.source, self.zero_timestamp_ms
         )
         if self.read_rows is None:
-            destination = PartitionReader(
-                self.destination_admin, destination_reader, pair.destination
-            )
-            result.common_start = find_common_start(
-                source, destination, pair.source_head_deleted, pair.copy_head_missing
-            )
+            copy = PartitionReader(self.destination_admin, destination_reader, pair.destination)
+            result.common_start = find_common_start(source, copy, source_deleted, copy_missing)
         else:
-            result.common_start = self._find_common_row(pair, source)
+            first_row = self._read_first_row(pair.destination)
+            result.common_start = find_common_row(source, first_row, source_deleted, copy_missing)
         if result.common_start is not None:
             result.starts_late = True
             result.source_next, result.destination_next = result.common_start
 
-    def _find_common_row(
-        self, pair: PartitionPair, source: PartitionReader
-    ) -> tuple[int, int] | None:
-        """As `find_common_start`, for a store, whose records have the source's offsets."""
+    def _read_first_row(self, destination: TopicPartition) -> int | None:
+        """The offset of the first record in a store; None when there is none."""
         assert self.read_rows is not None
-        with closing(self.read_rows(pair.destination, FROM_BEGINNING)) as rows:
-            first_row = next((row.offset() for row in rows), None)
-        first_offset, head = source.read_head()
-        first_offset = first_offset if head else source.end_offset()
-        if (
-            first_row is None
-            or first_row == first_offset
-            or not (
-                pair.copy_head_missing if first_row > first_offset else pair.source_head_deleted
-            )
-        ):
-            return None
-        return max(first_offset, first_row), max(first_offset, first_row)
+        with closing(self.read_rows(destination, FROM_BEGINNING)) as rows:
+            return next((row.offset() for row in rows), None)
 
 
 def list_stable_end(client: AdminClient, tp: TopicPartition) -> dict[TopicPartition, int]:

@@ -65,26 +65,28 @@ def test_a_record_that_is_written_and_copied_between_both_ends(
     monkeypatch.setattr(
         partition_offsets, "list_beginning_offsets", lambda _, tps: dict.fromkeys(tps, 0)
     )
-    pair = PartitionPair(SOURCE, COPY, Comparison(SOURCE, 0, 0), False, False, False, source_end)
+    pair = PartitionPair(SOURCE, COPY, Comparison(SOURCE, 0, 0), False, False, source_end)
     result = PairComparer(load(SETTINGS)).compare(pair, lambda _: None)
     assert result.equal == 2
     assert result.difference.startswith(difference)
     assert bool(result.difference) == bool(difference)
 
 
-@pytest.mark.parametrize("tp", [SOURCE, COPY])
+@pytest.mark.parametrize("side", ["source", "copy"])
+@pytest.mark.parametrize("copy", [COPY, SOURCE], ids=["another name", "the same name"])
 def test_a_head_that_is_deleted_meanwhile_is_no_difference(
-    monkeypatch: pytest.MonkeyPatch, tp: TopicPartition
+    monkeypatch: pytest.MonkeyPatch, side: str, copy: TopicPartition
 ) -> None:
     """The partition began at 0 when the command did; it is compared much later."""
     monkeypatch.setattr(parallel, "create_readers", lambda *_, **__: (None, None))
-    monkeypatch.setattr(parallel, "create_admin_clients", lambda *_: (None, None))
-    begins = {SOURCE: 0, COPY: 0} | {tp: 1}
+    monkeypatch.setattr(parallel, "create_admin_clients", lambda *_: ("source", "copy"))
     monkeypatch.setattr(
         partition_offsets,
         "list_beginning_offsets",
-        lambda _, tps: {one: begins[one] for one in tps},
+        lambda client, tps: dict.fromkeys(tps, int(client == side)),
     )
-    pair = PartitionPair(SOURCE, COPY, Comparison(SOURCE, 0, 0), False, False, False, None)
-    now = PairComparer(load(SETTINGS))._ask_beginnings_again(pair)
-    assert (now.source_head_deleted, now.copy_head_missing) == (tp == SOURCE, tp == COPY)
+    asked: list[object] = []
+    monkeypatch.setattr(parallel, "find_common_start", lambda _, __, *flags: asked.append(flags))
+    pair = PartitionPair(SOURCE, copy, Comparison(SOURCE, 0, 0), False, False)
+    PairComparer(load(SETTINGS))._set_start(pair)
+    assert asked == [(side == "source", side == "copy")]
