@@ -77,6 +77,16 @@ Given = dict[str, str]
             },
             ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"],
         ),
+        (
+            {
+                "SECURITY_PROTOCOL": "SASL_SSL",
+                "SASL_MECHANISM": "OAUTHBEARER",
+                "SASL_USERNAME": "a",
+                "SASL_PASSWORD": "b",
+                "SASL_OAUTH_TOKEN_URL": "tokens.example:443",
+            },
+            ["OAUTH_TOKEN_URL: https://… is expected, not 'tokens.example:443'"],
+        ),
     ],
 )
 def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:

@@ -144,6 +144,11 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, suffix: str, conte
     ("suffix", "content", "words"),
     [
         (".toml", "[source]\ntopic = 5\n", "source.topic: a text is expected, not '5'"),
+        (
+            ".toml",
+            "[source]\ntopic = 'a'\nsasl_password = 5\n",
+            "source.sasl_password: a text is expected: put it in quotes",
+        ),
         (".yaml", "application: x\ntopics: |\n  a\n  b\n", "topics: printable characters"),
         (".yaml", "application: x\ntopics:\n", "topics: it has no value: write one, or remove"),
         (".yaml", "source:\n  topic: a\nmetrics:\n  port:\n", "metrics.port: it has no value"),
