@@ -93,7 +93,7 @@ class Partition:
                 self.destination_tp, decisions.envelopes, decisions.zero_timestamp_ms
             )
             consumed = sum(envelope.head.record_count for envelope in decisions.envelopes)
-            decisions.duplicates += consumed - written
+            decisions.dropped["duplicate"] += consumed - written
             decisions.written += written
             self.output = self.output._replace(sent=self.output.sent + written)
         # these come after the envelopes: from the first one that is written record by record on,

@@ -15,7 +15,7 @@ from itertools import groupby
 from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Route, TopicPartition
-from deduplicator.unwrap import Record
+from deduplicator.unwrap import Record, build_source_record
 from deduplicator.user_call_timeout import CallLimit
 
 BY_CLIENT = -1
@@ -58,18 +58,12 @@ def _partition_by_function(
 ) -> Callable[[Record], int]:
     function = partition_mapping.load_function(route.mapping)
 
-    def call_function(record: partition_mapping.SourceRecord) -> int:
-        return function(record, partitions)
+    source = route.get_source(partition)
 
     def choose_partition(record: Record) -> int:
-        key, value, headers, timestamp_ms = record
+        source_record = build_source_record(source, record)
         try:
-            chosen = limit.call(
-                call_function,
-                partition_mapping.SourceRecord(
-                    route.source_topic, partition, key, value, headers or [], timestamp_ms
-                ),
-            )
+            chosen = limit.call(lambda one: function(one, partitions), source_record)
         except Exception as failed:
             raise _build_refusal(
                 route, partition, record, f"{type(failed).__name__}: {failed}"

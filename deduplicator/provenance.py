@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common import filters
 from common.kafka import topics
 from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings
-from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
+from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter, load_functions
 from deduplicator.unwrap import Record
 from deduplicator.user_call_timeout import CallLimit
 
@@ -64,7 +63,7 @@ class Provenance:
 
 def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
     """The filter that the settings define; None when every record is written unchanged."""
-    functions, header = filters.load_functions(settings), settings.provenance.header
+    functions, header = load_functions(settings), settings.provenance.header
     record_filter = (
         FunctionFilter(functions, settings.filter.on_error == "park", limit) if functions else None
     )

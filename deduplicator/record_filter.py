@@ -1,10 +1,11 @@
-"""The filter of stage two (`common.filters`): applied to the records that the rule has accepted,
-before the transaction begins.
+"""The filter of stage two: `filter.function`, Python functions with the keyword arguments of
+`filter.options`. They are called with the records that the rule has accepted, before the
+transaction begins. (The filter of stage one is `filter.sql`: what it leaves out is never sent.)
 
 Records that it leaves out are accepted nevertheless: the frontier moves over them in the
 transaction of the records around them, so they never come back. The destination's records are
-compared with those that pass (`deduplicator.frontiers.frontier_check`), so a filter has to be
-deterministic.
+compared with those that pass (`deduplicator.frontiers.frontier_check`), and a record is read again
+after every restart, so a filter has to be deterministic.
 
 If the function fails on a record, the service stops and names the record, or the record is parked:
 written to a separate topic in the same transaction, with additional headers that say where it came
@@ -14,14 +15,15 @@ be parked twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, cast
 
 from common.errors import FilterFailed
-from common.filters import Filter
-from common.partition_mapping import SourceRecord
+from common.partition_mapping import SourceRecord, load_function
 from common.routes import TopicPartition
-from deduplicator.unwrap import Record
+from common.settings import Settings
+from deduplicator.unwrap import Record, build_source_record
 from deduplicator.user_call_timeout import CallLimit
 
 TOPIC, PARTITION, OFFSET, ERROR = (
@@ -29,6 +31,16 @@ TOPIC, PARTITION, OFFSET, ERROR = (
 )
 """The headers of a parked record, in this order, after its own."""
 REASON_MAX = 500
+Filter = Callable[[SourceRecord], bool]
+
+
+def load_functions(settings: Settings) -> dict[str, Filter]:
+    """The functions by name, each with its options; ValueError when one cannot be imported."""
+    keywords = settings.filter.keywords
+    return {
+        name: cast(Filter, partial(load_function(name), **keywords.get(name, {})))
+        for name in settings.filter.functions
+    }
 
 
 class FilterResult(NamedTuple):
@@ -80,8 +92,7 @@ class FunctionFilter:
         name = ""
         try:
             for name in self.functions:
-                function = self.functions[name]
-                if not self._call_function(function, source, record):
+                if not self._call_function(name, source, record):
                     return
         except Exception as failed:  # whatever a user's function raises
             error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
@@ -96,14 +107,8 @@ class FunctionFilter:
             result.records.append(record)
             result.source_offsets.append(source_offset)
 
-    def _call_function(self, function: Filter, source: TopicPartition, record: Record) -> bool:
-        key, value, headers, timestamp_ms = record
-        passes = self.limit.call(
-            function,
-            SourceRecord(
-                source.topic, source.partition, key, value, list(headers or []), timestamp_ms
-            ),
-        )
+    def _call_function(self, name: str, source: TopicPartition, record: Record) -> bool:
+        passes = self.limit.call(self.functions[name], build_source_record(source, record))
         if type(passes) is not bool:  # a forgotten return would drop everything
             raise TypeError(f"it returned {passes!r}, True or False is expected")
         return passes
@@ -113,18 +118,9 @@ def _build_parked_record(
     source: TopicPartition, source_offset: int, record: Record, error: str
 ) -> Record:
     key, value, headers, timestamp_ms = record
-    added = [
-        (TOPIC, source.topic),
-        (PARTITION, str(source.partition)),
-        (OFFSET, str(source_offset)),
-        (ERROR, error),
+    added = (source.topic, str(source.partition), str(source_offset), error)
+    own = [
+        (name, text.encode(errors="backslashreplace"))
+        for name, text in zip((TOPIC, PARTITION, OFFSET, ERROR), added, strict=True)
     ]
-    return (
-        key,
-        value,
-        [
-            *(headers or []),
-            *((name, text.encode(errors="backslashreplace")) for name, text in added),
-        ],
-        timestamp_ms,
-    )
+    return key, value, [*(headers or []), *own], timestamp_ms

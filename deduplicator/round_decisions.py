@@ -8,6 +8,7 @@ written record by record, all that follow it in the round are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -59,21 +60,17 @@ class RoundDecisions:
     """Accepted records that go to the parked topic instead."""
     consumed: int = 0
     """Source records in all envelopes, accepted or not."""
-    duplicates: int = 0
-    stale: int = 0
-    gaps: int = 0
-    old_format: int = 0
-    filtered: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Source records that are not written to the destination topic, by the metric's reason."""
     torn: int = 0
     """Accepted records that are not written, because a torn transaction has written them."""
-    cycles: int = 0
     written: int = 0
     timestamps_ms: tuple[int, int] | None = None
     """Of the first and the last record that was written, once the records are released."""
 
     def drop_old_format(self, message: Consumed) -> None:
         """Go on after a record of the old format."""
-        self.old_format += 1
+        self.dropped["old format"] += 1
         self.consumed += 1
         self.next_offset = message.offset() + 1
 
@@ -94,12 +91,7 @@ class RoundDecisions:
             assert value is not None  # it has a head
             return AcceptedEnvelope(message, head, value, above)
         self.consumed += head.record_count
-        if decision == "duplicate":
-            self.duplicates += head.record_count
-        elif decision == "stale":
-            self.stale += head.record_count
-        else:
-            self.gaps += head.record_count
+        self.dropped[decision] += head.record_count
         return None
 
     def add_envelope(self, envelope: AcceptedEnvelope) -> None:
@@ -110,7 +102,7 @@ class RoundDecisions:
 
     def count_duplicates(self, count: int) -> None:
         """Records of an accepted envelope that are copied already."""
-        self.duplicates += count
+        self.dropped["duplicate"] += count
         self.consumed += count
 
     def add_records(
@@ -131,8 +123,9 @@ class RoundDecisions:
         if filter_records is not None:
             records, source_offsets, parked, cycles = filter_records(records, source_offsets)
             self.parked += parked
-            self.cycles += cycles
-            self.filtered += len(accepted) - len(records) - len(parked) - cycles
+            self.dropped["parked"] += len(parked)
+            self.dropped["cycle"] += cycles
+            self.dropped["filtered"] += len(accepted) - len(records) - len(parked) - cycles
         self.records += records
         self.source_offsets += source_offsets
         return records

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from common import clock
 from common.metrics import (
     COPY_SECONDS,
+    DROP_REASONS,
     DROPPED,
     FRONTIER,
     RECORDS_IN,
@@ -54,16 +55,8 @@ def _count_records(partition: Partition, decisions: RoundDecisions) -> None:
     RECORDS_OUT.labels("deduplicator", *destination).inc(decisions.written)
     if decisions.torn:
         TORN.labels(*destination).inc(decisions.torn)
-    for reason, number in (
-        ("duplicate", decisions.duplicates),
-        ("stale", decisions.stale),
-        ("gap", decisions.gaps),
-        ("filtered", decisions.filtered),
-        ("cycle", decisions.cycles),
-        ("parked", len(decisions.parked)),
-        ("old format", decisions.old_format),
-    ):
-        DROPPED.labels(reason, *intermediate).inc(number)
+    for reason in DROP_REASONS:
+        DROPPED.labels(reason, *intermediate).inc(decisions.dropped[reason])
     if decisions.timestamps_ms:
         COPY_SECONDS.labels(route.destination_topic).observe(
             max(0.0, clock.time() - decisions.timestamps_ms[0] / 1000)

@@ -18,7 +18,9 @@ from common.envelope import (
 from common.errors import RecordRefused
 from common.frontier import KEPT, LastRecord
 from common.kafka.intermediate_records import build_foreign_record_error
+from common.partition_mapping import SourceRecord
 from common.records import Consumed, Headers, compute_checksum
+from common.routes import TopicPartition
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
 """A record as the source has it: key, value, headers (None without headers), timestamp in ms. A
@@ -83,6 +85,14 @@ def unwrap(
     if timestamp_ms is None:
         raise build_zero_timestamp_error(envelope.head.source_partition, record.source_offset)
     return record.key, record.value, _decode_headers(record) or None, timestamp_ms
+
+
+def build_source_record(source: TopicPartition, record: Record) -> SourceRecord:
+    """A record as a user's function gets it."""
+    key, value, headers, timestamp_ms = record
+    return SourceRecord(
+        source.topic, source.partition, key, value, list(headers or []), timestamp_ms
+    )
 
 
 def build_zero_timestamp_error(source_partition: int, source_offset: int) -> RecordRefused:

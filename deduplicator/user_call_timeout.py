@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TypeVar
 
 CALL_TIMEOUT_S = 20.0
@@ -27,14 +26,10 @@ class CallLimit:
     """`with limit:` around many calls; without a timeout outside the main thread."""
 
     def __init__(
-        self,
-        beat: Callable[[], None] = lambda: None,
-        timeout_s: float = CALL_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, beat: Callable[[], None] = lambda: None, timeout_s: float = CALL_TIMEOUT_S
     ) -> None:
         self.beat = beat
         self.timeout_s = timeout_s
-        self.clock = clock
         self.began_at = math.inf
 
     def __enter__(self) -> None:
@@ -42,24 +37,19 @@ class CallLimit:
             signal.signal(signal.SIGALRM, self._on_alarm)
             signal.setitimer(signal.ITIMER_REAL, CHECK_INTERVAL_S, CHECK_INTERVAL_S)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument) -> Answer:
         """Call it; TimeoutError when it takes too long."""
         self.beat()
-        self.began_at = self.clock()
+        self.began_at = time.monotonic()
         try:
             return function(argument)
         finally:
             self.began_at = math.inf
 
     def _on_alarm(self, *_: object) -> None:
-        if self.clock() - self.began_at > self.timeout_s:
+        if time.monotonic() - self.began_at > self.timeout_s:
             raise TimeoutError(f"it has not returned within {self.timeout_s:g} s")

@@ -1,5 +1,4 @@
-"""Checks the condition of `filter.sql` (`common.filters`), and adds its result to each record as
-the column `kept`.
+"""Checks the condition of `filter.sql`, and adds its result to each record as the column `kept`.
 
 It is a column and no filter of Spark's: the sink has to see what is left out, because an envelope
 says up to where everything was copied or left out (SourceRow.java, OpenEnvelope.java).

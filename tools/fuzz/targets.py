@@ -126,7 +126,7 @@ def _expect(messages: Iterable[Message]) -> Expected:
         head = parse_intermediate(message)
         if head is None:
             assert message.kind == OLD_FORMAT
-            counts.update(consumed=1, old_format=1)
+            counts.update({"consumed": 1, "old format": 1})
             continue
         offset = state.source_offset
         decision, state = decide(state, head)
@@ -136,12 +136,10 @@ def _expect(messages: Iterable[Message]) -> Expected:
                 raise SourceRecreated
             _, found = read_envelope(message.content)
             new = [record for record in found if record.source_offset > offset]
-            counts["duplicates"] += len(found) - len(new)
+            counts["duplicate"] += len(found) - len(new)
             written += new
         else:
-            counts[{"duplicate": "duplicates", "gap": "gaps"}.get(decision, decision)] += (
-                head.record_count
-            )
+            counts[decision] += head.record_count
     offsets = [record.source_offset for record in written]
     assert offsets == sorted(set(offsets))
     assert all(committed.source_offset < offset <= state.source_offset for offset in offsets)

@@ -77,7 +77,7 @@ def test_records_around_it_are_decided_as_before() -> None:
         (make_head(9, 10), [10]),
     )
     assert (work.rule, work.next_offset) == (RuleState(8, EPOCH, 9), 44)
-    assert (work.consumed, work.gaps) == (3, 1)
+    assert (work.consumed, work.dropped["gap"]) == (3, 1)
     last = work.find_last()
     assert last is not None
     assert last[1].source_offset == 8
