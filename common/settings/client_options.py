@@ -1,13 +1,6 @@
-"""Raw options of the four Kafka clients on the path of a record, and of Spark: their names in files
-and variables, their values, and which of them are passed through.
-
-- `source.consumer_options`: stage one reads the source; Kafka's Java consumer's, or Spark's Kafka
-  source's
-- `intermediate.producer_options`: stage one writes the intermediate topic; Kafka's Java producer's
-- `intermediate.consumer_options`: stage two reads the intermediate topic; librdkafka's
-- `destination.producer_options`: stage two writes the destination; librdkafka's
-- `replicator.spark_options`: no client's, stage one's Spark's, which tells upper and lower case
-  apart: names keep theirs, in a file and in a variable
+"""Raw options of the four Kafka clients on the path of a record, and of Spark
+(`schema.OPTION_TABLES`): their names in files and variables, their values, and which of them are
+passed through.
 
 They are passed through unchanged, and override what reo would set. But an exact copy depends on
 some of them: those are in `guarded_options.GUARDED`, each with the reason and with the values that
