@@ -46,7 +46,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
 from typing import NamedTuple
 
 VERSION = 2
@@ -98,30 +97,18 @@ def compute_identity(cluster_id: str, topic: str, topic_id: str) -> str:
     return hashlib.sha256(f"{cluster_id}/{topic_id or topic}".encode()).hexdigest()[:16]
 
 
-def encode(head: Head, records: Iterable[EnvelopeRecord] = ()) -> bytes:
-    """An envelope with these records; the base timestamp, the number and the position in `head` are
-    replaced. ValueError when a field does not fit.
-    """
-    value = bytearray(HEAD.size)
-    base_timestamp_ms = count = last_position = 0
-    for record in records:
-        last_position = len(value)
-        if count == 0:
-            base_timestamp_ms = record.timestamp_ms
-        value += _encode_record(record, head.after, base_timestamp_ms)
-        count += 1
-    identity = bytes.fromhex(head.source_identity)
-    if len(identity) != 8:
-        raise ValueError(f"an identity has 16 hexadecimal digits: {head.source_identity!r}")
+def encode_empty(head: Head) -> bytes:
+    """An envelope without records; ValueError when a field does not fit."""
     try:
-        value[: HEAD.size] = HEAD.pack(
-            *(VERSION, int(head.has_left_out), identity, head.epoch, head.source_partition),
-            *(head.after, head.through, base_timestamp_ms, count, last_position),
+        value = HEAD.pack(
+            *(VERSION, head.has_left_out, bytes.fromhex(head.source_identity), head.epoch),
+            *(head.source_partition, head.after, head.through, 0, 0, 0),
         )
     except struct.error as reason:
         raise ValueError(str(reason)) from None
-    parse_head(value)
-    return bytes(value)
+    if parse_head(value) != head:
+        raise ValueError(f"this is no head of an empty envelope: {head}")
+    return value
 
 
 def parse_head(value: bytes | bytearray | None) -> Head:
@@ -188,46 +175,12 @@ def read_last_record(value: bytes, head: Head) -> EnvelopeRecord:
     return record
 
 
-def _encode_record(record: EnvelopeRecord, after: int, base_timestamp_ms: int) -> bytes:
-    if record.timestamp_kind not in TIMESTAMP_KINDS:
-        raise ValueError(f"no kind of timestamp: {record.timestamp_kind}")
-    body = bytearray((record.timestamp_kind + 1,))
-    body += _encode_varint(record.timestamp_ms - base_timestamp_ms)
-    body += _encode_varint(record.source_offset - after)
-    body += _encode_bytes(record.key)
-    body += _encode_bytes(record.value)
-    body += _encode_varint(len(record.headers))
-    for name, own in record.headers:
-        if not _is_header_name(name):
-            raise ValueError(f"no name of a header: {name!r}")
-        body += _encode_bytes(name)
-        body += _encode_bytes(own)
-    return _encode_varint(len(body)) + bytes(body)
-
-
-def _is_header_name(name: bytes) -> bool:
+def is_header_name(name: bytes) -> bool:
     """Whether every client can carry this name: it is UTF-8, and has no NUL."""
     try:
         return "\0" not in name.decode()
     except UnicodeDecodeError:
         return False
-
-
-def _encode_bytes(content: bytes | None) -> bytes:
-    return _encode_varint(-1) if content is None else _encode_varint(len(content)) + content
-
-
-def _encode_varint(number: int) -> bytes:
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{number} does not fit into 64 bits")
-    rest = (number << 1) ^ (number >> 63)
-    rest &= 2**64 - 1
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
 
 
 def _read_varint(value: bytes, position: int, end: int) -> tuple[int, int]:
@@ -279,7 +232,7 @@ def _read_record(value: bytes, begin: int, head: Head) -> tuple[EnvelopeRecord, 
     for _ in range(header_count):
         name, position = _read_bytes(value, position, end)
         own, position = _read_bytes(value, position, end)
-        if name is None or not _is_header_name(name):
+        if name is None or not is_header_name(name):
             raise EnvelopeInvalid(
                 f"a header of the record at position {begin} has the name {name!r}"
             )

@@ -221,11 +221,9 @@ def describe_config(
     return ask_with_retries(doing, timeout_s, ask, (ClusterUnreachable, TopicMissing))
 
 
-def get_message_bytes_max(
-    client: AdminClient, cluster: Cluster, name: str, timeout_s: float = REQUEST_TIMEOUT_S
-) -> int:
+def get_message_bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
     """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
-    return copied_configs.get_max_message_bytes(describe_config(client, cluster, name, timeout_s))
+    return copied_configs.get_max_message_bytes(describe_config(client, cluster, name))
 
 
 def is_compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:

@@ -34,7 +34,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from common import clock
-from common.envelope import Head, encode
+from common.envelope import Head, encode_empty
 from common.kafka.client_errors import find_client_failure
 from common.kafka.clients import create_idempotent_producer
 from common.routes import Route, TopicPartition
@@ -74,7 +74,7 @@ class EmptyEnvelopes:
             try:
                 self.producer.produce(
                     tp.topic,
-                    value=encode(head),
+                    value=encode_empty(head),
                     partition=tp.partition,
                     on_delivery=partial(self._on_delivery, tp),
                 )

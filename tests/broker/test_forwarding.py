@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from common.envelope import OFFSET_MAX, Head, encode, parse_head
+from common.envelope import OFFSET_MAX, Head, parse_head
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from deduplicator.compiled_path import forward
@@ -32,6 +32,7 @@ from tests.harness.stage_one import (
     write_intermediate,
 )
 from tests.harness.stage_two import describe_config
+from tools.envelope_encoder import encode
 
 RECORDS = 3000
 QUEUE_SIZE = 50

@@ -16,7 +16,7 @@ import time
 from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
-from common.envelope import Head, compute_identity, encode
+from common.envelope import Head, compute_identity
 from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, on_a_terminal, reo
@@ -38,6 +38,7 @@ from tests.harness.stage_one import (
     write_intermediate,
 )
 from tools.demo import fair_share
+from tools.envelope_encoder import encode
 
 HALF = FIRST_RECORDS // PARTITIONS
 RECORDS = make_records(range(2 * FIRST_RECORDS), PARTITIONS)

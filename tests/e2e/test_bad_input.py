@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 
-from common.envelope import EnvelopeRecord, Head, encode
+from common.envelope import EnvelopeRecord, Head
 from tests.conftest import Start
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
 from tests.harness.judge import Record
@@ -24,6 +24,7 @@ from tests.harness.stage_one import (
     wrap_records,
     write_intermediate,
 )
+from tools.envelope_encoder import encode
 
 
 def wrap_more(clusters: Clusters, topic: str) -> Envelopes:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import pytest
 
-from common.envelope import EnvelopeRecord, Head, encode
+from common.envelope import EnvelopeRecord, Head
 from reo.version import VERSION
 from tests.conftest import Start, make_topic_name
 from tests.harness.judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import Cluster, Clusters, make_record
 from tests.harness.producing import produce_records
+from tools.envelope_encoder import encode
 
 YEAR_2013_MS = 1_357_034_400_000
 YEAR_2100_MS = 4_102_444_800_000

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.envelope import OFFSET_MAX, EnvelopeRecord, Head
+from tools.envelope_encoder import encode
 
 IDENTITY = "0123456789abcdef"
 Envelope = tuple[Head, list[EnvelopeRecord]]

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from common.envelope import EnvelopeRecord, Head, Header, encode
+from common.envelope import EnvelopeRecord, Head, Header
 from common.records import Consumed
 from common.routes import TopicPartition
 from deduplicator.frontiers.frontier_check import Surplus
 from deduplicator.unwrap import Record, compute_record_checksum
+from tools.envelope_encoder import encode
 
 IDENTITY = "0123456789abcdef"
 HERE, THERE = TopicPartition("t-proxy", 0), TopicPartition("t", 0)

@@ -25,6 +25,7 @@ from replicator.spark import session
 from tests.harness.judge import Record
 from tests.harness.kafka import COPY_S, Clusters, make_record, until
 from tests.harness.service import build_environment
+from tools import envelope_encoder
 
 IDENTITY = "0123456789abcdef"
 LIMIT = 1_048_588
@@ -221,7 +222,7 @@ def read_envelopes(address: str, topic: str, partition: int, offsets: range) -> 
             value = message.value()
             head = envelope.parse_head(value)
             records = envelope.read_records(value, head)
-            assert envelope.encode(head, records) == value, "Python writes other bytes"
+            assert envelope_encoder.encode(head, records) == value, "Python writes other bytes"
             yield Envelope(value, head, records)
     finally:
         consumer.close()

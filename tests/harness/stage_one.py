@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from common.envelope import EnvelopeRecord, Head, compute_identity, encode
+from common.envelope import EnvelopeRecord, Head, compute_identity
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service
+from tools.envelope_encoder import encode
 
 RECORDS_MAX = 7
 """So many records at most are in an envelope here, so that a few records are several envelopes."""

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from common.envelope import HEAD, OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.envelope import HEAD, OFFSET_MAX, EnvelopeRecord, Head
 from common.frontier import KEPT, Frontier, LastRecord
 from common.settings import client_options, guarded_options, other_programs
 from common.settings.schema import SETTINGS
+from tools.envelope_encoder import encode
 from tools.fuzz.messages import FOREIGN, IDENTITY, OLD_FORMAT, TOMBSTONE, frame
 from tools.fuzz.rounds import REQUIRED_SETTINGS
 from tools.fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES

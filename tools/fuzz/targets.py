@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import frontier as frontiers
 from common import settings
-from common.envelope import OFFSET_MAX, EnvelopeInvalid, EnvelopeRecord, encode
+from common.envelope import OFFSET_MAX, EnvelopeInvalid, EnvelopeRecord
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier
 from common.kafka import partition_offsets
@@ -33,6 +33,7 @@ from common.settings.sources import FILE_VARIABLE
 from deduplicator.partition import Partition
 from deduplicator.rule import RuleState, decide
 from deduplicator.unwrap import Record
+from tools.envelope_encoder import encode
 from tools.fuzz import naive_reading
 from tools.fuzz.collecting_producer import CollectingProducer
 from tools.fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from common.envelope import EnvelopeRecord, Head, encode
+from common.envelope import EnvelopeRecord, Head
+from tools.envelope_encoder import encode
 from tools.simulator.kafka.errors import BrokerError
 from tools.simulator.record_filter import is_row_copied
 

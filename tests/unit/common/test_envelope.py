@@ -16,7 +16,7 @@ from common.envelope import (
     EnvelopeRecord,
     Head,
     compute_identity,
-    encode,
+    encode_empty,
     parse_head,
     read_last_record,
     read_records,
@@ -30,6 +30,7 @@ from tests.harness.envelopes import (
     generate_envelopes,
 )
 from tests.harness.properties import property_test
+from tools.envelope_encoder import encode
 
 HEADER = Head(IDENTITY, 5, 0, 9, 12)
 RECORD = EnvelopeRecord(10, 1000, 0, b"k", b"v", ((b"name", b"own"),))
@@ -291,3 +292,17 @@ def test_identities_are_equal_only_for_the_same_topic() -> None:
         compute_identity("cluster", "orders2", ""),
     }
     assert len({identity, *others}) == 5
+
+
+def test_an_empty_envelope_is_that_of_the_sink() -> None:
+    """The same bytes as with no records; a head with records, or without an identity, is none."""
+    head = Head("1d" * 8, 7, 3, 40, 41, has_left_out=True)
+    assert encode_empty(head) == encode(head)
+    for wrong in (
+        head._replace(record_count=1),
+        head._replace(source_identity="1d"),
+        head._replace(source_partition=2**31),
+        head._replace(through=39),
+    ):
+        with pytest.raises(ValueError, match=r"head|format|range|argument"):
+            encode_empty(wrong)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import envelope as envelopes
-from common.envelope import OFFSET_MAX, EnvelopeInvalid, EnvelopeRecord, Head, encode
+from common.envelope import OFFSET_MAX, EnvelopeInvalid, EnvelopeRecord, Head
 from common.errors import RecordRefused
 from common.routes import SAME, Route, TopicPartition
 from common.settings import load
@@ -31,6 +31,7 @@ from tests.harness.envelopes import (
 )
 from tests.harness.properties import property_test
 from tests.unit.common.settings.test_settings import GOOD
+from tools.envelope_encoder import encode
 from tools.fuzz.collecting_producer import CollectingProducer
 from tools.fuzz.compiled_forward import RECORDS_MAX, assert_as_python, read_envelope
 

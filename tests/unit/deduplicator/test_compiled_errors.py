@@ -7,10 +7,11 @@ import ctypes
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 
-from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.envelope import OFFSET_MAX, EnvelopeRecord, Head
 from common.routes import TopicPartition
 from deduplicator.compiled_path import forward, get_rd_kafka_pointer
 from tests.harness.envelopes import IDENTITY
+from tools.envelope_encoder import encode
 
 TP = TopicPartition("t", 0)
 VALUE = encode(

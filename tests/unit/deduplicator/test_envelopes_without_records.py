@@ -9,11 +9,12 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from common.envelope import EnvelopeRecord, Head, encode, parse_head
+from common.envelope import EnvelopeRecord, Head, parse_head
 from common.errors import SourceRecreated
 from common.records import Consumed
 from deduplicator.round_decisions import RoundDecisions
 from deduplicator.rule import RuleState, decide
+from tools.envelope_encoder import encode
 
 IDENTITY = "0123456789abcdef"
 

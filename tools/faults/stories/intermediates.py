@@ -16,11 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from common.envelope import Head, encode
+from common.envelope import Head
 from common.errors import AccessRefused, ForeignRecord
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.judge import Record
 from tests.harness.kafka import until
+from tools.envelope_encoder import encode
 from tools.faults.run import DEFAULTS, Run, Story
 from tools.faults.stories.topic_limits import refuse_large_envelope, refuse_large_record
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import ConfigSource
 
-from common.envelope import OFFSET_MAX, EnvelopeRecord, Head, encode
+from common.envelope import OFFSET_MAX, EnvelopeRecord, Head
 from common.errors import TopicsUnfit
 from common.kafka import route_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
@@ -19,6 +19,7 @@ from common.kafka.topics import Topic
 from common.settings import Settings, load
 from reo.checks.topics import check_topics
 from tests.unit.common.settings.test_settings import GOOD
+from tools.envelope_encoder import encode
 
 
 def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
