@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -65,12 +65,10 @@ def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> N
     settings, source = state.settings, state.sources[route]
     source_config = state.get_source_config(source.name)
     intermediate = build_intermediate_topic(state, route)
+    creator = TopicCreator.of(state)
     # first: an existing topic shows which configurations the brokers know
-    existing_intermediate = state.existing.get(route.intermediate_topic) or create(
-        state.destination_admin,
-        settings.destination_cluster,
-        intermediate,
-        settings.connect_timeout_s,
+    existing_intermediate = state.existing.get(route.intermediate_topic) or creator.create(
+        intermediate
     )
     known, copy = state.get_config(route.intermediate_topic), None
     if not destination_kind.is_outside_kafka(settings):
@@ -81,26 +79,13 @@ def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> N
         copy = state.get_config(route.destination_topic)
     # extended last: a destination with fewer partitions is refused at the next start
     if existing_intermediate is not None:
-        create_or_extend(
-            state.destination_admin,
-            settings.destination_cluster,
-            existing_intermediate,
-            intermediate,
-            settings.connect_timeout_s,
-        )
+        creator.create_or_extend(existing_intermediate, intermediate)
     topic_fitness.check_configs(route, source_config, known, copy)
 
 
 def prepare_topic(state: RouteTopics, new: NewTopic, validate_only: bool = False) -> None:
-    """Create or extend a topic of the destination; see `create_or_extend`."""
-    create_or_extend(
-        state.destination_admin,
-        state.settings.destination_cluster,
-        state.existing.get(new.topic),
-        new,
-        state.settings.connect_timeout_s,
-        validate_only,
-    )
+    """Create or extend a topic of the destination."""
+    TopicCreator.of(state, validate_only).create_or_extend(state.existing.get(new.topic), new)
 
 
 def build_intermediate_topic(state: RouteTopics, route: Route) -> NewTopic:
@@ -138,93 +123,75 @@ def build_parked_topic(state: RouteTopics, name: str) -> NewTopic:
     )
 
 
-def create_or_extend(
-    client: AdminClient,
-    cluster: Cluster,
-    existing: Topic | None,
-    new: NewTopic,
-    timeout_s: float,
-    validate_only: bool = False,
-) -> None:
-    """Create the topic, or add missing partitions. With `validate_only` nothing changes: the
-    brokers only validate the request.
+@dataclass(frozen=True, slots=True)
+class TopicCreator:
+    """Creates and extends topics of a cluster, each request until it is answered, at most about
+    `timeout_s`. With `validate_only` nothing changes: the brokers only validate the requests.
     """
-    current = existing or create(client, cluster, new, timeout_s, validate_only)
-    if current is None or current.partitions >= new.num_partitions:
-        return
-    log.log(
-        _get_log_level(validate_only),
-        "adding partitions to topic %s: %d, then %d",
-        new.topic,
-        current.partitions,
-        new.num_partitions,
-    )
-    create_partitions = partial(
-        client.create_partitions,
-        [NewPartitions(new.topic, new.num_partitions)],
-        validate_only=validate_only,
-    )
-    _ask(client, create_partitions, KafkaError.INVALID_PARTITIONS, timeout_s, cluster, new)
 
+    cluster: Cluster
+    client: AdminClient
+    timeout_s: float
+    validate_only: bool = False
 
-def create(
-    client: AdminClient,
-    cluster: Cluster,
-    new: NewTopic,
-    timeout_s: float,
-    validate_only: bool = False,
-) -> Topic | None:
-    """Create the topic. If another process was first, return the topic: it has fewer partitions
-    than `new` if the other process looked at the source before a partition was added there.
-    """
-    log.log(
-        _get_log_level(validate_only),
-        "creating topic %s with %d partitions%s",
-        new.topic,
-        new.num_partitions,
-        "".join(f", {name}={value}" for name, value in sorted((new.config or {}).items())),
-    )
-    create_topics = partial(client.create_topics, [new], validate_only=validate_only)
-    if _ask(client, create_topics, KafkaError.TOPIC_ALREADY_EXISTS, timeout_s, cluster, new):
-        return None
-    return topics.look_up(cluster, client, [new.topic], timeout_s).get(new.topic)
+    @classmethod
+    def of(cls, state: RouteTopics, validate_only: bool = False) -> TopicCreator:
+        """That of the destination."""
+        settings = state.settings
+        return cls(
+            settings.destination_cluster,
+            state.destination_admin,
+            settings.connect_timeout_s,
+            validate_only,
+        )
 
+    def create_or_extend(self, existing: Topic | None, new: NewTopic) -> None:
+        """Create the topic, or add missing partitions."""
+        current = existing or self.create(new)
+        if current is None or current.partitions >= new.num_partitions:
+            return
+        numbers = f"{current.partitions}, then {new.num_partitions}"
+        self._log(f"adding partitions to topic {new.topic}: {numbers}")
+        more = [NewPartitions(new.topic, new.num_partitions)]
+        self._ask(new, self.client.create_partitions, more, KafkaError.INVALID_PARTITIONS)
 
-def _ask(
-    client: AdminClient,
-    ask: Callable[..., dict[str, Any]],
-    is_done: int,
-    timeout_s: float,
-    cluster: Cluster,
-    new: NewTopic,
-) -> bool:
-    """Ask until there is an answer, at most about `timeout_s`. False when the answer is the error
-    code `is_done`: another process was first, or an attempt whose answer was lost.
-    """
-    request_timeout_s = min(timeout_s, REQUEST_TIMEOUT_S)
+    def create(self, new: NewTopic) -> Topic | None:
+        """Create the topic. If another process was first, return the topic: it has fewer partitions
+        than `new` if that process looked at the source before a partition was added there.
+        """
+        configs = "".join(f", {name}={value}" for name, value in sorted((new.config or {}).items()))
+        self._log(f"creating topic {new.topic} with {new.num_partitions} partitions{configs}")
+        if self._ask(new, self.client.create_topics, [new], KafkaError.TOPIC_ALREADY_EXISTS):
+            return None
+        return topics.look_up(self.cluster, self.client, [new.topic], self.timeout_s).get(new.topic)
 
-    def ask_once() -> bool:
-        try:
-            ask(request_timeout=request_timeout_s)[new.topic].result()
-        except KafkaException as failed:
-            if failed.args[0].code() == is_done:
-                return False
-            error = translate(failed.args[0], _describe(cluster, new))
-            if isinstance(error, TopicMissing):
-                # since it was described; the next start creates it
-                raise StageFailed(str(error)) from None
-            raise
-        return True
+    def _ask(
+        self, new: NewTopic, request: Callable[..., dict[str, Any]], what: list[Any], is_done: int
+    ) -> bool:
+        """False when the answer is the error code `is_done`: another process was first, or an
+        attempt whose answer was lost.
+        """
+        request_s = min(self.timeout_s, REQUEST_TIMEOUT_S)
+        doing = (
+            f"creating topic {new.topic} with {new.num_partitions} partitions on the"
+            f" {self.cluster.name} cluster"
+        )
 
-    return ask_for_change(cluster, client, _describe(cluster, new), timeout_s, ask_once)
+        def ask_once() -> bool:
+            try:
+                answers = request(what, validate_only=self.validate_only, request_timeout=request_s)
+                answers[new.topic].result()
+            except KafkaException as failed:
+                if failed.args[0].code() == is_done:
+                    return False
+                error = translate(failed.args[0], doing)
+                if isinstance(error, TopicMissing):
+                    # since it was described; the next start creates it
+                    raise StageFailed(str(error)) from None
+                raise
+            return True
 
+        return ask_for_change(self.cluster, self.client, doing, self.timeout_s, ask_once)
 
-def _get_log_level(validate_only: bool) -> int:
-    return logging.DEBUG if validate_only else logging.INFO
-
-
-def _describe(cluster: Cluster, new: NewTopic) -> str:
-    return (
-        f"creating topic {new.topic} with {new.num_partitions} partitions on the {cluster.name}"
-        " cluster"
-    )
+    def _log(self, line: str) -> None:
+        log.log(logging.DEBUG if self.validate_only else logging.INFO, "%s", line)

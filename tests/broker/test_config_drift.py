@@ -130,13 +130,9 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(
         match=rf"creating topic {topic}{suffix} with 2 partitions on the destination cluster: .*"
         + reason,
     ):
-        topic_creation.create_or_extend(
-            create_admin_client(cluster, loaded),
-            cluster,
-            None,
-            NewTopic(f"{topic}{suffix}", 2, -1, config=config),
-            loaded.connect_timeout_s,
-        )
+        topic_creation.TopicCreator(
+            cluster, create_admin_client(cluster, loaded), loaded.connect_timeout_s
+        ).create_or_extend(None, NewTopic(f"{topic}{suffix}", 2, -1, config=config))
 
 
 def test_a_refused_change_holds_up_no_other_topic(clusters: Clusters, topic: str) -> None:

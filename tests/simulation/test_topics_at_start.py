@@ -45,9 +45,8 @@ def test_a_lost_request_is_sent_again(
     def start(context: ScriptContext) -> None:
         for name, partitions in ((NEW, 2), (TOPIC, 3)):
             existing = topics.look_up(CLUSTER, context.admin, [name], TIMEOUT_S).get(name)
-            topic_creation.create_or_extend(
-                context.admin, CLUSTER, existing, NewTopic(name, partitions, 1), TIMEOUT_S
-            )
+            creator = topic_creation.TopicCreator(CLUSTER, context.admin, TIMEOUT_S)
+            creator.create_or_extend(existing, NewTopic(name, partitions, 1))
             described = topics.look_up(CLUSTER, context.admin, [name], TIMEOUT_S)[name]
             simulation.note(name, described.partitions)
         config = topics.describe_config(context.admin, CLUSTER, NEW, TIMEOUT_S)
@@ -76,8 +75,8 @@ def test_a_cluster_without_answers_is_named_in_time(simulation: Simulation, api:
             if api == "DescribeConfigs":
                 topics.describe_config(context.admin, CLUSTER, name, TIMEOUT_S)
             else:
-                new = NewTopic(name, 2, 1)
-                topic_creation.create_or_extend(context.admin, CLUSTER, existing, new, TIMEOUT_S)
+                creator = topic_creation.TopicCreator(CLUSTER, context.admin, TIMEOUT_S)
+                creator.create_or_extend(existing, NewTopic(name, 2, 1))
 
         begin_s = simulation.schedule.now
         with pytest.raises(ClusterUnreachable) as raised:

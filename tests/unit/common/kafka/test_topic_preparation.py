@@ -86,8 +86,8 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
     }
     asked: list[set[str]] = []
 
-    def create(*arguments: Any, **_: bool) -> None:
-        new_topic = arguments[3]
+    def create(*arguments: Any) -> None:
+        new_topic = arguments[2]
         if new_topic.topic == route.destination_topic:
             asked.append(set(new_topic.config))
             unknown = sorted(name for name in new_topic.config if name.startswith("vendor"))
@@ -95,7 +95,7 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
                 f"Unknown topic config name: {unknown[0]}" if unknown else "Invalid value 16384"
             )
 
-    monkeypatch.setattr(topic_creation, "create_or_extend", create)
+    monkeypatch.setattr(topic_creation.TopicCreator, "create_or_extend", create)
     state = describe_topics(settings, 1, 1)
     state.source_configs[route.source_topic] = config
     state.parked.clear()
