@@ -82,9 +82,7 @@ class Intermediate:
         self.join_group()
 
     def join_group(self) -> None:
-        """Join the group, or, as a member, join again: if the group's leader does that, the group
-        rebalances.
-        """
+        """Join the group, or again: when the group's leader does that, it rebalances."""
         self.consumer.subscribe(
             self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )

@@ -233,17 +233,13 @@ class KafkaDestination:
             producer.discard()
 
     def resolve_in_doubt(self) -> None:
-        """Initialise the discarded producers: until then their transactions may be open, and
-        readers of the topic wait for them.
-        """
+        """Initialise the discarded producers: their transactions may be open until then."""
         self.producers.initialise()
 
     def check_for_loss(
         self, topic_ids: Mapping[str, str], last_offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """Check the ids of the topics, and the end offsets of the partitions that this copy alone
-        writes.
-        """
+        """Check the topics' ids, and the ends of partitions that this copy alone writes."""
         self.watcher.poll(topic_ids, last_offsets)
 
     def is_answering(self) -> bool:

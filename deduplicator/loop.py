@@ -49,15 +49,11 @@ from deduplicator.transactions.transaction_size import TransactionSize
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
-"""How long a round waits for its first envelope while the commit of the round before is not
-finished.
-"""
+"""How long a round waits for its first envelope while a commit is not finished."""
 
 
 class Loop:
-    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` is by
-    intermediate topic.
-    """
+    """The rounds of one worker over its `partitions`; `routes` is by intermediate topic."""
 
     def __init__(
         self,

@@ -84,9 +84,7 @@ class Position(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What `check` has seen: all is right, or a warning if there is something `to_do`, or an
-    error.
-    """
+    """What `check` has seen: all is right, a warning with something `to_do`, or an error."""
 
     about: str
     seen: str = ""
@@ -180,9 +178,7 @@ class Store(Protocol):
 
 
 class StoreClient:
-    """An instance of the class, which is asked again until it answers. Unavailable after
-    `patience_s`.
-    """
+    """An instance of the class, asked until it answers. Unavailable after `patience_s`."""
 
     def __init__(
         self,

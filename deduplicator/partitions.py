@@ -62,9 +62,7 @@ class Partitions:
     def on_assigned(
         self, topic_partitions: Iterable[TopicPartition], generation: int | None = None
     ) -> None:
-        """The group has assigned these to this worker, in this generation, or they are started
-        again.
-        """
+        """The group has assigned these to this worker, or they are started again."""
         topic_partitions = list(topic_partitions)
         self.on_revoked(topic_partitions)
         self.waiting.update((tp, Waiting()) for tp in topic_partitions)

@@ -268,9 +268,7 @@ def _watch_ends(settings: Settings, partitions: Partitions) -> Probe[dict[TopicP
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open
-    transaction.
-    """
+    """Work until `stopping()`, or a Stop or Restart error; no transaction stays open."""
     failpoints.hit("two: started")
     with permissions.explain_refusals(settings, "run deduplicator"):
         _run_worker(settings, number, stopping)

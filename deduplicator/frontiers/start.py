@@ -66,9 +66,7 @@ class PartitionStarter:
         `source.start=latest` they are copied from the beginning.
         """
         self.started_topics = frontier_store.list_started_topics()
-        """Read before this worker joins the group: later, other workers can have created frontiers
-        in the same first start.
-        """
+        """Read before this worker joins: later, others can have created frontiers."""
         self.is_recoverable = not (
             settings.list_filters() or destination_kind.is_outside_kafka(settings)
         )
@@ -254,9 +252,7 @@ class PartitionStarter:
     def find_lost_commits(
         self, topic_partitions: Collection[TopicPartition]
     ) -> list[TopicPartition]:
-        """Those of which the group has no offset, though their topic exists; none while the cluster
-        does not answer.
-        """
+        """Those without an offset though their topic exists; none without an answer."""
         try:
             commits = self.consumer_group.group.list_commits(topic_partitions, require_stable=False)
             lost = sorted(set(topic_partitions) - commits.keys())

@@ -54,9 +54,7 @@ class StoredFrontiers:
         return started
 
     def load_frontiers(self, partitions: Collection[TopicPartition]) -> LoadedFrontiers:
-        """Take these partitions over, and return their positions, compared with the group's
-        commits.
-        """
+        """Take these over, and return their positions, compared with the group's commits."""
         names = {tp.topic for tp in partitions}
         group_commits = self.consumer_group.load_commits(names, partitions)
         self._prepare(names)

@@ -64,9 +64,7 @@ class FrontierTable:
     def take_over_rows(
         self, session: Session, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, FrontierRow]:
-        """End the sessions that hold the rows of these partitions, and raise the fences; the rows
-        that exist.
-        """
+        """End the sessions that hold these rows, and raise the fences; the existing rows."""
         keys = [
             [tp.topic for tp in partitions],
             [tp.partition for tp in partitions],

@@ -124,9 +124,7 @@ def has_relation(session: Session, name: sql.Identifier) -> bool:
 
 
 def _build_parameters(setup: Setup) -> dict[str, Any]:
-    """The connection string wins, except for parameters that reo depends on. `read-write` finds the
-    primary among several hosts.
-    """
+    """The connection string wins, but for what reo depends on. `read-write` is the primary."""
     defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = setup.client.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
     return (
@@ -137,9 +135,7 @@ def _build_parameters(setup: Setup) -> dict[str, Any]:
 
 
 def _prepare(session: Session, setup: Setup) -> None:
-    """Make an abandoned transaction end by a timeout, as in Kafka, and a committed one be on
-    disk.
-    """
+    """Abandoned transactions end by a timeout, as in Kafka; committed ones are on disk."""
     # an UPDATE that waited for a lock reads the row again
     session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     for name, value in (
@@ -155,9 +151,7 @@ def _prepare(session: Session, setup: Setup) -> None:
 
 
 def _translate_connection_error(setup: Setup, failed: psycopg.Error) -> ReoError:
-    """The typed error for a failed connection. It never contains the password, whoever wrote the
-    message.
-    """
+    """The typed error for a failed connection, never with the password in it."""
     reason = " ".join(str(failed).split())
     password = conninfo_to_dict(setup.connection).get("password")
     if password and str(password) in reason:

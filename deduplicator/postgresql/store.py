@@ -42,9 +42,7 @@ LATE_MAX = 3
 PROBE_S = 5.0
 FETCH_ROWS = 1000
 CHUNK_RECORDS = 1000
-"""Records that are encoded at once: as with batches, so few that they stay in the processor's
-cache.
-"""
+"""Records that are encoded at once: so few that they stay in the processor's cache."""
 COPY = f"COPY {{}} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
 LINE = re.compile(r", line (\d+)")
 """In the context of a COPY error: the row, counted from 1."""
@@ -68,9 +66,7 @@ class PostgresqlStore:
         self.rows: dict[TopicPartition, FrontierRow] = {}
         """Of the partitions that this worker owns, as it has read or written them."""
         self.last_offsets: dict[TopicPartition, int] = {}
-        """The source offset of the last row of each destination partition, as this worker knows
-        it.
-        """
+        """Each destination partition's last row: its source offset, as this worker knows it."""
         self.table = FrontierTable(self._quote(FRONTIER_TABLE), setup.application)
         self.routes: dict[str, Route] = {}
         """By intermediate topic, those that were prepared."""
@@ -211,9 +207,7 @@ class PostgresqlStore:
         return row[0] + 1 if row and row[0] is not None else 0
 
     def set_deadline(self, seconds: float) -> None:
-        """A transaction that is not over after so many seconds ends with
-        psycopg.OperationalError.
-        """
+        """After so many seconds a transaction ends with psycopg.OperationalError."""
         self.deadline = clock.monotonic() + seconds
 
     def _on_wait(self, waited_s: float) -> None:

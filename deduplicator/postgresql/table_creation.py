@@ -42,9 +42,7 @@ SHAPE = """SELECT relpersistence::text,
 def create_tables(
     session: Session, frontiers: FrontierTable, schema: str, routes: Collection[Route]
 ) -> None:
-    """Create the missing tables; delete frontiers of a missing table, since they belong to a
-    deleted one.
-    """
+    """Create the missing tables; delete frontiers of a missing one: it was deleted."""
     names = [(route, quote_table(schema, route.destination_topic)) for route in routes]
     if not all(has_relation(session, name) for name in (frontiers.name, *dict(names).values())):
         with session.transaction():
