@@ -200,7 +200,7 @@ def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
         cluster.append(TOPIC, 0, [(None, b"%d" % number, None, 1) for number in range(10)])
         reader.assign([TopicPartition(TOPIC, 0, 0)])
         assert len(reader.consume(10, LONG_S)) == 10
-        assert len(cluster.truncate(TOPIC, 0, 4, is_same_epoch)) == 4
+        assert len(cluster.log(TOPIC, 0).truncate(4, is_same_epoch)) == 4
         cluster.append(TOPIC, 0, [(None, b"other %d" % number, None, 1) for number in range(6)])
         message = reader.poll(LONG_S)
         simulation.note(
@@ -229,10 +229,10 @@ def test_a_reader_from_the_earliest_goes_on_where_its_records_end() -> None:
             )
         reader.assign([TopicPartition(TOPIC, 0, 0)])
         assert len(reader.consume(10, LONG_S)) == 10
-        cluster.truncate(TOPIC, 0, 4)
+        cluster.log(TOPIC, 0).truncate(4)
         cluster.append(TOPIC, 0, [(None, b"other", None, 1)])
         assert [one.offset() for one in reader.consume(1, LONG_S)] == [6]
-        cluster.delete_records(TOPIC, 1, 3)
+        cluster.log(TOPIC, 1).delete(3)
         for partition, position, first in ((1, 0, 3), (2, 15, 0)):
             reader.assign([TopicPartition(TOPIC, partition, position)])
             assert [one.offset() for one in reader.consume(1, LONG_S)] == [first]
@@ -254,7 +254,7 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     assert simulation.values() == []
     load.commit()
     assert simulation.values() == [b"1", b"2"]
-    cluster.truncate(TOPIC, 0, 1)
+    cluster.log(TOPIC, 0).truncate(1)
     assert simulation.values() == []
     assert cluster.log(TOPIC, 0).last_stable_offset == 0
     load.commit()
@@ -263,11 +263,11 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     aborted.abort()
     cluster.append(TOPIC, 0, [(b"other", b"4", None, 4)])
     assert simulation.values() == [b"1", b"2", b"4"]
-    assert cluster.compact(TOPIC, 0) == 2
+    assert cluster.log(TOPIC, 0).compact() == 2
     assert [
         (record.offset, record.value) for record in cluster.log(TOPIC, 0).read(0, 10, True)[0]
     ] == [(1, b"2"), (5, b"4")]
-    assert cluster.delete_records(TOPIC, 0, 5) == 5
+    assert cluster.log(TOPIC, 0).delete(5) == 5
     assert simulation.values() == [b"4"]
 
 

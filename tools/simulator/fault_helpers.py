@@ -44,8 +44,9 @@ def truncate_log(
     cluster: Cluster, tp: TopicPartition, generator: random.Random, *, may_keep_epoch: bool = True
 ) -> list[Record]:
     """Remove some of a partition's newest offsets. Returns the lost records."""
-    count = generator.randint(1, min(4, cluster.log(*tp).end))
-    return cluster.truncate(*tp, count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch)
+    log = cluster.log(*tp)
+    count = generator.randint(1, min(4, log.end))
+    return log.truncate(count, is_same_epoch=generator.random() < 0.3 and may_keep_epoch)
 
 
 def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:

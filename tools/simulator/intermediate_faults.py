@@ -16,9 +16,9 @@ from tools.simulator import log_reader, operator
 from tools.simulator.child import Child
 from tools.simulator.fault_helpers import choose_partition, run_without_workers, truncate_log
 from tools.simulator.fault_kinds import INTERMEDIATE_RECREATED, PARTITION_ADDED
-from tools.simulator.kafka.cluster_topics import Topic
 from tools.simulator.kafka.log import Log
 from tools.simulator.kafka.log_records import NewRecord, Record
+from tools.simulator.kafka.topics import Topic
 
 if TYPE_CHECKING:
     from tools.simulator.faults import FaultInjector
@@ -46,10 +46,10 @@ def _purge(injector: FaultInjector, generator: random.Random, _: Child | None) -
             injector,
             generator,
             tp,
-            lambda: destination.delete_records(*tp, destination.log(*tp).end),
+            lambda: destination.log(*tp).delete(-1),
         )
     offset = generator.randint(0, destination.log(*tp).end)
-    destination.delete_records(*tp, offset)
+    destination.log(*tp).delete(offset)
     return f"{tp} begins at {offset}"
 
 
@@ -176,7 +176,7 @@ def _compact_intermediate_topic(
 
     def compact() -> None:
         injector.system.destination.alter_config(tp.topic, cleanup_policy="compact")
-        injector.system.destination.compact(*tp)
+        injector.system.destination.log(*tp).compact()
 
     frozen_s = generator.uniform(0.0, 60.0)
     run_without_workers(injector, frozen_s, compact)

@@ -58,7 +58,8 @@ def _pause_candidate_feed(
 def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     cluster = generator.choice(injector.system.candidates)
     route = injector.system.choose_route(generator)
-    cluster.change_leaders(route.source_topic)
+    for log in cluster.topics[route.source_topic].logs:
+        log.change_leader()
     return f"{cluster.name}, {route.source_topic}"
 
 
@@ -122,7 +123,7 @@ def _delete_copied_source_records(
     offset = injector.judge.find_last_copied_offset(source) + 1
     if offset > injector.system.source.log(*source).end:  # the source lost these records
         return ""
-    injector.system.source.delete_records(*source, offset)
+    injector.system.source.log(*source).delete(offset)
     injector.on_evidence_gone()  # the last copied record is deleted, the same one or another
     return f"{source} begins at {offset}"
 
@@ -142,7 +143,8 @@ def _delete_quiet_records(injector: FaultInjector, source: TopicPartition) -> No
         == judge.find_last_copied_offset(source, QUIET_S)
     )
     if is_quiet:
-        system.source.delete_records(*source, system.source.log(*source).last_stable_offset)
+        log = system.source.log(*source)
+        log.delete(log.last_stable_offset)
         injector.kill_processes("stage one")
 
 
@@ -157,7 +159,7 @@ def compact_partition(injector: FaultInjector, source: TopicPartition) -> str:
     if not log_reader.has_partition(injector.system.source, source):
         return ""
     offsets_before = log_reader.list_data_offsets(injector.system.source, source)
-    injector.system.source.compact(*source)
+    injector.system.source.log(*source).compact()
     removed = frozenset(offsets_before) - frozenset(
         log_reader.list_data_offsets(injector.system.source, source)
     )

@@ -45,7 +45,7 @@ def _delete_unread_source_records(
     # nobody can know whether records that were never read were visible
     if offset > injector.judge.find_last_copied_offset(source) + 1:
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-    injector.system.source.delete_records(*source, offset)
+    injector.system.source.log(*source).delete(offset)
     return (
         f"{source} begins at {offset} of {end}, copied to"
         f" {injector.judge.find_last_copied_offset(source)}"
@@ -159,7 +159,7 @@ def _lose_from(
         return
     end = generator.choice(ends)
     lost = log.end - end
-    system.source.truncate(*tp, lost)
+    system.source.log(*tp).truncate(lost)
     injector.judge.reread_source(tp)
     system.append_records(tp, generator.randint(1, lost + 3))
     system.log_event(f"{tp} lost {lost} invisible offsets from {end} on, grown to {log.end}")

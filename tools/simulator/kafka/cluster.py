@@ -13,20 +13,21 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Uuid
 
 from tools.simulator.kafka.batch_sizes import batch_bytes
-from tools.simulator.kafka.cluster_topics import ClusterTopics
 from tools.simulator.kafka.errors import BrokerError
 from tools.simulator.kafka.groups import Group
+from tools.simulator.kafka.log import Log
 from tools.simulator.kafka.log_records import ABORT, COMMIT, NewRecord, Writer
+from tools.simulator.kafka.topics import DEFAULTS, DEFAULTS_3_9, Topic, merge_config
 from tools.simulator.kafka.transaction_coordinator import Coordinator
-from tools.simulator.schedule import Schedule, Signal
+from tools.simulator.schedule import START_UNIX_S, Schedule, Signal
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-class Cluster(ClusterTopics):
+class Cluster:
     """The state of a cluster."""
 
     def __init__(
@@ -37,8 +38,11 @@ class Cluster(ClusterTopics):
         faults: Any = None,
         is_older: bool = False,
     ) -> None:
-        super().__init__(schedule, is_older)
+        self.schedule = schedule
         self.name = name
+        self.defaults = DEFAULTS_3_9 if is_older else DEFAULTS
+        """The default topic settings; with `is_older`, those of Kafka 3.9."""
+        self.topics: dict[str, Topic] = {}
         self.cluster_id = (
             cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
         )
@@ -64,6 +68,48 @@ class Cluster(ClusterTopics):
         self.outages = 0
         """How often it has come back."""
         self.create_topic(OFFSETS_TOPIC, 4)
+
+    def now_ms(self) -> int:
+        """The brokers' clock."""
+        return int((START_UNIX_S + self.schedule.now) * 1000)
+
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, or None."""
+        found = self.topics.get(topic)
+        return (
+            found.logs[partition]
+            if found is not None and 0 <= partition < len(found.logs)
+            else None
+        )
+
+    def log(self, topic: str, partition: int) -> Log:
+        """The log of a partition. BrokerError when it does not exist."""
+        found = self.find_log(topic, partition)
+        if found is None:
+            raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return found
+
+    def topic(self, name: str) -> Topic:
+        """A topic. BrokerError when it does not exist."""
+        if name not in self.topics:
+            raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return self.topics[name]
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Create a topic, with a new id."""
+        if name in self.topics:
+            raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        most, least = (self.schedule.random.getrandbits(62) + 1 for _ in range(2))
+        self.topics[name] = Topic(
+            name,
+            Uuid(most, least),
+            partitions,
+            config or {},
+            merge_config(self.defaults, config or {}),
+        )
+        return self.topics[name]
 
     def group(self, name: str) -> Group:
         """The group, created with the first request that needs it."""
@@ -128,6 +174,27 @@ class Cluster(ClusterTopics):
         found.add_pending(writer.producer_id, offsets)
 
     # ---- operator
+
+    def add_partitions(self, name: str, total: int, validate_only: bool = False) -> None:
+        """Increase the number of partitions to `total`."""
+        topic = self.topic(name)
+        if total <= len(topic.logs):
+            raise BrokerError(
+                KafkaError.INVALID_PARTITIONS,
+                f"The topic {name} currently has {len(topic.logs)} partition(s); "
+                f"{total} would not be an increase.",
+            )
+        if not validate_only:
+            topic.logs += [Log() for _ in range(total - len(topic.logs))]
+
+    def alter_config(self, name: str, **config: str | None) -> None:
+        """Change settings of a topic. Underscores stand for dots; None removes a setting."""
+        topic = self.topics[name]
+        for key, value in config.items():
+            topic.overrides.pop(key.replace("_", "."), None)
+            if value is not None:
+                topic.overrides[key.replace("_", ".")] = value
+        topic.config = merge_config(self.defaults, topic.overrides)
 
     def delete_topic(self, name: str, is_known_to_coordinators: bool = True) -> None:
         """Delete a topic and, unless the coordinators learn of it later (`forget_offsets`), the

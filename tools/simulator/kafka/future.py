@@ -17,9 +17,8 @@ class Future:
         self.schedule = schedule
         self._is_done = False
         self._value: Any = None
-        self._error: Exception | None = None
         self._signal = Signal(schedule)
-        self._callbacks: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[Future], object]] = []
 
     def done(self) -> bool:
         """Whether there is a result or an error."""
@@ -32,8 +31,8 @@ class Future:
             if self.schedule.now >= deadline:
                 raise TimeoutError
             self.schedule.wait(self._signal, deadline - self.schedule.now)
-        if self._error is not None:
-            raise self._error
+        if isinstance(self._value, Exception):
+            raise self._value
         return self._value
 
     def exception(self, timeout: float | None = None) -> Exception | None:
@@ -44,38 +43,16 @@ class Future:
             return error
         return None
 
-    def on_completed(self, call: Callable[[], object]) -> None:
+    def add_done_callback(self, call: Callable[[Future], object]) -> None:
         """Call a function when there is a result or an error."""
         if self._is_done:
-            call()
+            call(self)
         else:
             self._callbacks.append(call)
 
-    def add_done_callback(self, call: Callable[[Future], object]) -> None:
-        """Like `on_completed`, with the future as the argument."""
-        self.on_completed(lambda: call(self))
-
     def set(self, value: Any) -> None:
-        """Set the result."""
-        self._value = value
-        self._complete()
-
-    def fail(self, error: Exception) -> None:
-        """Set the error."""
-        self._error = error
-        self._complete()
-
-    def set_from_answer(self, request_future: Future, key: Any) -> None:
-        """Set the result from one key of a request's response."""
-        if request_future._error is not None:
-            self.fail(request_future._error)
-        elif isinstance(request_future._value[key], Exception):
-            self.fail(request_future._value[key])
-        else:
-            self.set(request_future._value[key])
-
-    def _complete(self) -> None:
-        self._is_done = True
+        """Set the result, or the error if the value is an exception."""
+        self._value, self._is_done = value, True
         self._signal.notify()
         for call in self._callbacks:
-            call()
+            call(self)

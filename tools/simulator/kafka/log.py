@@ -79,7 +79,7 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The last stable offset."""
-        return min(self.open_transactions.values(), default=self.end)
+        return min(self.open_transactions.values()) if self.open_transactions else self.end
 
     @property
     def fetched_end(self) -> int:
@@ -227,8 +227,8 @@ class Log:
             watcher.notify()
 
     def delete(self, before: int) -> int:
-        """Delete the records below this offset and return the new log start offset. BrokerError
-        when the offset is out of range.
+        """Delete the records below this offset, or all with -1, and return the new log start
+        offset. BrokerError when the offset is out of range.
         """
         before = self.end if before < 0 else before
         if before > self.end:
@@ -243,10 +243,34 @@ class Log:
         removed_offsets = set(offsets)
         self.records = [record for record in self.records if record.offset not in removed_offsets]
 
-    def truncate(self, count: int, is_same_epoch: bool) -> None:
-        """Lose the newest offsets, so that they are used again; under a new leader epoch unless
-        `is_same_epoch`.
+    def compact(self) -> int:
+        """Keep only the newest stable record of each key, and remove aborted records. Returns how
+        many records were removed.
         """
+        stable_records = [
+            record
+            for record in self.records[: self.index(self.last_stable_offset)]
+            if record.kind == DATA
+        ]
+        newest = {
+            record.key: record.offset
+            for record in stable_records
+            if record.offset not in self.aborted
+        }
+        removed_offsets = [
+            record.offset
+            for record in stable_records
+            if record.offset in self.aborted or newest.get(record.key) != record.offset
+        ]
+        self.remove(removed_offsets)
+        return len(removed_offsets)
+
+    def truncate(self, count: int, is_same_epoch: bool = False) -> list[Record]:
+        """Lose the newest offsets, so that they are used again, under a new leader epoch unless
+        `is_same_epoch`: as in an unclean leader election, or when a disk is restored. Returns the
+        lost records.
+        """
+        lost_records = self.records[self.index(max(self.begin, self.end - count)) :]
         self.end = max(self.begin, self.end - count)
         self.fetch_end = None
         del self.records[self.index(self.end) :]
@@ -256,9 +280,12 @@ class Log:
             self.epochs.append((self.leader_epoch, self.end))
         self.rebuild_producers()
         self.notify_watchers()
+        return lost_records
 
     def change_leader(self) -> None:
-        """Begin a new leader epoch at the log end offset."""
+        """Begin a new leader epoch at the log end offset, without loss. A connected client must
+        refresh the epochs that it knows.
+        """
         self.leader_epoch += 1
         self.epochs.append((self.leader_epoch, self.end))
 

@@ -1,14 +1,15 @@
-"""The configuration of topics: what brokers of 4.3 and 3.9 answer for a topic on which nothing is
-set.
+"""The topics of a simulated cluster, and their configuration: what brokers of 4.3 and 3.9 answer
+for a topic on which nothing is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Uuid
 
 from tools.simulator.kafka.errors import BrokerError
+from tools.simulator.kafka.log import Log
 
 LONG_MAX = "9223372036854775807"
 DEFAULTS: dict[str, str] = {
@@ -55,16 +56,6 @@ DEFAULTS_3_9 = DEFAULTS | {
     "message.format.version": "3.0-IV1",
 }
 """The default topic settings of Kafka 3.9."""
-
-
-def merge_config(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """The complete configuration of a topic. BrokerError for a name that brokers do not know."""
-    for name in overrides:
-        if name not in defaults:
-            raise BrokerError(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
-    return {**defaults, **overrides}
-
-
 BROKER_CONFIG = {
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
@@ -80,3 +71,32 @@ BROKER_CONFIG = {
     "message.max.bytes": "1048588",
 }
 """The broker settings that the service reads."""
+
+
+def merge_config(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """The complete configuration of a topic. BrokerError for a name that brokers do not know."""
+    for name in overrides:
+        if name not in defaults:
+            raise BrokerError(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    return {**defaults, **overrides}
+
+
+class Topic:
+    """A topic with its id. A recreated topic is another object."""
+
+    __slots__ = ("config", "id", "logs", "name", "overrides")
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: Uuid,
+        partitions: int,
+        overrides: Mapping[str, str],
+        config: dict[str, str],
+    ) -> None:
+        self.name = name
+        self.id = topic_id
+        self.overrides = dict(overrides)
+        """The topic's own settings (DYNAMIC_TOPIC_CONFIG)."""
+        self.config = config
+        self.logs = [Log() for _ in range(partitions)]
