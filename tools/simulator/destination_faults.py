@@ -77,17 +77,17 @@ def _tear_transaction(injector: FaultInjector, generator: random.Random, _: Chil
     has_other_losses = system.candidates or any(
         fault.kind in SOURCE_FAULTS | EXCLUSIVE_FAULTS - {TORN} for fault in system.plan.faults
     )
-    if group is None or group.pending or has_other_losses:
+    if group is None or group.offsets.pending or has_other_losses:
         return ""
     torn = [
         partition_key
-        for partition_key, (_, metadata) in group.previous_offsets.items()
-        if metadata != group.offsets[partition_key][1]
+        for partition_key, (_, metadata) in group.offsets.previous.items()
+        if metadata != group.offsets.committed[partition_key][1]
     ]
     if not torn:
         return ""
     partition_key = generator.choice(torn)
-    group.offsets[partition_key] = group.previous_offsets.pop(partition_key)
+    group.offsets.committed[partition_key] = group.offsets.previous.pop(partition_key)
     injector.torn_partitions.add(partition_key)
     # a process that runs would go on from what it knows
     injector.kill_processes()

@@ -59,7 +59,7 @@ def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
     return any(
         intermediate_topic in ("", topic)
         for group in injector.system.destination.groups.values()
-        for topic, _ in group.offsets
+        for topic, _ in group.offsets.committed
     )
 
 
@@ -67,7 +67,7 @@ def has_frontier(injector: FaultInjector, source: TopicPartition) -> bool:
     """Whether the group has one of this source partition."""
     system = injector.system
     intermediate = system.find_route(source.topic).get_intermediate(source.partition)
-    return intermediate in system.destination.group(system.settings.application).offsets
+    return intermediate in system.destination.group(system.settings.application).offsets.committed
 
 
 QUIET_AFTER_S, QUIET_S = 30.0, 10.0

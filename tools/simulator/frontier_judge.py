@@ -70,7 +70,7 @@ class FrontierJudge:
             return "there is no group"
         for source in self.system.list_source_partitions():
             intermediate = self.system.find_route(source.topic).get_intermediate(source.partition)
-            commit = group.offsets.get(intermediate)
+            commit = group.offsets.committed.get(intermediate)
             if commit is None:
                 return f"the group has no frontier of {intermediate}"
             frontier = frontiers.decode(commit[1])
@@ -79,10 +79,10 @@ class FrontierJudge:
         return ""
 
     def _compare_commits(self, group: Group) -> None:
-        pending = {key for offsets in group.pending.values() for key in offsets}
+        pending = {key for offsets in group.offsets.pending.values() for key in offsets}
         for source in self.system.list_source_partitions():
             intermediate = self.system.find_route(source.topic).get_intermediate(source.partition)
-            commit = group.offsets.get(intermediate)
+            commit = group.offsets.committed.get(intermediate)
             if commit and intermediate not in pending:
                 self._compare(source, intermediate, commit[1])
 

@@ -79,7 +79,7 @@ def _list_newest(injector: FaultInjector, tp: TopicPartition) -> list[Record]:
     """
     log = injector.system.destination.log(*tp)
     group = injector.system.destination.groups.get(injector.system.settings.application)
-    position = group.offsets.get(tp, (0, ""))[0] if group else 0
+    position = group.offsets.committed.get(tp, (0, ""))[0] if group else 0
     return log.records[log.index(max(log.begin, min(position, log.end) - NEWEST_READ)) :]
 
 
@@ -243,7 +243,7 @@ def _forget_offsets(injector: FaultInjector, topic: str) -> None:
     group = system.destination.groups.get(system.settings.application)
     injector.torn_partitions |= {
         partition_key
-        for offsets in (group.pending.values() if group else ())
+        for offsets in (group.offsets.pending.values() if group else ())
         for partition_key in offsets
         if partition_key[0] == topic
     }

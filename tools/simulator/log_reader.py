@@ -59,5 +59,5 @@ def list_data_offsets(cluster: Cluster, tp: TopicPartition) -> list[int]:
 def load_frontier_offset(cluster: Cluster, group: str, tp: TopicPartition) -> int | None:
     """The offset of the frontier that a group has committed for an intermediate partition."""
     found = cluster.groups.get(group)
-    commit = found.offsets.get(tp) if found else None
+    commit = found.offsets.committed.get(tp) if found else None
     return frontiers.decode(commit[1]).source_offset if commit else None

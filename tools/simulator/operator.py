@@ -50,8 +50,8 @@ def delete_frontiers(system: System) -> None:
     group = system.destination.groups[system.settings.application]
     while group.members or system.destination.is_down:
         system.schedule.sleep(1.0)
-    if group.pending or system.schedule.random.random() < 0.5:
-        system.log_event(f"the operator deletes {len(group.offsets)} commits")
+    if group.offsets.pending or system.schedule.random.random() < 0.5:
+        system.log_event(f"the operator deletes {len(group.offsets.committed)} commits")
         system.destination.expire_offsets(group.name)
     else:
         system.log_event("the operator deletes the group")

@@ -59,7 +59,7 @@ def _find_stated_end(injector: FaultInjector, source: TopicPartition) -> int:
     system = injector.system
     intermediate = system.find_route(source.topic).get_intermediate(source.partition)
     group = system.destination.groups.get(system.settings.application)
-    commits = [group.offsets, *group.pending.values()] if group else []
+    commits = [group.offsets.committed, *group.offsets.pending.values()] if group else []
     frontiers = [
         decode(offsets[intermediate][1]).source_offset
         for offsets in commits

@@ -147,7 +147,7 @@ def fetch_offsets(
         if request.topic_partitions is None
         else [(partition.topic, partition.partition) for partition in request.topic_partitions]
     )
-    answers = cluster.find_group(request.group_id).fetch(keys, require_stable)
+    answers = cluster.find_group(request.group_id).offsets.fetch(keys, require_stable)
     return ConsumerGroupTopicPartitions(
         request.group_id,
         [

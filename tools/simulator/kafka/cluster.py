@@ -171,7 +171,7 @@ class Cluster:
         found = self.group(group)
         found.check_member(*member, is_transactional=True)
         self.transactions.check_open(transactional_id, writer.producer_id, writer.epoch, group)
-        found.add_pending(writer.producer_id, offsets)
+        found.offsets.add_pending(writer.producer_id, offsets)
 
     # ---- operator
 
@@ -213,7 +213,7 @@ class Cluster:
         offsets that groups have on it by now.
         """
         for group in self.groups.values():
-            group.remove_topic(topic)
+            group.offsets.remove_topic(topic)
 
     def append(
         self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]
@@ -236,7 +236,7 @@ class Cluster:
     def expire_offsets(self, name: str) -> None:
         """Delete all offsets of a group that are not pending in a transaction."""
         if name in self.groups:
-            self.groups[name].offsets.clear()
+            self.groups[name].offsets.committed.clear()
 
     def downtime_s(self) -> float:
         """For how long the cluster has been down; 0 while it is up."""

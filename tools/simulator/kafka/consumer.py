@@ -180,7 +180,7 @@ class Consumer(Client):
             try:
                 answers = self.request(
                     "OffsetFetch",
-                    lambda: self.cluster.find_group(self.group_id).fetch(
+                    lambda: self.cluster.find_group(self.group_id).offsets.fetch(
                         keys, self.fetcher.is_read_committed
                     ),
                     deadline - self.schedule.now,

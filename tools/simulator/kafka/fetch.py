@@ -328,7 +328,7 @@ class Fetcher:
         if offset == OFFSET_STORED:
             group = self.cluster.groups.get(self.consumer.group_id)
             committed = (
-                group.fetch([(state.topic, state.partition)], self.is_read_committed)[
+                group.offsets.fetch([(state.topic, state.partition)], self.is_read_committed)[
                     state.topic, state.partition
                 ]
                 if group

@@ -6,7 +6,6 @@ stable offsets gets UNSTABLE_OFFSET_COMMIT for them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,44 +21,26 @@ PartitionKey = tuple[str, int]
 METADATA_BYTES_MAX = 4096
 
 
-class GroupOffsets(ABC):
-    """The offsets of a group. `Group` decides who may commit."""
+class GroupOffsets:
+    """The offsets of a group, which decides who may commit."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.schedule = cluster.schedule
-        self.name = name
-        self.offsets: dict[PartitionKey, tuple[int, str]] = {}
+        self.committed: dict[PartitionKey, tuple[int, str]] = {}
+        """For each partition, the offset and its metadata."""
         self.pending: dict[int, dict[PartitionKey, tuple[int, str]]] = {}
         """Pending offsets, by producer id."""
         self.commit_count = 0
         """How many commits there were, pending or not."""
         self.commit_numbers: dict[PartitionKey, int] = {}
         """For each partition, the number of the commit that its offset is from."""
-        self.previous_offsets: dict[PartitionKey, tuple[int, str]] = {}
-        """For each partition, the offset before the committed one."""
+        self.previous: dict[PartitionKey, tuple[int, str]] = {}
+        """For each partition, what was committed before."""
         self.pending_commit_numbers: dict[tuple[int, PartitionKey], int] = {}
         """The same for pending offsets."""
 
-    @abstractmethod
-    def check_member(
-        self,
-        generation: int,
-        member_id: str,
-        instance_id: str | None,
-        is_transactional: bool = False,
-    ) -> None:
-        """BrokerError for a commit that is not from a member of this generation."""
-
-    def commit(
-        self,
-        offsets: Mapping[PartitionKey, tuple[int, str]],
-        generation: int = -1,
-        member_id: str = "",
-        instance_id: str | None = None,
-    ) -> dict[PartitionKey, int]:
-        """OffsetCommit: for each partition an error code, or 0."""
-        self.check_member(generation, member_id, instance_id)
+    def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> dict[PartitionKey, int]:
+        """Commit; for each partition an error code, or 0."""
         codes = {
             partition_key: self._code(partition_key, metadata)
             for partition_key, (_, metadata) in offsets.items()
@@ -74,9 +55,9 @@ class GroupOffsets(ABC):
     def _set_offset(
         self, partition_key: PartitionKey, offset: tuple[int, str], commit_number: int
     ) -> None:
-        if partition_key in self.offsets:
-            self.previous_offsets[partition_key] = self.offsets[partition_key]
-        self.offsets[partition_key] = offset
+        if partition_key in self.committed:
+            self.previous[partition_key] = self.committed[partition_key]
+        self.committed[partition_key] = offset
         self.commit_numbers[partition_key] = commit_number
 
     def _code(self, partition_key: PartitionKey, metadata: str) -> int:
@@ -124,9 +105,11 @@ class GroupOffsets(ABC):
         )
         answers = {}
         for partition_key in (
-            sorted(self.offsets.keys() | pending_keys) if partition_keys is None else partition_keys
+            sorted(self.committed.keys() | pending_keys)
+            if partition_keys is None
+            else partition_keys
         ):
-            offset, metadata = self.offsets.get(partition_key, (-1, ""))
+            offset, metadata = self.committed.get(partition_key, (-1, ""))
             answers[partition_key] = (
                 (-1, "", int(KafkaError.UNSTABLE_OFFSET_COMMIT))
                 if partition_key in pending_keys
@@ -136,7 +119,7 @@ class GroupOffsets(ABC):
 
     def remove_topic(self, topic: str) -> None:
         """Remove the offsets of a deleted topic."""
-        for offsets in (self.offsets, *self.pending.values()):
+        for offsets in (self.committed, *self.pending.values()):
             for partition_key in [
                 partition_key for partition_key in offsets if partition_key[0] == topic
             ]:

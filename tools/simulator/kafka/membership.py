@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tools.simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
-from tools.simulator.kafka.group_members import Member
+from tools.simulator.kafka.groups import Member
 from tools.simulator.schedule import Signal
 
 if TYPE_CHECKING:

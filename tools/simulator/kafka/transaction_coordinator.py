@@ -189,7 +189,7 @@ class Coordinator:
         if isinstance(target, str):
             group = self.cluster.groups.get(target)
             if group:
-                group.complete_transaction(transaction.producer_id, kind == COMMIT)
+                group.offsets.complete_transaction(transaction.producer_id, kind == COMMIT)
         else:
             log = self.cluster.find_log(*target)
             if log:
