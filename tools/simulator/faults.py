@@ -47,7 +47,6 @@ GROUP_APIS = frozenset(
         "JoinGroup",
         "Heartbeat",
         "LeaveGroup",
-        "ConsumerGroupHeartbeat",
         "OffsetFetch",
         "OffsetCommit",
         "TxnOffsetCommit",
