@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from common.errors import AccessRefused, Fenced, StageFailed, TopicsUnfit
+from common.kafka import partition_offsets
 from common.kafka.client_errors import translate
 from deduplicator.transactions.transaction_failures import TransactionFailed
 
@@ -68,11 +69,15 @@ def check_membership(metadata: bytes) -> None:
 
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:
     """Commit as a member, outside a transaction; TransactionFailed when it is not certain."""
-    try:
-        answers = consumer.commit(offsets=list(offsets), asynchronous=False) or []
-        error = next((answer.error for answer in answers if answer.error is not None), None)
-    except KafkaException as failed:
-        error = failed.args[0]
+    error = None
+    for batch in partition_offsets.split_commit(offsets):
+        try:
+            answers = consumer.commit(offsets=list(batch), asynchronous=False) or []
+            error = next((answer.error for answer in answers if answer.error is not None), None)
+        except KafkaException as failed:
+            error = failed.args[0]
+        if error is not None:
+            break
     if error is None or error.code() in REBALANCING:
         return
     translated = translate(error, "committing the offsets")

@@ -182,6 +182,13 @@ def _check_stage_two(state: RouteTopics) -> Iterator[Finding]:
     )
 
 
+def _check_group_size(start: Start) -> Iterator[Finding]:
+    limit = clusters.get_number(
+        start.destination.settings or {}, "message.max.bytes", topics.BATCH_BYTES_MAX
+    )
+    yield from topics.check_group_size(start.topics, limit)
+
+
 def _check_application(state: RouteTopics) -> Iterator[Finding]:
     """Whether the group's members copy other topics: then another copy has the same application."""
     own = {route.intermediate_topic for route in state.sources}
@@ -239,6 +246,7 @@ CHECKS = (
     Check("destination.class", _check_store, "deduplicator", "start"),
     Check("topics", lambda start: topics.check_topics(start.topics)),
     Check("stage two", lambda start: _check_stage_two(start.topics)),
+    Check("group size", _check_group_size, "deduplicator"),
     Check("topic settings", lambda start: check_topic_settings(start.topics)),
     Check("application", lambda start: _check_application(start.topics)),
     Check("frontier", _check_frontier, "deduplicator"),

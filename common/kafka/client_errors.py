@@ -46,6 +46,9 @@ TOPIC_EXCEPTION
 OFFSET_METADATA_TOO_LARGE
     TopicsUnfit. It holds the frontier, about 300 bytes: set offset.metadata.max.bytes of the
     destination's brokers to the default, 4096
+INVALID_COMMIT_OFFSET_SIZE
+    TopicsUnfit. A commit has up to 100 partitions, each about 300 bytes and the topic's name: set
+    max.message.bytes of __consumer_offsets to the default, 1048588
 MSG_SIZE_TOO_LARGE
     RecordRefused. Raise max.message.bytes of the topic. A record that the source's producers have
     compressed can fit if it is compressed again: set producer.compression_type

@@ -114,24 +114,25 @@ class ConsumerGroup(ABC):
         return self.ask("reading the offsets", request)
 
     def commit(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Commit for a group without members, all partitions in one request; the error of
-        `build_busy_error` when it has members by now.
+        """Commit for a group without members; the error of `build_busy_error` when it has members
+        by now. Of more than COMMIT_PARTITIONS_MAX partitions some can be committed all the same.
         """
         self.ask("committing the offsets", lambda client: self.commit_once(client, commits))
 
     def commit_once(self, client: AdminClient, commits: Mapping[TopicPartition, Commit]) -> None:
-        """As `commit`, in a request of the caller's."""
-        topic_partitions = [ClientTopicPartition(*tp, *commit) for tp, commit in commits.items()]
-        answers = client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self.name, topic_partitions)],
-            request_timeout=REQUEST_TIMEOUT_S,
-        )[self.name]
-        for answer in answers.result().topic_partitions:
-            if answer.error is None:
-                continue
-            if answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                raise self.build_busy_error()
-            raise KafkaException(answer.error)
+        """As `commit`, with a client of the caller's."""
+        offsets = [ClientTopicPartition(*tp, *commit) for tp, commit in commits.items()]
+        for batch in partition_offsets.split_commit(offsets):
+            answers = client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self.name, list(batch))],
+                request_timeout=REQUEST_TIMEOUT_S,
+            )[self.name]
+            for answer in answers.result().topic_partitions:
+                if answer.error is None:
+                    continue
+                if answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                    raise self.build_busy_error()
+                raise KafkaException(answer.error)
 
     def describe(self) -> Any:
         """See `describe_group`."""

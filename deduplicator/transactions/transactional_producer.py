@@ -29,6 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import clock
 from common.errors import ClusterUnreachable, TopicMissing
+from common.kafka import partition_offsets
 from common.kafka.client_errors import find_client_failure, translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.liveness import Liveness
@@ -124,11 +125,11 @@ class TransactionalProducer:
         assert client is not None
         next_state = get_next_state(self.state, "offsets sent")
         seconds = max(0.1, min(self.deadline - clock.monotonic(), self.timeout_s))
-        call = CallThread(
-            partial(client.send_offsets_to_transaction, list(offsets), member, seconds), "offsets"
-        )
+        deadline = clock.monotonic() + seconds
         try:
-            self._wait_for(call, clock.monotonic() + seconds)
+            for batch in partition_offsets.split_commit(offsets):
+                send = partial(client.send_offsets_to_transaction, list(batch), member, seconds)
+                self._wait_for(CallThread(send, "offsets"), deadline)
         except KafkaException as failed:
             error = self.handle_failure(failed, "sending offsets to the transaction")
             # an intermediate topic: the next start of its partitions creates it again

@@ -193,7 +193,7 @@ def _list_unfit_settings(
     about: str, settings: Settings, brokers: Mapping[str, str]
 ) -> Iterator[Finding]:
     yield from _check_timeouts(about, settings, brokers)
-    if _get_number(brokers, "offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
+    if get_number(brokers, "offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
         yield report_failure(
             about,
             TopicsUnfit(
@@ -221,7 +221,7 @@ def _check_timeouts(
     )
     if (
         not destination_kind.is_outside_kafka(settings)
-        and _get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
+        and get_number(brokers, "transaction.max.timeout.ms", transaction_ms) < transaction_ms
     ):
         yield report_failure(
             about,
@@ -232,8 +232,8 @@ def _check_timeouts(
             ),
         )
     min_ms, max_ms = (
-        _get_number(brokers, "group.min.session.timeout.ms", 0),
-        _get_number(brokers, "group.max.session.timeout.ms", session_ms),
+        get_number(brokers, "group.min.session.timeout.ms", 0),
+        get_number(brokers, "group.max.session.timeout.ms", session_ms),
     )
     if not min_ms <= session_ms <= max_ms:
         yield report_failure(
@@ -246,6 +246,6 @@ def _check_timeouts(
         )
 
 
-def _get_number(brokers: Mapping[str, str], name: str, default: int) -> int:
+def get_number(brokers: Mapping[str, str], name: str, default: int) -> int:
     """A broker's setting; the default where it has none, or it is not a number."""
     return int(text) if (text := brokers.get(name, "")).lstrip("-").isdigit() else default

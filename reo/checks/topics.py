@@ -9,12 +9,13 @@ reported, not only the first. Topics that would be created are sent to the broke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka.admin import NewTopic
 
-from common.errors import ReoError
+from common.errors import ReoError, TopicsUnfit
 from common.kafka import topic_creation, topic_fitness
+from common.kafka.partition_offsets import COMMIT_PARTITIONS_MAX
 from common.kafka.route_topics import RouteTopics
 from common.routes import Route
 from common.settings import destination_kind
@@ -22,6 +23,13 @@ from reo.checks.findings import Finding, report_failure, report_ok
 
 UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: ([\w.]+)")
 """What brokers answer, and nothing else tells (`LogConfig.validateNames`)."""
+BATCH_BYTES_MAX = 1_048_588
+"""Kafka's default of message.max.bytes."""
+COMMIT_BYTES_MAX = COMMIT_PARTITIONS_MAX * 700
+"""A frontier has up to 450 bytes, and names 249."""
+MEMBER_BYTES = 400
+"""Ids, client, host and timeouts of one member, at most."""
+WORKERS_CHECKED_MAX = 1000
 
 
 def check_sources(state: RouteTopics) -> Iterator[Finding]:
@@ -57,6 +65,60 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
             yield _check_creation(state, topic_creation.build_intermediate_topic(state, route))
     for name in state.parked:
         yield _check_creation(state, topic_creation.build_parked_topic(state, name))
+
+
+def check_group_size(state: RouteTopics, batch_bytes_max: int) -> Iterator[Finding]:
+    """How many workers the group can have, and partitions each. The coordinator writes a group as
+    one record, with the topics of each member and its partitions; if that
+    is too large, nobody gets a partition, and only the broker's log says so. `batch_bytes_max` is
+    what __consumer_offsets takes, by the brokers' default for topics.
+    """
+    about, settings = "group size", state.settings
+    if batch_bytes_max < COMMIT_BYTES_MAX:
+        yield report_failure(
+            about,
+            TopicsUnfit(
+                f"the destination's message.max.bytes is {batch_bytes_max}, and one commit of"
+                f" {COMMIT_PARTITIONS_MAX} partitions has up to {COMMIT_BYTES_MAX}: raise it, or"
+                " max.message.bytes of __consumer_offsets"
+            ),
+        )
+        return
+    sizes = {route.intermediate_topic: source.partitions for route, source in state.sources.items()}
+    partitions, workers = sum(sizes.values()), settings.deduplicator.workers
+    workers_max = 0
+    while (
+        workers_max < WORKERS_CHECKED_MAX
+        and _count_group_bytes(sizes, workers_max + 1) <= batch_bytes_max
+    ):
+        workers_max += 1
+    if workers_max < workers:
+        yield report_failure(
+            about,
+            TopicsUnfit(
+                f"group {settings.application} would have {len(sizes)} topics, {partitions}"
+                f" partitions and {workers} workers, and the destination's message.max.bytes has"
+                f" room for {workers_max} workers: lower deduplicator.workers, or divide the topics"
+                " between services with an application each"
+            ),
+        )
+    else:
+        more = "more than " if workers_max == WORKERS_CHECKED_MAX else ""
+        yield report_ok(
+            about,
+            f"{partitions} partitions: there is room for {more}{workers_max} workers, each with any"
+            " number of partitions",
+        )
+
+
+def _count_group_bytes(partitions: Mapping[str, int], workers: int) -> int:
+    """Of the record of a group: with each member its ids, its topics (2 bytes of length and
+    the name) and, for each topic of which it has partitions, the same again, a count and 4 bytes a
+    partition (GroupMetadataValue, ConsumerProtocolAssignment).
+    """
+    return workers * (MEMBER_BYTES + sum(2 + len(topic) for topic in partitions)) + sum(
+        min(workers, count) * (6 + len(topic)) + 4 * count for topic, count in partitions.items()
+    )
 
 
 def _check_copy(

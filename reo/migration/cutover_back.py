@@ -132,10 +132,11 @@ class ReverseCopy:
         ]
 
     def is_set_up(self) -> bool:
-        """Whether the group has the frontiers already, or later ones; MoveRefused when it has those
-        of another copy, or the topics have moved back.
+        """Whether the group has all the frontiers already, or later ones; MoveRefused when it has
+        those of another copy, or the topics have moved back.
         """
         new = self._build_frontiers()
+        set_up = set()
         commits = self.group.read_commits(new, require_stable=True)
         for tp, commit in commits.items():
             if commit.frontier.destination_topic_id != new[tp].destination_topic_id:
@@ -154,11 +155,11 @@ class ReverseCopy:
                         " move them again, run `reo cutover back` with the settings of the copy"
                         " that has moved them back"
                     )
-                return True
-        return False
+                set_up.add(tp)
+        return set_up == new.keys()
 
     def set_up(self) -> None:
-        """Commit the frontiers, all in one request; ServiceRuns when the group has members."""
+        """Commit the frontiers; ServiceRuns when the group has members."""
         permissions.check_permissions(self.reverse, "recover --apply")
         topic_creation.prepare_topics(self.reverse)
         frontiers = self._build_frontiers()

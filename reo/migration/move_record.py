@@ -128,7 +128,8 @@ class MoveRecord:
         ]
         metadata = reader.consumer_group_metadata()
         self._call("begin_transaction")
-        self._call("send_offsets_to_transaction", offsets, metadata, REQUEST_TIMEOUT_S)
+        for batch in partition_offsets.split_commit(offsets):
+            self._call("send_offsets_to_transaction", batch, metadata, REQUEST_TIMEOUT_S)
         self._call("commit_transaction", REQUEST_TIMEOUT_S)
         if self._read_commits() != commits:
             raise StageFailed(

@@ -67,9 +67,9 @@ class UserGroup(ConsumerGroup):
         return self.ask("describing", lambda client: try_to_describe(client, self.name))
 
     def commit_forward(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when
-        the group has members. Kafka has no commit on a condition: for the group to be moved back, a
-        consumer would have to join, commit and leave between these requests.
+        """Commit those offsets that are ahead of the committed ones; GroupBusy when the group has
+        members. Kafka has no commit on a condition: for the group to be moved back, a consumer
+        would have to join, commit and leave between these requests.
         """
 
         def commit_ahead(client: AdminClient) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common import clock
 from common.errors import FilterFailed
@@ -120,7 +121,7 @@ def test_a_slow_commit_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> N
     client = Unanswered()
     producer, liveness = open_transaction(monkeypatch, client)
     liveness.on_beat = client.answer_third_beat
-    producer.send_offsets([], None)
+    producer.send_offsets([ClientTopicPartition("t", 0)], None)
     producer.start_commit()
     producer.finish_commit()
     assert client.beats > 3
@@ -137,7 +138,7 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it(
     producer, _ = open_transaction(monkeypatch, client)
     client.needs_s = 2 * TIMEOUT_S
     with pytest.raises(TransactionFailed):
-        producer.send_offsets([], None)
+        producer.send_offsets([ClientTopicPartition("t", 0)], None)
     assert client.now < TIMEOUT_S
     assert client.asked == [client.now]
     producer, _ = open_transaction(monkeypatch, client)
@@ -172,7 +173,7 @@ def test_offsets_without_an_answer_are_given_up(monkeypatch: pytest.MonkeyPatch)
     producer.begin()
     liveness.on_beat = lose_connection
     with pytest.raises(TransactionFailed, match="no answer"):
-        producer.send_offsets([], None)
+        producer.send_offsets([ClientTopicPartition("t", 0)], None)
     answered.set()
     assert steps >= 4
     assert (producer.state, producer.client) == ("new", None)

@@ -4,12 +4,14 @@ changes nothing.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from common.errors import Fenced, StageFailed
+from common.kafka.partition_offsets import COMMIT_PARTITIONS_MAX
 from common.liveness import Liveness
 from deduplicator.transactions import producer_states
 from deduplicator.transactions.transaction_failures import TransactionFailed
@@ -92,6 +94,7 @@ class Client:
         return call
 
 
+OFFSETS = [TopicPartition("t", 0)]
 TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)
 ABORTABLE = KafkaError(KafkaError.REQUEST_TIMED_OUT, "abort", False, False, True)
 FATAL = KafkaError(KafkaError._FENCED, "fenced", True)
@@ -131,7 +134,7 @@ def test_a_commit_that_times_out_throws_the_producer_away() -> None:
     """
     one, made = producer(commit_transaction=TIMED_OUT)
     one.begin()
-    one.send_offsets([], None)
+    one.send_offsets(OFFSETS, None)
     with pytest.raises(TransactionFailed):
         commit(one)
     assert (one.state, one.client) == ("new", None)
@@ -172,7 +175,7 @@ def test_a_commit_whose_thread_cannot_start_leaves_the_transaction_open(
 
     one, made = producer()
     one.begin()
-    one.send_offsets([], None)
+    one.send_offsets(OFFSETS, None)
     with monkeypatch.context() as patched:
         patched.setattr("common.clock.start_thread", refuse)
         with pytest.raises(RuntimeError, match="thread"):
@@ -193,7 +196,7 @@ def test_offsets_that_were_sent_again_let_no_others_pass(lost: int, is_waited_fo
         lambda: cast("Any", client), 1.0, Liveness("test"), lambda _: next(losses)
     )
     one.begin()
-    one.send_offsets([], None)
+    one.send_offsets(OFFSETS, None)
     one.start_commit()
     assert (one.state == "committing") is not is_waited_for
     one.finish_commit()
@@ -210,7 +213,7 @@ def test_a_client_that_lost_a_connection_while_idle_is_replaced() -> None:
     for lost, clients in ((1, 1), (1, 1), (2, 2), (2, 2)):
         losses[0] = lost
         one.begin()
-        one.send_offsets([], None)
+        one.send_offsets(OFFSETS, None)
         commit(one)
         assert (one.state, len(made)) == ("ready", clients)
 
@@ -220,7 +223,7 @@ def test_an_abort_that_is_answered_keeps_the_producer() -> None:
     one, made = producer(send_offsets_to_transaction=ABORTABLE)
     one.begin()
     with pytest.raises(TransactionFailed):
-        one.send_offsets([], None)
+        one.send_offsets(OFFSETS, None)
     assert (one.state, len(made), made[0].calls[-1]) == ("ready", 1, "abort_transaction")
 
 
@@ -229,7 +232,7 @@ def test_an_abort_in_doubt_throws_the_producer_away() -> None:
     one, _ = producer(send_offsets_to_transaction=ABORTABLE, abort_transaction=TIMED_OUT)
     one.begin()
     with pytest.raises(TransactionFailed):
-        one.send_offsets([], None)
+        one.send_offsets(OFFSETS, None)
     assert (one.state, one.client) == ("new", None)
 
 
@@ -270,8 +273,25 @@ def test_a_fatal_error_ends_the_process() -> None:
     """
     one, _ = producer(commit_transaction=FATAL)
     one.begin()
-    one.send_offsets([], None)
+    one.send_offsets(OFFSETS, None)
     with pytest.raises(Exception, match="fenced") as raised:
         commit(one)
     assert not isinstance(raised.value, TransactionFailed)
     assert one.state == "new"
+
+
+def test_offsets_of_many_partitions_are_sent_in_requests_that_a_broker_takes() -> None:
+    """All of them, in order, and only then the transaction can be committed."""
+    sent: list[list[TopicPartition]] = []
+    client = SimpleNamespace(
+        init_transactions=lambda _: None,
+        begin_transaction=lambda: None,
+        send_offsets_to_transaction=lambda offsets, *_: sent.append(offsets),
+    )
+    one = TransactionalProducer(lambda: cast(Any, client), 1.0, Liveness("test"))
+    offsets = [TopicPartition("t", partition) for partition in range(2 * COMMIT_PARTITIONS_MAX + 1)]
+    one.begin()
+    one.send_offsets(offsets, b"member")
+    assert one.state == "offsets sent"
+    assert [len(batch) for batch in sent] == [COMMIT_PARTITIONS_MAX, COMMIT_PARTITIONS_MAX, 1]
+    assert [tp for batch in sent for tp in batch] == offsets

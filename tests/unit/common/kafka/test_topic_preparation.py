@@ -17,7 +17,7 @@ from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
 from common.settings import Settings, load
-from reo.checks.topics import check_topics
+from reo.checks.topics import check_group_size, check_topics
 from tests.unit.common.settings.test_settings import GOOD
 from tools.envelope_encoder import encode
 
@@ -103,6 +103,40 @@ def test_the_check_asks_for_what_a_start_asks_for(monkeypatch: pytest.MonkeyPatc
     assert errors == ["Invalid value 16384"]
     left = {LIMIT, "segment.bytes", "message.timestamp.type"}
     assert asked == [left | {"vendor.tier", "vendor.b"}, left | {"vendor.tier"}, left]
+
+
+def check_group(
+    topics_and_partitions: dict[str, int], limit: int, **more: str
+) -> list[tuple[str, str]]:
+    """The findings for a service of these topics, by the size of the group."""
+    settings = load(
+        {name: text for name, text in GOOD.items() if "TOPIC" not in name}
+        | {"REO_TOPICS": ",".join(topics_and_partitions), "REO_APPLICATION": "many"}
+        | {f"REO_DEDUPLICATOR_{name.upper()}": text for name, text in more.items()}
+    )
+    nobody = cast(Any, None)
+    sources = {
+        route: Topic(route.source_topic, "id", topics_and_partitions[route.source_topic], "source")
+        for route in settings.build_routes()
+    }
+    state = RouteTopics(settings, nobody, nobody, sources, {}, {}, 1)
+    return [(finding.level, finding.seen) for finding in check_group_size(state, limit)]
+
+
+def test_a_group_that_the_coordinator_cannot_write_is_refused() -> None:
+    """Measured on a broker of Kafka 4.3 that took 14,000 bytes: of 60 topics with names of 46
+    characters three workers got their partitions, with a fourth nobody had any. A commit of 100
+    partitions has 31,000, so the same with five times as many topics, and as much room.
+    """
+    names = {f"t{number:039}": 1 for number in range(300)}  # and -proxy
+    ((level, seen),) = check_group(names, 70_000, workers="3")
+    assert (level, "room for 3 workers" in seen) == ("ok", True)
+    ((level, seen),) = check_group(names, 70_000, workers="4")
+    assert (level, "has room for 3 workers:" in seen) == ("error", True)
+    ((level, seen),) = check_group({"a": 100_000}, 1_048_588, workers="64")
+    assert (level, "room for more than 1000 workers" in seen) == ("ok", True)
+    ((level, seen),) = check_group({"a": 1}, 69_999)
+    assert (level, "message.max.bytes is 69999" in seen) == ("error", True)
 
 
 def test_two_replicas_are_the_default() -> None:
