@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
@@ -23,14 +24,78 @@ if TYPE_CHECKING:
     from deduplicator.frontiers.start import PartitionStarter
 
 
-class ClusterState(NamedTuple):
-    """What both clusters answered, once for all first frontiers of a start."""
+@dataclass
+class ClusterState:
+    """What both clusters answered, once for all first frontiers of a start: asked for each
+    partition, a start would take as many requests as there are partitions, about all of them.
+    """
 
     commits: Mapping[TopicPartition, GroupCommit]
     ends: Mapping[TopicPartition, int]
     """By destination partition."""
     source_admin: AdminClient
     sources: Mapping[Route, topics.Topic]
+    starter: PartitionStarter
+    missing: Collection[TopicPartition]
+    """The partitions without a frontier."""
+    intermediate_ends: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """By topic, as far as they were asked for."""
+    have_copies: dict[str, bool] = field(default_factory=dict)
+    """By intermediate topic: whether the destination has records of it, where that was asked."""
+
+    @cached_property
+    def topic_frontiers(self) -> dict[str, list[Frontier]]:
+        """By intermediate topic, of any partition, and of any destination topic."""
+        frontiers: dict[str, list[Frontier]] = {}
+        for tp, commit in self.commits.items():
+            frontiers.setdefault(tp.topic, []).append(commit.frontier)
+        return frontiers
+
+    @cached_property
+    def epochs(self) -> dict[str, int]:
+        """The highest of each topic's frontiers."""
+        return {
+            topic: max(one.epoch for one in frontiers)
+            for topic, frontiers in self.topic_frontiers.items()
+        }
+
+    @cached_property
+    def source_partitions(self) -> dict[str, int]:
+        """How many partitions each topic's source had when its copy began."""
+        return {
+            topic: max(one.source_partitions for one in frontiers)
+            for topic, frontiers in self.topic_frontiers.items()
+        }
+
+    @cached_property
+    def commits_since(self) -> Mapping[TopicPartition, GroupCommit]:
+        """Of the missing ones, read after `ends`."""
+        return self.starter.frontier_store.load_frontiers(self.missing).commits
+
+    @cached_property
+    def group_frontiers(self) -> dict[TopicPartition, Frontier]:
+        """All that the group has."""
+        return self.starter.consumer_group.group.list_frontiers()
+
+    def list_intermediate_ends(self, topic: str) -> dict[TopicPartition, int]:
+        """Of all partitions of an intermediate topic."""
+        if topic not in self.intermediate_ends:
+            consumer_group = self.starter.consumer_group
+            self.intermediate_ends[topic] = partition_offsets.list_end_offsets(
+                consumer_group.admin, consumer_group.list_partitions([topic])
+            )
+        return self.intermediate_ends[topic]
+
+    def has_copies(self, route: Route) -> bool:
+        """Whether any destination partition of a route that is one to one has records."""
+        topic = route.intermediate_topic
+        if topic not in self.have_copies:
+            outputs = [
+                route.get_destination(tp.partition) for tp in self.list_intermediate_ends(topic)
+            ]
+            ends = self.starter.frontier_store.get_end_offsets(outputs)
+            self.have_copies[topic] = any(ends.values())
+        return self.have_copies[topic]
 
 
 class FoundPartition:
@@ -125,7 +190,7 @@ class FoundPartition:
         frontier is committed before any record is written. And a coordinator that resigns can
         answer that a group has no offsets (Kafka 3.9 and before).
         """
-        commit = self.starter.frontier_store.load_frontiers([self.tp]).commits.get(self.tp)
+        commit = self.cluster.commits_since.get(self.tp)
         return (
             commit is not None and commit.frontier.destination_topic_id == self.destination.topic_id
         )
@@ -140,9 +205,12 @@ class FoundPartition:
         shows that this one was lost: a run begins only when every partition has one. A topic all of
         whose frontiers were deleted with it looks the same as a new one.
         """
-        if self.route.is_one_to_one or self._list_intermediate_ends([self.tp])[self.tp] > 0:
+        if (
+            self.route.is_one_to_one
+            or self.cluster.list_intermediate_ends(self.tp.topic)[self.tp] > 0
+        ):
             return False
-        known = self.starter.consumer_group.group.list_frontiers()
+        known = self.cluster.group_frontiers
         frontiers = {
             tp: frontier
             for tp, frontier in known.items()
@@ -168,42 +236,36 @@ class FoundPartition:
         return bool(frontiers) and not same_source and not is_lost
 
     @property
-    def topic_frontiers(self) -> list[Frontier]:
+    def topic_frontiers(self) -> Sequence[Frontier]:
         """Of any partition of its topic, and of any destination topic."""
-        commits = self.cluster.commits
-        return [commit.frontier for tp, commit in commits.items() if tp.topic == self.tp.topic]
+        return self.cluster.topic_frontiers.get(self.tp.topic, ())
+
+    @property
+    def epoch(self) -> int:
+        """Above those of the runs that have written before: what they wrote is not of this copy."""
+        return self.cluster.epochs.get(self.tp.topic, -1) + 1
 
     @property
     def source_partitions(self) -> int:
         """How many partitions the source had when the copy of its topic began."""
-        counts = (frontier.source_partitions for frontier in self.topic_frontiers)
-        return max(counts, default=self.cluster.sources[self.route].partitions)
+        known = self.cluster.source_partitions.get(self.tp.topic)
+        return self.cluster.sources[self.route].partitions if known is None else known
 
     @property
     def is_added(self) -> bool:
         """Whether the source did not have it then."""
         return self.tp.partition >= self.source_partitions
 
-    @cached_property
+    @property
     def is_written(self) -> bool:
         """Whether stage one has written to the topic, which it does when every partition has a
         frontier.
         """
-        return any(self._list_intermediate_ends(self._topic_partitions).values())
+        return any(self.cluster.list_intermediate_ends(self.tp.topic).values())
 
     @property
     def has_copies(self) -> bool:
         """Whether the destination has records of its topic; False where they cannot be told from
         those of other routes.
         """
-        outputs = [self.route.get_destination(tp.partition) for tp in self._topic_partitions]
-        return self.route.is_one_to_one and any(
-            self.starter.frontier_store.get_end_offsets(outputs).values()
-        )
-
-    @cached_property
-    def _topic_partitions(self) -> list[TopicPartition]:
-        return self.starter.consumer_group.list_partitions([self.tp.topic])
-
-    def _list_intermediate_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return partition_offsets.list_end_offsets(self.starter.consumer_group.admin, tps)
+        return self.route.is_one_to_one and self.cluster.has_copies(self.route)

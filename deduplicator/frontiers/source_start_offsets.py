@@ -17,22 +17,32 @@ from common.settings import Settings
 def find_first_source_offset(
     settings: Settings, source_admin: AdminClient, tp: TopicPartition, added: bool
 ) -> int:
-    """The source offset where `source.start` lets a partition begin; `added`: the partition was
-    added later, or its copy was deleted.
+    """As `find_first_source_offsets`, of one partition."""
+    return find_first_source_offsets(settings, source_admin, {tp: added})[tp]
+
+
+def find_first_source_offsets(
+    settings: Settings, source_admin: AdminClient, added: Mapping[TopicPartition, bool]
+) -> dict[TopicPartition, int]:
+    """The source offsets where `source.start` lets these partitions begin; `added`: the partition
+    was added later, or its copy was deleted.
     """
     start = settings.start
-    if start.is_from_beginning(tp.partition, added):
-        return partition_offsets.list_beginning_offsets(source_admin, [tp])[tp]
+    from_beginning = [
+        tp for tp, is_added in added.items() if start.is_from_beginning(tp.partition, is_added)
+    ]
+    offsets = partition_offsets.list_beginning_offsets(source_admin, from_beginning)
+    others = [tp for tp in added if tp not in offsets]
     if start.kind == "offsets":
-        return start.offsets[tp.partition]
+        return offsets | {tp: start.offsets[tp.partition] for tp in others}
     # requested first: a record that is written between the two requests is not left out
-    end = partition_offsets.list_end_offsets(source_admin, [tp])[tp]
+    offsets |= partition_offsets.list_end_offsets(source_admin, others)
     if start.kind == "timestamp":
-        offset = partition_offsets.list_offsets(
-            source_admin, [tp], OffsetSpec.for_timestamp(start.timestamp_ms)
-        )[tp]
-        return offset if offset >= 0 else end  # no record has so late a timestamp yet
-    return end
+        spec = OffsetSpec.for_timestamp(start.timestamp_ms)
+        found = partition_offsets.list_offsets(source_admin, others, spec)
+        # -1: no record has so late a timestamp yet
+        offsets |= {tp: offset for tp, offset in found.items() if offset >= 0}
+    return offsets
 
 
 def check_start_offsets(

@@ -32,7 +32,7 @@ from deduplicator.frontiers.found_partition import ClusterState, FoundPartition
 from deduplicator.frontiers.frontier_store import FrontierStore, LoadedFrontiers
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
-    find_first_source_offset,
+    find_first_source_offsets,
 )
 from deduplicator.frontiers.start_table import BEGINNING, find_row
 from deduplicator.partition import Partition
@@ -141,7 +141,18 @@ class PartitionStarter:
         self.read_cluster_state(missing, commits)
         for found in missing:
             found.decide()
-            partitions.append(self.build_first_frontier(found))
+        source_offsets = find_first_source_offsets(
+            self.settings,
+            missing[0].cluster.source_admin,
+            {
+                found.route.get_source(found.tp.partition): find_row(BEGINNING, found).decided
+                == "first record"
+                for found in missing
+            },
+        )
+        for found in missing:
+            source_offset = source_offsets[found.route.get_source(found.tp.partition)]
+            partitions.append(self.build_first_frontier(found, source_offset))
         ends = partition_offsets.list_end_offsets(
             self.consumer_group.admin, [found.tp for found in missing]
         )
@@ -168,34 +179,30 @@ class PartitionStarter:
             if commit.frontier.destination_topic_id in ("", topic_ids.get(tp.topic))
         }.difference(found.tp for found in missing)
         check_start_offsets(self.settings, source_admin, sources, started)
+        cluster = ClusterState(
+            commits, ends, source_admin, sources, self, [found.tp for found in missing]
+        )
         for found in missing:
-            found.cluster = ClusterState(commits, ends, source_admin, sources)
+            found.cluster = cluster
 
-    def build_first_frontier(self, found: FoundPartition) -> Partition:
-        """A partition with its first frontier."""
+    def build_first_frontier(self, found: FoundPartition, offset: int) -> Partition:
+        """A partition with its first frontier, whose copy begins at this source offset."""
         output = UNCOUNTED
         if found.route.is_one_to_one:
             end = found.cluster.ends[found.route.get_destination(found.tp.partition)]
             output = Output(end - 1, 0)
         topic_id, source = found.destination.topic_id, found.route.get_source(found.tp.partition)
-        offset = find_first_source_offset(
-            self.settings,
-            found.cluster.source_admin,
-            source,
-            added=find_row(BEGINNING, found).decided == "first record",
-        )
         log.info(
             "%(tp)s: first frontier, the copy begins at source offset %(offset)d",
             {"tp": source, "offset": offset},
         )
         frontier = Frontier(
             source_offset=offset - 1,
-            # above those of the runs that have written before: what they wrote is not of this copy
-            epoch=max((frontier.epoch for frontier in found.topic_frontiers), default=-1) + 1,
+            epoch=found.epoch,
             source_identity=source_pool.find_copied_identity(
                 self.settings,
                 found.cluster.sources[found.route],
-                [one for one in found.topic_frontiers if one.destination_topic_id == topic_id],
+                (one for one in found.topic_frontiers if one.destination_topic_id == topic_id),
             ),
             source_partitions=found.source_partitions,
             destination_topic_id=topic_id,

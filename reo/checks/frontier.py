@@ -33,7 +33,7 @@ from deduplicator.frontiers.found_partition import FoundPartition
 from deduplicator.frontiers.frontier_store import FrontierStore, KafkaFrontierStore
 from deduplicator.frontiers.source_start_offsets import (
     check_start_offsets,
-    find_first_source_offset,
+    find_first_source_offsets,
 )
 from deduplicator.frontiers.start import PartitionStarter
 from deduplicator.frontiers.stored_frontiers import StoredFrontiers
@@ -119,10 +119,10 @@ def _check_first_offsets(
             _check_no_copy(state, route)
         # of other topics: this one came later
         added = bool(group.list_frontiers())
-        begins = {
-            tp: find_first_source_offset(state.settings, state.source_admin, tp, added)
-            for tp in (route.get_source(tp.partition) for tp in partitions if tp not in started)
-        }
+        missing = [route.get_source(tp.partition) for tp in partitions if tp not in started]
+        begins = find_first_source_offsets(
+            state.settings, state.source_admin, dict.fromkeys(missing, added)
+        )
         if begins:
             yield report_ok(about, f"{BEGINS} {_describe_offsets(state, begins)}")
     except ReoError as error:

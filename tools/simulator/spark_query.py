@@ -47,7 +47,7 @@ class Engine:
             self.check_jvm()
         except JvmUnreachable as error:
             raise StageFailed(str(error)) from None
-        return 64
+        return max(64, 2 * self.system.plan.partitions)
 
     def start(self, plan: Plan) -> Query:
         """Start the query of a run."""

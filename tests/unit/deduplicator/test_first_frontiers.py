@@ -47,7 +47,11 @@ def create_starter(
     """With these frontiers in the group."""
     settings = load(SHARED | values)
     consumer_group = SimpleNamespace(
-        admin=None, group=SimpleNamespace(list_frontiers=lambda: found)
+        admin=None,
+        group=SimpleNamespace(list_frontiers=lambda: found),
+        list_partitions=lambda names: [
+            TopicPartition(name, partition) for name in names for partition in range(4)
+        ],
     )
     return PartitionStarter(
         settings,
@@ -70,7 +74,9 @@ def find_partition(
     """What a start finds of a partition whose destination is DESTINATION and has records."""
     found = FoundPartition(starter, tp, commits.get(tp), DESTINATION)
     ends = dict.fromkeys(found.outputs, 7)
-    found.cluster = ClusterState(commits, ends, cast(Any, None), {found.route: ORDERS})
+    found.cluster = ClusterState(
+        commits, ends, cast(Any, None), {found.route: ORDERS}, starter, [tp]
+    )
     return found
 
 
@@ -216,7 +222,6 @@ def test_no_run_of_before_is_believed(
     frontiers of the topic, its own former one among them. Another topic's are its own business.
     """
     starter = create_starter({}, {})
-    monkeypatch.setattr(module, "find_first_source_offset", lambda *_, **__: 120)
     commits = {
         TopicPartition(NEW.topic, partition): GroupCommit(
             9, replace(make_frontier(ORDERS.identity, "deleted"), epoch=epoch)
@@ -229,10 +234,10 @@ def test_no_run_of_before_is_believed(
     }
     found = find_partition(starter, NEW._replace(partition=3), commits)
     found.route = replace(found.route, shared=False)
-    found.cluster = found.cluster._replace(
-        ends={found.route.get_destination(3): 7}, sources={found.route: ORDERS}
+    found.cluster = replace(
+        found.cluster, ends={found.route.get_destination(3): 7}, sources={found.route: ORDERS}
     )
-    frontier = starter.build_first_frontier(found).frontier
+    frontier = starter.build_first_frontier(found, 120).frontier
     assert (frontier.source_offset, frontier.epoch, frontier.gap) == (119, expected, None)
     assert (frontier.destination_topic_id, frontier.source_identity) == (
         DESTINATION.topic_id,
@@ -247,9 +252,11 @@ def test_a_copy_begins_at_the_end_of_the_intermediate_topic(
     """What is there was written for another one."""
     starter = create_starter({}, {})
     found = find_partition(starter, NEW)
-    found.cluster = found.cluster._replace(ends=dict.fromkeys(found.outputs, 0))
+    found.cluster = replace(found.cluster, ends=dict.fromkeys(found.outputs, 0))
     monkeypatch.setattr(starter, "read_cluster_state", lambda *_: None)
-    monkeypatch.setattr(module, "find_first_source_offset", lambda *_, **__: 120)
+    monkeypatch.setattr(
+        module, "find_first_source_offsets", lambda *given: dict.fromkeys(given[2], 120)
+    )
     monkeypatch.setattr(
         partition_offsets, "list_end_offsets", lambda _, tps: dict.fromkeys(tps, 17)
     )
