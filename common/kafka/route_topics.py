@@ -16,6 +16,11 @@ from common.routes import Route
 from common.settings import Settings
 from common.settings.clusters import Cluster
 
+NEW_PARTITION_S = 0.05
+"""How much longer to wait for a new topic, for each partition: a busy broker did not know one of
+2,000 partitions after 30 s.
+"""
+
 
 @dataclass(slots=True)
 class RouteTopics:
@@ -39,20 +44,27 @@ class RouteTopics:
         """A source topic's configuration."""
         if name not in self.source_configs:
             self.source_configs[name] = self._describe(
-                self.source_admin, self.settings.source_cluster, name
+                self.source_admin, self.settings.source_cluster, name, 0
             )
         return self.source_configs[name]
 
     def get_config(self, name: str) -> Entries:
         """A destination topic's configuration; it exists, or was just created."""
         if name not in self.configs:
+            partitions = sum(source.partitions for source in self.sources.values())
             self.configs[name] = self._describe(
-                self.destination_admin, self.settings.destination_cluster, name
+                self.destination_admin,
+                self.settings.destination_cluster,
+                name,
+                0 if name in self.existing else partitions,
             )
         return self.configs[name]
 
-    def _describe(self, admin: AdminClient, cluster: Cluster, name: str) -> Entries:
-        return topics.describe_config(admin, cluster, name, self.settings.connect_timeout_s)
+    def _describe(
+        self, admin: AdminClient, cluster: Cluster, name: str, new_partitions: int
+    ) -> Entries:
+        timeout_s = self.settings.connect_timeout_s + NEW_PARTITION_S * new_partitions
+        return topics.describe_config(admin, cluster, name, timeout_s)
 
     def find_config(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there was no such topic."""

@@ -55,6 +55,18 @@ def describe_topics(settings: Settings, partitions: int, brokers: int) -> RouteT
     return state
 
 
+def test_a_broker_may_learn_of_a_large_new_topic_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration is asked for longer than that of a topic that exists."""
+    waits_s: list[float] = []
+    monkeypatch.setattr(topics, "describe_config", lambda *given: waits_s.append(given[-1]))
+    settings = load(GOOD)
+    for existing in ({}, {"new": Topic("new", "id", 2000, "destination")}):
+        state = describe_topics(settings, 2000, 1)
+        state.existing = existing
+        state.get_config("new")
+    assert waits_s == [settings.connect_timeout_s + 100, settings.connect_timeout_s]
+
+
 @pytest.mark.parametrize(
     ("asked", "brokers", "replicas"),
     [("2", 1, 1), ("2", 2, 2), ("2", 5, 2), ("3", 2, 2), ("3", 5, 3), ("-1", 5, -1)],
