@@ -45,6 +45,10 @@ STALL_S = 45.0
 """How long stage one may write nothing although a visible record waits for it. Real-Time Mode
 retries an out-of-range read at offset 0 for ever.
 """
+START_S_A_PARTITION = 0.05
+"""How much longer the first record of a run may take, for each partition: on a busy machine none of
+2,000 tasks had written anything after 80 s.
+"""
 SLOW_S = 15.0
 """After this time without progress, such a partition makes stage one not ready."""
 ALL_S_A_PARTITION = 0.005
@@ -273,5 +277,6 @@ def _is_stalled(partition: PartitionSnapshot, now: ClusterSnapshot) -> bool:
     if partition.is_deleted_uncopied:
         return still_s > GAP_S
     # its task may not have started while others still do
-    is_started = partition.has_progressed or now.taken_at_s - now.started_at_s > STALL_S
+    start_s = STALL_S + START_S_A_PARTITION * len(now.partitions)
+    is_started = partition.has_progressed or now.taken_at_s - now.started_at_s > start_s
     return is_started and still_s > STALL_S
