@@ -239,7 +239,7 @@ class Replicator:
 
     memory_mb: int | None = declare(None, minimum=512, maximum=1_048_576)
     """Heap of each JVM of stage one; Spark does not start with less than 512. Default: what its
-    tasks need, see [Tune](how-to/tune.md)."""
+    tasks need, see [Size](how-to/size.md)."""
     master: str = declare("")
     """Where stage one's tasks run: `spark://host:port` of a standalone cluster or
     `k8s://https://host:port` of Kubernetes, with a core for each partition of the source, see
