@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -31,6 +32,8 @@ from common.errors import MoveRefused
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
 BYTES_MAX = 4095
+DECODED_MAX = 4096
+"""Frontiers that are kept decoded: the commits of quiet partitions are read again and again."""
 TIME_MS_END = 253_402_300_800_000
 """The year 10000, which no calendar of Python's has."""
 KEPT = "+"
@@ -144,6 +147,7 @@ def check_not_moved(source: object, frontier: Frontier) -> None:
         )
 
 
+@lru_cache(DECODED_MAX)
 def decode(metadata: str | None) -> Frontier:
     """The frontier in a metadata string; ValueError, with the reason, when it is not one."""
     if not metadata:

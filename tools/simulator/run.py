@@ -142,8 +142,8 @@ class Judges:
             or self.has_ended()
             or (
                 not self.injector.pending
-                and not self.system.is_loading
                 and self.schedule.now > self.injector.ends_at
+                and not self.system.is_loading
             )
         )
 
