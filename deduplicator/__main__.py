@@ -8,14 +8,14 @@ from common import stage_process
 from common.kafka import client_watch
 from common.settings import Settings
 from common.stage_process import Stopping
-from deduplicator import namesake, worker
+from deduplicator import duplicate_worker, worker
 
 NUMBER = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 def run(settings: Settings, stopping: Stopping) -> None:
     """Stage two."""
-    with namesake.explain_fenced(settings, NUMBER):
+    with duplicate_worker.explain_fenced(settings, NUMBER):
         worker.run(settings, NUMBER, stopping)
 
 

@@ -7,7 +7,7 @@ In the order in which a record passes:
     sql_filter.py          add a column that says whether `filter.sql` selects the record
     spark/sink/            the sink, in Java: collect the records of a partition in envelopes, and
                            write these to the partition with the same number
-    intermediate_sink.py   what the sink writes where; refused_records.py: what it cannot write
+    sink_options.py   what the sink writes where; refused_records.py: what it cannot write
     query.py               these as one query
 
 Beside the path:

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from common.errors import StageFailed
-from replicator import intermediate_sink, source, sql_filter
+from replicator import sink_options, source, sql_filter
 from replicator.runs.run import Plan, Query
 
 SOURCE = "org.apache.spark.sql.catalyst.streaming.StreamingRelationV2"
@@ -31,7 +31,7 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
         source.read_records(spark, settings, starts), settings.filter.sql
     )
     check_plan(records)
-    writer = intermediate_sink.create_writer(records, plan)
+    writer = sink_options.create_writer(records, plan)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:

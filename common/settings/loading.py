@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from common.settings import client_options, conversion, other_programs
+from common.settings import client_options, conversion, foreign_variables
 from common.settings.contradictions import find_contradictions
 from common.settings.declaration import Setting
 from common.settings.refusal import Origin, has_files, refuse
@@ -18,7 +18,7 @@ TOPICS = ("source.topic", "topics")
 def is_ours(variable: str) -> bool:
     """Whether a variable sets a setting; children get `Settings.build_environment`."""
     return (
-        variable in {*BY_ENVIRONMENT, *SECRETS, *other_programs.VARIABLES, FILE_VARIABLE}
+        variable in {*BY_ENVIRONMENT, *SECRETS, *foreign_variables.VARIABLES, FILE_VARIABLE}
         or client_options.parse_variable(variable) is not None
     )
 
@@ -33,9 +33,9 @@ def load(
     given_by = {name: given.origin for name, given in sources.values.items()}
     values = _convert_all(sources)
     wrong = dict(sources.errors)
-    settings = Settings.build(values, given_by, other_programs.list_ignored(environment))
+    settings = Settings.build(values, given_by, foreign_variables.list_ignored(environment))
     if not sources.has_unreadable_file:
-        hint = other_programs.describe_missing(environment)
+        hint = foreign_variables.describe_missing(environment)
         wrong |= _find_missing(values, given_by, hint, wrong)
         refusals = [
             refusal.spell(given_by)

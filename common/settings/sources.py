@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import failpoints
-from common.settings import client_options, other_programs, settings_file
+from common.settings import client_options, foreign_variables, settings_file
 from common.settings.guarded_options import SPARK_OPTIONS_TABLE
 from common.settings.refusal import Origin
 from common.settings.schema import BY_ENVIRONMENT, BY_NAME, OPTION_TABLES, SECRETS
@@ -165,11 +165,11 @@ def _read_secret(variable: str, file: str, errors: dict[str, str]) -> str:
 
 def _add_topic_mirrors(environment: Mapping[str, str], sources: Sources) -> None:
     """kafka-topic-mirror's variables may repeat another source's value, never override."""
-    for variable, name, text in other_programs.translate_variables(environment, sources.errors):
+    for variable, name, text in foreign_variables.translate_variables(environment, sources.errors):
         value, origin = sources.values.setdefault(name, Given(text, Origin(variable)))
         if (",".join(map(str, value)) if isinstance(value, list) else str(value)) != text:
             sources.errors[name] = (
                 f"{variable} and {origin} name the same setting and contradict each other: remove"
                 " one. (Names without a prefix are kafka-topic-mirror's when"
-                f" {' and '.join(other_programs.REQUIRED_VARIABLES)} are both set)"
+                f" {' and '.join(foreign_variables.REQUIRED_VARIABLES)} are both set)"
             )

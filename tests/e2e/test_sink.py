@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
-from replicator import intermediate_sink, query, source
+from replicator import query, sink_options, source
 from replicator.runs import run
 from tests.harness import librdkafka
 from tests.harness.judge import Record
@@ -251,7 +251,7 @@ def test_a_plan_that_is_not_one_partition_a_task_is_refused(
     ):
         with pytest.raises(StageFailed, match=f"stage one's query has {name}"):
             query.check_plan(shuffled)
-    writer = intermediate_sink.create_writer(records.repartition(1), plan)
+    writer = sink_options.create_writer(records.repartition(1), plan)
     running = writer.outputMode("append").trigger(availableNow=True).start()
     until(lambda: not running.isActive, "the query has failed")
     assert "one task has to read one partition in order" in str(running.exception())

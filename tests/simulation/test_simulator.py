@@ -17,7 +17,7 @@ from common.kafka import cluster_requests, partition_offsets
 from replicator.runs import watch
 from tools.simulator import plan, planted_defects, run
 from tools.simulator.child import Child
-from tools.simulator.faults import FaultInjector
+from tools.simulator.fault_injector import FaultInjector
 from tools.simulator.schedule import Process, Schedule, Signal
 
 RUNS, SEEDS_PER_TEST = 1200, 20

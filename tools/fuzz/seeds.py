@@ -13,7 +13,7 @@ import orjson
 
 from common.envelope import HEAD, OFFSET_MAX, EnvelopeRecord, Head
 from common.frontier import KEPT, Frontier, LastRecord
-from common.settings import client_options, guarded_options, other_programs
+from common.settings import client_options, foreign_variables, guarded_options
 from common.settings.schema import SETTINGS
 from tools.envelope_encoder import encode
 from tools.fuzz.messages import FOREIGN, IDENTITY, OLD_FORMAT, TOMBSTONE, frame
@@ -173,7 +173,7 @@ _NUMBERS = (
 """The ends of the ranges of integers, in network byte order."""
 _NAMES = (
     *(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
-    *(name.encode() + b"=" for name in sorted(other_programs.VARIABLES)),
+    *(name.encode() + b"=" for name in sorted(foreign_variables.VARIABLES)),
     *(client_options.get_variable_prefix(name).encode() for name in guarded_options.GUARDED),
 )
 _KEYS = tuple(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from common.errors import ReoError
 from common.kafka.needed_acls import PARKED, PERMISSIONS
-from common.settings import client_options, other_programs
+from common.settings import client_options, foreign_variables
 from common.settings.declaration import Setting
 from common.settings.guarded_options import GUARDED
 from common.settings.schema import CANDIDATES_MAX, SETTINGS
@@ -132,7 +132,7 @@ NAMES = {
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.get_variable_prefix(setting.name)}…`"
-    mirrors = [name for name, ours, _ in other_programs.NAMES if ours == setting.name]
+    mirrors = [name for name, ours, _ in foreign_variables.NAMES if ours == setting.name]
     return "<br>".join(
         f"`{name}`"
         for name in (

@@ -19,9 +19,9 @@ In the order in which a schedule is made and judged:
                        stands for stage two's C function
     kafka/             the clusters and confluent-kafka's clients (compared with real brokers:
                        tests/broker/test_simulated_kafka.py)
-    faults.py          injects faults into requests and envelopes
+    fault_injector.py  injects faults into requests and envelopes
     process_faults.py, source_faults.py, source_losses.py, replica_faults.py,
-    intermediate_faults.py, destination_faults.py
+    intermediate_faults.py, destination_faults.py, group_faults.py
                        inject faults into processes, clusters and topics, and say which exit codes
                        of the service each fault allows or requires
     fault_helpers.py   what those of clusters and topics have in common

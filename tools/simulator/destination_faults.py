@@ -1,5 +1,5 @@
-"""Injects faults into the destination, the topics that are copied to, and the committed frontiers,
-and says which exit codes of the service each fault allows or requires.
+"""Injects faults into the destination and the topics that are copied to, and says which exit codes
+of the service each fault allows or requires.
 
 Each function returns a description of what it did, or an empty string when there was nothing to do.
 """
@@ -31,16 +31,12 @@ from tools.simulator.fault_helpers import (
 )
 from tools.simulator.fault_kinds import (
     DESTINATION_RECREATED,
-    EXCLUSIVE_FAULTS,
     FILTER_CHANGED,
-    FRONTIERS_DELETED,
-    SOURCE_FAULTS,
-    TORN,
 )
 from tools.simulator.record_filter import CONDITIONS
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 
 def _make_destination_unavailable(
@@ -57,41 +53,6 @@ def _drop_end_txn(injector: FaultInjector, generator: random.Random, _: Child | 
     injector.coordinator_client = ""
     injector.schedule_end(seconds, lambda: None)
     return f"for {seconds:.1f} s, {injector.coordinator_outcome}"
-
-
-def _drop_group_requests(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    """The coordinator of the group answers nothing, while all other requests are answered."""
-    seconds = generator.choice((1.0, 5.0, 20.0)) * generator.uniform(0.5, 1.5)
-    injector.group_coordinator_away_until_s = injector.system.schedule.now + seconds
-    injector.schedule_end(seconds, lambda: None)
-    return f"for {seconds:.1f} s"
-
-
-def _tear_transaction(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    """A broker loses the marker of a group's offsets, as Kafka 4.3.1 was seen to do: the records of
-    the last transaction stay visible, and the frontier is that of the transaction before it.
-    """
-    system = injector.system
-    group = system.destination.groups.get(system.settings.application)
-    # after these, the records after the older frontier can be gone
-    has_other_losses = system.candidates or any(
-        fault.kind in SOURCE_FAULTS | EXCLUSIVE_FAULTS - {TORN} for fault in system.plan.faults
-    )
-    if group is None or group.offsets.pending or has_other_losses:
-        return ""
-    torn = [
-        partition_key
-        for partition_key, (_, metadata) in group.offsets.previous.items()
-        if metadata != group.offsets.committed[partition_key][1]
-    ]
-    if not torn:
-        return ""
-    partition_key = generator.choice(torn)
-    group.offsets.committed[partition_key] = group.offsets.previous.pop(partition_key)
-    injector.torn_partitions.add(partition_key)
-    # a process that runs would go on from what it knows
-    injector.kill_processes()
-    return f"{partition_key[0]}-{partition_key[1]}"
 
 
 FEW_OFFSETS = 4
@@ -189,21 +150,6 @@ def _lose_destination_records(
     return len(lost_records)
 
 
-def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    system = injector.system
-    if not has_frontiers(injector) or system.is_stopped_by_operator:
-        return ""
-    system.recovered_exit_codes.add(FrontierLost.exit_code)
-    frozen_s = generator.choice((0.0, generator.uniform(0.0, 20.0)))
-    if frozen_s:  # records stay unread, and an envelope of their run can come after the recovery
-        injector.envelope_faults.append("envelope late")
-    run_without_workers(
-        injector, frozen_s, lambda: system.stop_for_operator(operator.delete_frontiers)
-    )
-    injector.schedule_end(frozen_s + operator.RESTART_WITHIN_S, lambda: None)
-    return f"after {frozen_s:.1f} s without a worker, the operator stops the service"
-
-
 HELD_S = (1.0, 20.0)
 
 
@@ -253,10 +199,7 @@ def _change_filter(injector: FaultInjector, generator: random.Random, _: Child |
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
     "destination away": _make_destination_unavailable,
     "EndTxn not answered": _drop_end_txn,
-    "group coordinator away": _drop_group_requests,
     "destination recreated": _recreate_destination,
     "newest destination records lost": _truncate_destination,
-    TORN: _tear_transaction,
-    FRONTIERS_DELETED: _delete_frontiers,
     FILTER_CHANGED: _change_filter,
 }

@@ -15,7 +15,7 @@ from tools.simulator.kafka import Cluster
 from tools.simulator.kafka.log_records import Record
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 
 def make_unavailable(injector: FaultInjector, generator: random.Random, cluster: Cluster) -> str:

@@ -21,7 +21,7 @@ from tools.simulator.kafka.log_records import NewRecord, Record
 from tools.simulator.kafka.topics import Topic
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 NEWEST_READ = 2
 """How many records that stage two has read are changed with those that it has not read."""

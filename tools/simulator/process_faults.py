@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tools.simulator.child import Child
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 
 def _name_caller(_: FaultInjector, __: random.Random, child: Child | None) -> str:

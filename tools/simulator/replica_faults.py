@@ -14,7 +14,7 @@ from tools.simulator.fault_helpers import choose_partition
 from tools.simulator.kafka.log import Log
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 BEHIND_S = (1.0, 15.0)
 

@@ -10,7 +10,7 @@ from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
 from tools.simulator import compiled_path_twin, kafka
-from tools.simulator.faults import FaultInjector
+from tools.simulator.fault_injector import FaultInjector
 from tools.simulator.frontier_judge import FrontierJudge
 from tools.simulator.judge import Judge
 from tools.simulator.kafka.log import Log

@@ -26,7 +26,7 @@ from tools.simulator.fault_helpers import (
 from tools.simulator.fault_kinds import PARTITION_ADDED, TOPIC_ADDED
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
 
 
 def _make_source_unavailable(

@@ -23,7 +23,7 @@ from tools.simulator.fault_helpers import choose_source_partition, has_frontier,
 from tools.simulator.fault_kinds import INVISIBLE_LOST
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
     from tools.simulator.spark_task import Task
 
 SAMPLED_S = 2.0

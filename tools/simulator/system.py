@@ -27,7 +27,7 @@ from tools.simulator.service_settings import build_settings
 from tools.simulator.spark_query import Engine, Query
 
 if TYPE_CHECKING:
-    from tools.simulator.faults import FaultInjector
+    from tools.simulator.fault_injector import FaultInjector
     from tools.simulator.spark_task import Task
 
 

@@ -7,7 +7,7 @@ import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * What the query of a run says to its sink (replicator/intermediate_sink.py). Spark's options are
+ * What the query of a run says to its sink (replicator/sink_options.py). Spark's options are
  * texts: lists are lines with tabs, which no name of a topic contains.
  *
  * @param epoch of the run

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from common.settings import load
-from common.settings.other_programs import IGNORED, NAMES
+from common.settings.foreign_variables import IGNORED, NAMES
 from common.settings.schema import BY_ENVIRONMENT, BY_NAME
 from reo.importers.kaf_relay import import_settings
 from tests.harness.kafka import ROOT

@@ -17,7 +17,7 @@ from common.settings import Settings, client_options, load
 from common.settings.client_options import ALLOW_UNSAFE
 from common.settings.guarded_options import GUARDED, SPARK_OPTIONS_TABLE
 from common.settings.refusal import Refusal
-from replicator import intermediate_sink, source
+from replicator import sink_options, source
 from replicator.spark import session
 from tests.unit.common.settings.test_settings import GOOD
 
@@ -118,7 +118,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
         {name.removeprefix("kafka.").lower(): value for name, value in options.items()}
         for options in (
             source.build_options(loaded, {TopicPartition("orders", 0): 0}),
-            intermediate_sink.build_producer_options(loaded, [1_048_588]),
+            sink_options.build_producer_options(loaded, [1_048_588]),
         )
     ]
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))

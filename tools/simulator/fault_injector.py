@@ -1,6 +1,6 @@
 """Injects the faults of a plan when their call has come: into requests and envelopes here, into
 processes, clusters and topics in `process_faults`, `source_faults`, `source_losses`,
-`replica_faults`, `intermediate_faults` and `destination_faults`.
+`replica_faults`, `intermediate_faults`, `destination_faults` and `group_faults`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from common.errors import SourceTruncated
 from tools.simulator import (
     destination_faults,
+    group_faults,
     intermediate_faults,
     process_faults,
     replica_faults,
@@ -60,6 +61,7 @@ INJECTORS = (
     | source_losses.INJECTORS
     | replica_faults.INJECTORS
     | destination_faults.INJECTORS
+    | group_faults.INJECTORS
     | intermediate_faults.INJECTORS
 )
 CALM_S = 10.0
