@@ -203,7 +203,7 @@ class OffsetUntranslatable(Stop):
 
 
 class GroupBusy(Stop):
-    """A consumer group has members, and `reo offsets translate --apply` needs it empty."""
+    """A consumer group has members; `reo cutover` and `reo offsets translate` need it empty."""
 
     exit_code = 33
     default_to_do = "Stop the group's consumers first"
