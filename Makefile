@@ -5,7 +5,7 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 # $(call option,NAME,name): --name with the value of NAME=, if it has one
 option = $(if $($1),--$2 '$($1)')
 
-.PHONY: help setup python rival older postgresql helm chart release demo test test-long lint \
+.PHONY: help setup python rival brokers postgresql helm chart release demo test test-long lint \
 	format reference bench simulate faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -19,8 +19,9 @@ python: ## the virtual environment alone: enough for style, types and tests/unit
 rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else needs it
 	@build/setup rival
 
-older: setup ## a broker of Kafka 3.9 for the tests, into jars/older
+brokers: setup ## brokers of Kafka 3.9 and 4.4 for the tests, into jars/older and jars/newer
 	@build/setup older
+	@build/setup newer
 
 postgresql: ## a PostgreSQL server for the tests, from the distribution's package
 	@build/setup postgresql
@@ -64,10 +65,10 @@ PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n auto --dist loadfile --no-loadscop
 # What of ARGS needs brokers, Java and PostgreSQL; without a path, everything is tested.
 SERVED = $(filter-out tests/unit% tests/simulation%,$(or $(filter tests%,$(ARGS)),tests))
 
-test: $(if $(SERVED),older postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
+test: $(if $(SERVED),brokers postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: older postgresql ## with other values and versions; the chart after `make helm`
+test-long: brokers postgresql ## with other values and versions; the chart after `make helm`
 	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
 lint: python ## style and types

@@ -22,7 +22,7 @@ from tests.harness import (
     kafka_scripts_topics,
     kafka_scripts_transactions,
 )
-from tests.harness.kafka import OLDER_JARS, UNFENCED, Clusters, until
+from tests.harness.kafka import UNFENCED, Clusters, find_jars, until
 from tests.harness.kafka_scripts import ScriptContext
 from tools.demo.broker import Broker
 from tools.simulator.kafka import Cluster, Network, clients
@@ -112,10 +112,9 @@ def answers(clusters: Clusters) -> Iterator[Answers]:
 @pytest.fixture(scope="module")
 def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     """Of Kafka 3.9."""
-    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
-        "there is no broker of Kafka 3.9: run `make older`"
+    broker = Broker(
+        tmp_path_factory.mktemp("older") / "broker", find_jars("3.9"), settings=UNFENCED
     )
-    broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS, settings=UNFENCED)
     try:
         yield from run_on_broker(broker.start().wait().address)
     finally:

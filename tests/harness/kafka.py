@@ -30,8 +30,8 @@ from tools.demo.broker import Broker
 from tools.demo.fair_share import Limit
 
 ROOT = Path(__file__).parents[2]
-OLDER_JARS = ROOT / "jars" / "older"
-"""A broker of Kafka 3.9 (`make older`)."""
+OTHER_JARS = {"3.9": ROOT / "jars" / "older", "4.4": ROOT / "jars" / "newer"}
+"""Brokers of the oldest and of the newest line that the tests copy from and to (`make brokers`)."""
 Value = TypeVar("Value")
 PAUSE_S = 0.05
 START_S = 60
@@ -49,6 +49,15 @@ UNFENCED = {"broker.session.timeout.ms": "600000"}
 names no broker to its clients, and leads with new leader epochs afterwards.
 """
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
+
+
+def find_jars(version: str) -> Path:
+    """Of a broker of this line; AssertionError without them."""
+    folder = OTHER_JARS[version]
+    assert any(folder.glob(f"kafka_*-{version}*.jar")), (
+        f"there is no broker of Kafka {version}: run `make brokers`"
+    )
+    return folder
 
 
 def speed_up_jvms() -> None:

@@ -1,8 +1,8 @@
-"""The core of the tests again, with a broker of Kafka 3.9 at one side and of 4.3 at the other: as
-source, and as destination.
+"""The core of the tests again, with a broker of another version at one side and of 4.3 at the
+other: the oldest line that is supported (3.9) and the newest (4.4), as source and destination.
 
-The tests are those of their own modules; here `clusters` is a mixed pair. `make older` fetches the
-broker.
+The tests are those of their own modules; here `clusters` is a mixed pair. `make brokers` fetches
+the brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.e2e.test_exact_copy import (
 )
 from tests.e2e.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
 from tests.harness.commands import reo
-from tests.harness.kafka import OLDER_JARS, UNFENCED, Cluster, Clusters, make_records, until
+from tests.harness.kafka import UNFENCED, Cluster, Clusters, find_jars, make_records, until
 from tests.harness.recovery import (
     FIRST_RECORDS,
     PARTITIONS,
@@ -42,15 +42,18 @@ BRIEF_SESSION = {"deduplicator_session_timeout_ms": "6000"}
 """A member that has stopped is waited for; brokers allow no less by default."""
 
 
+@pytest.fixture(scope="module", params=["3.9", "4.4"])
+def version(request: pytest.FixtureRequest) -> str:
+    """Of the broker at the one side."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A single node of 3.9."""
-    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), (
-        "there is no broker of Kafka 3.9: run `make older`"
-    )
+def other(tmp_path_factory: pytest.TempPathFactory, version: str) -> Iterator[Cluster]:
+    """A single node of this version."""
     broker = Broker(
-        tmp_path_factory.mktemp("older") / "broker",
-        OLDER_JARS,
+        tmp_path_factory.mktemp("other") / "broker",
+        find_jars(version),
         settings=EAGER_RETENTION | UNFENCED,
     )
     try:
@@ -59,30 +62,28 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         broker.kill()
 
 
-@pytest.fixture(scope="module", params=["from 3.9", "to 3.9"])
+@pytest.fixture(scope="module", params=["from", "to"])
 def way(request: pytest.FixtureRequest) -> str:
-    """Which side is the older one; apart, so that the pair of all other modules is not created
+    """Which side has the other version; apart, so that the pair of all other modules is not created
     again for each.
     """
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def clusters(clusters: Clusters, older: Cluster, way: str) -> Clusters:
-    """The pair with the older broker at that side, in the place of the one that all other modules
+def clusters(clusters: Clusters, other: Cluster, way: str) -> Clusters:
+    """The pair with the other broker at that side, in the place of the one that all other modules
     have.
     """
     return (
-        Clusters(older, clusters.destination)
-        if way == "from 3.9"
-        else Clusters(clusters.source, older)
+        Clusters(other, clusters.destination) if way == "from" else Clusters(clusters.source, other)
     )
 
 
 @pytest.fixture
-def older_destination(clusters: Clusters, older: Cluster) -> Clusters:
+def other_destination(clusters: Clusters, way: str) -> Clusters:
     """For what concerns the destination only."""
-    if clusters.destination is not older:
+    if way == "from":
         pytest.skip("the destination's version is what matters")
     return clusters
 
@@ -106,13 +107,13 @@ def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path, compi
 
 
 def test_what_the_newer_brokers_refuse_is_said_by_the_check(
-    clusters: Clusters, older: Cluster, topic: str, start: Start
+    clusters: Clusters, version: str, way: str, topic: str, start: Start
 ) -> None:
     """4.x takes no `segment.bytes` under 1 MB (KIP-1030), and none of the service's topics exists
     yet: `reo check` ends as the service does.
     """
-    if clusters.source is not older:
-        pytest.skip("3.9 takes any")
+    if version != "3.9" or way != "from":
+        pytest.skip("only a source of 3.9 takes it")
     clusters.source.create(topic, 1, segment_bytes="16384")
     said = reo(clusters, topic, "check", exit_code=13).stdout
     assert re.search(
@@ -121,15 +122,15 @@ def test_what_the_newer_brokers_refuse_is_said_by_the_check(
     stopped(start(topic, "deduplicator"), 13, "TopicsUnfit", "segment.bytes")
 
 
-def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:
+def test_undecided_offsets_are_named(other_destination: Clusters, topic: str, start: Start) -> None:
     """A transaction that is open over the group's offsets: `reo recover` names the command that
     ends it, and confirms the frontier when it is ended.
     """
     records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
-    copy_and_stop(older_destination, topic, start, records, **BRIEF_SESSION)
+    copy_and_stop(other_destination, topic, start, records, **BRIEF_SESSION)
     destination, group = (
-        older_destination.destination,
-        wait_for_empty_group(older_destination.destination, topic),
+        other_destination.destination,
+        wait_for_empty_group(other_destination.destination, topic),
     )
     hanging = destination.producer(
         transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000
@@ -140,7 +141,7 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     hanging.send_offsets_to_transaction(
         [TopicPartition(f"{topic}-proxy", 0, 1, "pending")], consumer.consumer_group_metadata(), 30
     )
-    refused = run_recover(older_destination, topic, "--apply")
+    refused = run_recover(other_destination, topic, "--apply")
     assert refused.returncode == 28
     command = re.search(
         r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr
@@ -154,5 +155,5 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     )
     hanging.abort_transaction(30)
     until(lambda: destination.has_no_open_transaction(topic), "it is aborted")
-    assert "nothing to recover" in run_recover(older_destination, topic).stdout
-    resume_copy(older_destination, topic, start, records, **BRIEF_SESSION)
+    assert "nothing to recover" in run_recover(other_destination, topic).stdout
+    resume_copy(other_destination, topic, start, records, **BRIEF_SESSION)
