@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.test_sigterm import stop_in_time
 from tests.harness.judge import compare_partitions
-from tests.harness.kafka import COPY_S, OLDER_JARS, Clusters, until
+from tests.harness.kafka import COPY_S, Clusters, find_jars, until
 from tests.harness.service import Service
 from tools.faults.judged_run import run_story
 from tools.faults.load import Load
@@ -64,7 +64,7 @@ def test_a_worker_outlives_its_destination_broker(tmp_path: Path) -> None:
     (KAFKA-20734), which is a stop (`tests.broker.test_lost_markers`).
     """
     story = ALL["broker SIGKILL, destination"]
-    with start_clusters(tmp_path / "brokers", story.brokers, OLDER_JARS) as clusters:
+    with start_clusters(tmp_path / "brokers", story.brokers, find_jars("3.9")) as clusters:
         result = run_story(story, clusters, SEED, tmp_path)
     assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.hits["SIGKILL of a broker"] == 2
