@@ -227,6 +227,7 @@ class StoreClient:
                 clock.sleep(RETRY_INTERVAL_S)
             else:
                 self.has_answered = True
+                self.on_wait(0.0)  # the next call may take as long as this one
                 return answer
 
     def is_answering(self) -> bool:

@@ -205,10 +205,9 @@ class FoundPartition:
         shows that this one was lost: a run begins only when every partition has one. A topic all of
         whose frontiers were deleted with it looks the same as a new one.
         """
-        if (
-            self.route.is_one_to_one
-            or self.cluster.list_intermediate_ends(self.tp.topic)[self.tp] > 0
-        ):
+        # without an end, a broker has not heard of the partition yet: nothing is certain
+        end = self.cluster.list_intermediate_ends(self.tp.topic).get(self.tp)
+        if self.route.is_one_to_one or end != 0:
             return False
         known = self.cluster.group_frontiers
         frontiers = {

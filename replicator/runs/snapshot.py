@@ -69,8 +69,8 @@ class PartitionSnapshot:
     """The offset after the frontier, as last known."""
     # what is remembered, in seconds of the monotonic clock
     progressed_at_s: float
-    """When the frontier or the intermediate partition's end has moved, or nothing waited for stage
-    one, for the last time; before that, when the run began.
+    """When the frontier or the intermediate partition's end has moved for the last time; or since
+    when something waits for stage one, if that is later; before that, when the run began.
     """
     has_progressed: bool = False
     """Whether that was so since the run began."""
@@ -381,7 +381,9 @@ def remember(
         before.next_offset,
         before.intermediate_end,
     )
-    if has_moved or not now.is_waiting_for_stage_one:
+    # with many partitions, the snapshot before can be old of one in which nothing waited then
+    has_waited = before.is_waiting_for_stage_one and now.is_waiting_for_stage_one
+    if has_moved or not has_waited:
         return replace(now, has_progressed=True)
     return replace(
         now, has_progressed=before.has_progressed, progressed_at_s=before.progressed_at_s

@@ -232,7 +232,7 @@ def find_event(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnapshot)
         for tp, partition in partitions.items()
     ):
         return "gap"
-    if any(_is_stalled(partition, now) for partition in partitions.values()):
+    if any(_is_stalled(plan, tp, partition, now) for tp, partition in partitions.items()):
         return "stalled"
     has_grown = any(
         route not in plan.sources or source.partitions > plan.sources[route].partitions
@@ -272,11 +272,14 @@ def _is_superseded(plan: Plan, tp: TopicPartition, partition: PartitionSnapshot)
     )
 
 
-def _is_stalled(partition: PartitionSnapshot, now: ClusterSnapshot) -> bool:
+def _is_stalled(
+    plan: Plan, tp: TopicPartition, partition: PartitionSnapshot, now: ClusterSnapshot
+) -> bool:
     still_s = now.taken_at_s - partition.progressed_at_s
     if partition.is_deleted_uncopied:
         return still_s > GAP_S
-    # its task may not have started while others still do
+    # until it has written, its task may not have started while others still do
     start_s = STALL_S + START_S_A_PARTITION * len(now.partitions)
-    is_started = partition.has_progressed or now.taken_at_s - now.started_at_s > start_s
+    has_written = partition.next_offset > plan.start_offsets[tp]
+    is_started = has_written or now.taken_at_s - now.started_at_s > start_s
     return is_started and still_s > STALL_S

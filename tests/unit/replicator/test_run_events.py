@@ -131,6 +131,21 @@ def test_a_run_that_writes_nothing_is_stalled(source: WatchedSource) -> None:
     assert abs(len(events) / 2 + 1 - STALL_S) <= 1.5
 
 
+def test_what_begins_to_wait_has_its_own_time(source: WatchedSource) -> None:
+    """With many partitions, one that has nothing to copy is asked for seldom: what comes then waits
+    since the snapshot that shows it, and not since the one before.
+    """
+    watch = source.build_watch()
+    assert source.observe(watch) is None
+    source.frontier, source.last_copied = 10, 10
+    source.records[10] = True
+    assert source.observe(watch) is None
+    source.records[11] = True
+    assert source.observe(watch, STALL_S + 10) is None
+    assert watch.is_progressing()
+    assert source.observe_for(watch, STALL_S + 1)[-1] == "stalled"
+
+
 def test_a_run_is_not_stalled_while_its_tasks_start(source: WatchedSource) -> None:
     """Of 2,000 tasks the last one starts long after the first. A partition that has been copied
     from in this run has no such excuse.
@@ -144,8 +159,10 @@ def test_a_run_is_not_stalled_while_its_tasks_start(source: WatchedSource) -> No
     starting = replace(before, started_at_s=before.taken_at_s)
     later = replace(starting, taken_at_s=before.taken_at_s + 2)
     assert find_event(watch.plan, starting, later) is None
-    started = {HERE: replace(before.partitions[HERE], has_progressed=True)}
-    assert find_event(watch.plan, starting, replace(later, asked=started)) == "stalled"
+    idle = replace(before.partitions[HERE], has_progressed=True)  # nothing waited at first
+    assert find_event(watch.plan, starting, replace(later, asked={HERE: idle})) is None
+    written = replace(idle, next_offset=watch.plan.start_offsets[HERE] + 1)
+    assert find_event(watch.plan, starting, replace(later, asked={HERE: written})) == "stalled"
     end = replace(starting, taken_at_s=before.taken_at_s + STALL_S + 1)
     assert find_event(watch.plan, starting, end) == "stalled"
 
