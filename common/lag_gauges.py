@@ -59,12 +59,12 @@ class LagReporter:
 
     def report(self, tp: TopicPartition, records: int, through_ms: int | None) -> float | None:
         """Set both gauges; `through_ms` is the last copied timestamp. Returns the seconds."""
-        lag = self.partitions.setdefault(tp, PartitionLag())
+        lag, now = self.partitions.setdefault(tp, PartitionLag()), clock.time()
         if records == 0:
-            lag.nothing_waited_at = clock.time()
+            lag.nothing_waited_at = now
         lag.through_ms = -math.inf if through_ms is None else through_ms
         LAG.labels(self.stage, tp.topic, str(tp.partition)).set(records)
-        return self._set_seconds(tp)
+        return self._set_seconds(tp, now)
 
     def report_offsets(
         self, tp: TopicPartition, next_offset: int, end: int, records: int
@@ -92,7 +92,7 @@ class LagReporter:
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
         for tp in self.partitions:
-            self._set_seconds(tp)
+            self._set_seconds(tp, clock.time())
 
     def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on, which report
@@ -103,11 +103,11 @@ class LagReporter:
             for gauge in (LAG, LAG_SECONDS):
                 gauge.labels(self.stage, tp.topic, str(tp.partition)).set(0)
 
-    def _set_seconds(self, tp: TopicPartition) -> float | None:
+    def _set_seconds(self, tp: TopicPartition, now: float) -> float | None:
         lag = self.partitions[tp]
         since = max(lag.nothing_waited_at, lag.through_ms / 1000)
         if since == -math.inf:
             return None
-        seconds = max(0.0, clock.time() - since)
+        seconds = max(0.0, now - since)
         LAG_SECONDS.labels(self.stage, tp.topic, str(tp.partition)).set(seconds)
         return seconds

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from common import source_pool
 from common.settings import load
 from common.source_pool import SourceSnapshot
+from replicator.runs.snapshot import ClusterSnapshot
 from replicator.runs.watch import Watch
 from replicator.stage import Stage
 from tests.conftest import Start
@@ -53,17 +54,18 @@ def wait_for_metrics(
     until(look, "the gauges are right")
 
 
-def make_slow(watch: Watch) -> None:
-    """Let the last snapshot say that nothing has moved for a minute."""
+def make_slow(watch: Watch) -> ClusterSnapshot:
+    """Let the last snapshot say that nothing has moved for a minute; returns it."""
     before = watch.last_snapshot
     assert before is not None
-    watch.last_snapshot = replace(
+    slow = watch.last_snapshot = replace(
         before,
         partitions={
             tp: replace(partition, progressed_at_s=partition.progressed_at_s - 60)
             for tp, partition in before.partitions.items()
         },
     )
+    return slow
 
 
 def test_an_open_transaction_of_the_source_is_lag(
@@ -91,8 +93,13 @@ def test_an_open_transaction_of_the_source_is_lag(
         clusters.source.end_offsets(topic, stable=True),
     ) == ({0: RECORDS}, {0: 0})
     wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS and bool(seen.open_s))
-    make_slow(watch)
-    wait_for_metrics(stage, watch, topic, lambda seen: seen.lag == RECORDS)
+    slow = make_slow(watch)
+    wait_for_metrics(
+        stage,
+        watch,
+        topic,
+        lambda seen: watch.last_snapshot is not slow and seen.lag == RECORDS,
+    )
     assert watch.is_progressing(), "there is nothing that stage one could do"
     snapshot = source_pool.take_snapshot(on)
     assert isinstance(snapshot, SourceSnapshot)

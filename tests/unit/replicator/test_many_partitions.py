@@ -149,7 +149,7 @@ def test_what_waits_has_not_waited_since_the_last_snapshot(
     assert choose_later(source, followed) == [HERE]
     source.observe(followed, 0)
     ((tp, _),) = followed.lag.partitions.items()
-    assert followed.lag._set_seconds(tp) == ENDS_S
+    assert followed.lag._set_seconds(tp, source.now_s) == ENDS_S
 
 
 def test_last_records_are_compared_in_parts(
