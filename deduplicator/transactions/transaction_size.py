@@ -1,4 +1,5 @@
-"""How many records a transaction may have: fewer while transactions take long.
+"""How many records a transaction may have: `deduplicator.transaction_records`, and fewer while
+transactions take long.
 
 A transaction has to be over before its timeout, or it is aborted and its records are sent again.
 If the destination accepts them slowly, a full transaction takes too long, and so does the next,
