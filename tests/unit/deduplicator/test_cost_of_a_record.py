@@ -10,6 +10,7 @@ say why.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +45,9 @@ AHEAD = replace(FIRST_FRONTIER, source_offset=10**9)
 
 
 def count_instructions(work: Callable[[], object]) -> int:
-    """Bytecode instructions executed by Python code in `work`."""
+    """Bytecode instructions executed by Python code in `work`. No garbage is collected meanwhile:
+    finalizers of what earlier tests have left would be counted.
+    """
     count = 0
 
     def trace_opcode(frame: FrameType, event: str, argument: object) -> Any:
@@ -57,11 +60,14 @@ def count_instructions(work: Callable[[], object]) -> int:
         return trace_opcode
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()
     sys.settrace(trace_call)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
