@@ -38,8 +38,9 @@ empty, too (`after` = `through`), says only that a run with its epoch has begun.
 Stage one's sink writes envelopes (`replicator/spark/sink/`), and stage two's C function forwards
 their records (`deduplicator/compiled_path.c`). This module is the third implementation: it shares
 no code with these, writes empty envelopes, reads records where Python needs them one by one, and is
-what the other two are compared with. Whoever changes the layout changes all three. Every field is
-checked: otherwise anybody who can write to the intermediate topic could move a frontier.
+what the other two are compared with. Whoever changes the layout changes all three, and the tests'
+`tools/envelope_encoder.py`. Every field is checked: otherwise anybody who can write to the
+intermediate topic could move a frontier.
 """
 
 from __future__ import annotations

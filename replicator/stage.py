@@ -48,6 +48,8 @@ from replicator.spark import session, spark_master
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
+"""How often the watch is asked; with many partitions it looks less often (`replicator.runs.watch`).
+"""
 PLAN_AGAIN_S = 0.5
 """When the next plan is made while nobody can tell whether everything is copied."""
 COMMITTED_S = 10.0
