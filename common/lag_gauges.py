@@ -91,8 +91,9 @@ class LagReporter:
 
     def grow(self) -> None:
         """Let the seconds grow: what waits is unknown now."""
+        now = clock.time()
         for tp in self.partitions:
-            self._set_seconds(tp, clock.time())
+            self._set_seconds(tp, now)
 
     def keep_only(self, topic_partitions: Container[TopicPartition]) -> None:
         """Keep these partitions; all others belong to other processes from now on, which report

@@ -98,17 +98,14 @@ class Watch:
         ends = self._ask_ends()
         if ends is None:
             return self.source_partitions
-        moved = [
-            tp
-            for tp, partition in before.partitions.items()
-            if partition.is_settled and ends[partition.source] != partition.source_end
-        ]
-        for tp in moved:
-            self.lag.report_settled(before.partitions[tp].source, settled_s)
-        return [
-            *moved,
-            *(tp for tp, partition in before.partitions.items() if not partition.is_settled),
-        ]
+        chosen = []
+        for tp, partition in before.partitions.items():
+            if not partition.is_settled:
+                chosen.append(tp)
+            elif ends[partition.source] != partition.source_end:
+                self.lag.report_settled(partition.source, settled_s)
+                chosen.append(tp)
+        return chosen
 
     def _ask_ends(self) -> Mapping[TopicPartition, EndOffset] | None:
         """Where the source's partitions end; None when the answer is late, or there is none: then
