@@ -21,10 +21,10 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from common.parent_death_signal import set_parent_death_signal
 from tests.harness.judge import Partitions, Record
 from tests.harness.kafka import until
 from tools.demo.broker import free_port
+from tools.demo.process import start_process
 
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""
@@ -86,27 +86,22 @@ class Server:
 
     def start(self) -> Server:
         """Start it; returns when it answers."""
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    programs() / "postgres",
-                    "-D",
-                    self.folder / "data",
-                    "-p",
-                    str(self.port),
-                    "-c",
-                    "listen_addresses=127.0.0.1",
-                    "-c",
-                    "unix_socket_directories=",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-                **self._as_user,
-            )
+        self.process = start_process(
+            [
+                programs() / "postgres",
+                "-D",
+                self.folder / "data",
+                "-p",
+                str(self.port),
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "unix_socket_directories=",
+            ],
+            self.folder / "log",
+            cwd=self.folder,
+            **self._as_user,
+        )
         until(self.answers, f"the server answers: {self.folder / 'log'}", STARTS_IN_S)
         return self
 

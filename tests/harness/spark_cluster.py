@@ -19,10 +19,10 @@ from typing import Self
 
 import pyspark
 
-from common.parent_death_signal import set_parent_death_signal
 from tests.harness.kafka import until
 from tests.harness.service import read_command_line, read_session_id, send_signal
 from tools.demo.broker import free_port
+from tools.demo.process import start_process
 
 JARS = Path(pyspark.__file__).parent / "jars"
 SCALA = "2.13"
@@ -142,31 +142,26 @@ class SparkCluster:
         )
 
     def _start(self, name: str, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [
-                    "java",
-                    f"-Xmx{HEAP_MB}m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    "-cp",
-                    f"{JARS}/*",
-                    main_class,
-                    *arguments,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=set_parent_death_signal,
-                env=os.environ
-                | HERE
-                | {
-                    "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-                    "SPARK_HOME": str(JARS.parent),
-                    "SPARK_SCALA_VERSION": SCALA,
-                },
-            )
+        return start_process(
+            [
+                "java",
+                f"-Xmx{HEAP_MB}m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                f"{JARS}/*",
+                main_class,
+                *arguments,
+            ],
+            self.folder / f"{name}.log",
+            env=os.environ
+            | HERE
+            | {
+                "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+                "SPARK_HOME": str(JARS.parent),
+                "SPARK_SCALA_VERSION": SCALA,
+            },
+        )
 
     def _members(self, process: subprocess.Popen[bytes]) -> list[int]:
         return [

@@ -11,27 +11,9 @@ import pytest
 from common import clock
 from common.lag_gauges import ENDS_PER_LAG, LagReporter
 from common.routes import TopicPartition
+from tests.unit.common.conftest import Clock
 
 HERE = TopicPartition("orders", 3)
-
-
-class Clock:
-    """Stands where it is put, in seconds."""
-
-    now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        """Unix time."""
-        return self.now
-
-
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """In the place of the real clock, for one test."""
-    still = Clock()
-    monkeypatch.setattr(clock, "time", still)
-    monkeypatch.setattr(clock, "monotonic", still)
-    return still
 
 
 def ms(seconds_ago: float) -> int:

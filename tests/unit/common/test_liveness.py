@@ -15,7 +15,6 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.mmap_dict import MmapedDict
 
-from common import clock
 from common.background_probe import Probe
 from common.errors import ClusterUnreachable, ReoError
 from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
@@ -24,30 +23,11 @@ from common.settings import Settings, load
 from reo.service import health, startup
 from reo.service.health import MetricFiles, assess_health, mark_late_not_ready
 from reo.service.supervisor import Supervisor
+from tests.unit.common.conftest import Clock
 from tests.unit.common.settings.test_settings import GOOD
 from tools.demo.broker import free_port
 
 HERE = TopicPartition("orders-proxy", 0)
-
-
-class Clock:
-    """Stands where it is put, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        """Unix time."""
-        return self.now
-
-
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """In the place of the real clock, for one test."""
-    still = Clock()
-    monkeypatch.setattr(clock, "time", still)
-    monkeypatch.setattr(clock, "monotonic", still)
-    return still
 
 
 def read_gauge(name: str, **labels: str) -> float | None:
