@@ -1,7 +1,7 @@
 """A child process of the service: how it is started, and what becomes of its output.
 
 It gets the settings as environment variables, the service's folder for its metrics, an empty folder
-for temporary files, and a signal from the kernel when the supervisor dies.
+for temporary files, a process group, and a signal from the kernel when the supervisor dies.
 
 The supervisor forwards its output to its own standard error, without the lines that every JVM
 prints. With `log.format=json` plain text, as of a crashing library, becomes an event. When standard
@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -85,12 +86,22 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            process_group=0,
             preexec_fn=set_parent_death_signal,
         )
         self.started = clock.time()
         log.info("%s started, process %d", self.name, self.process.pid)
         assert self.process.stdout
         return self.process.stdout
+
+    def end(self) -> None:
+        """After the process has ended: SIGKILL what it has left running. A JVM that is starting
+        when its stage is killed does not end by itself.
+        """
+        assert self.process
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process = None
 
 
 def convert_line(line: bytes, stage: str, as_json: bool) -> bytes | None:

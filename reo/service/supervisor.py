@@ -198,7 +198,7 @@ class Supervisor:
             child.restarts.on_running(child.started)
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
-        child.process = None
+        child.end()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if code:
             ended = datetime.fromtimestamp(clock.time(), UTC).isoformat(timespec="seconds")
@@ -243,5 +243,6 @@ class Supervisor:
                 log.warning("%s did not stop in %.0f s and is killed", child.name, STOP_S)
                 process.kill()
                 process.wait()
+            child.end()
         for thread in self.output_threads:
             thread.join(OUTPUT_TIMEOUT_S)

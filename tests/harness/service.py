@@ -180,11 +180,15 @@ class Service:
         assert pid, f"{stage} does not run"
         send_signal(pid, signal.Signals[name])
 
-    def kill_all(self) -> None:
-        """SIGKILL all its processes; returns when they have ended."""
+    def signal_all(self, name: str) -> None:
+        """Send a signal to all its processes."""
         for pid in self.list_processes():
             with contextlib.suppress(ProcessLookupError):
-                send_signal(pid)
+                send_signal(pid, signal.Signals[name])
+
+    def kill_all(self) -> None:
+        """SIGKILL all its processes; returns when they have ended."""
+        self.signal_all("SIGKILL")
         self.process.wait()
         until(lambda: not self.list_processes(), "no process is left")
 

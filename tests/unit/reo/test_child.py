@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shutil
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -41,6 +43,31 @@ def test_each_start_gets_an_empty_folder(tmp_path: Path, monkeypatch: pytest.Mon
         assert child.process
         assert child.process.wait() == 0
         assert (folder / "some_stage-0" / "left").exists()
+
+
+def test_nothing_that_a_killed_process_has_started_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a JVM that is starting when its stage is killed, and then waits for ever. What it has
+    started holds the output open: the output ends when that has ended too.
+    """
+    (tmp_path / "some_stage.py").write_text(
+        "import subprocess, os\n"
+        "subprocess.Popen(['sleep', '100'])\n"
+        "print('started', flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    child = Child("some_stage", 0)
+    with child.start(load(GOOD), tmp_path / "service") as output:
+        assert output.readline() == b"started\n"
+        assert child.process
+        assert child.process.wait() == -signal.SIGKILL
+        assert not select.select([output], [], [], 0)[0]
+        child.end()
+        assert select.select([output], [], [], 50)[0], "it still runs"
+        assert output.read() == b""
+    assert child.process is None
 
 
 class FullDisk:

@@ -4,7 +4,6 @@ replaced. Its writes must not take effect.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
@@ -116,10 +115,10 @@ def freeze_everything(run: Run) -> None:
     """
     service = run.start()
     run.wait_for_progress()
-    os.killpg(service.process.pid, signal.SIGSTOP)
+    service.signal_all("SIGSTOP")
     run.record_fault("SIGSTOP of everything")
     time.sleep(run.rng.uniform(2 * SESSION_S, 3 * SESSION_S))  # the duration is the fault
-    os.killpg(service.process.pid, signal.SIGCONT)
+    service.signal_all("SIGCONT")
     run.stage_two_deaths += 1
     run.wait_for_progress()
 

@@ -4,7 +4,6 @@ matrix.
 
 from __future__ import annotations
 
-import os
 import signal
 from functools import partial
 from typing import get_args
@@ -72,8 +71,8 @@ def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
 
 
 def all_processes(service: Service) -> None:
-    """Kill the whole session at once, as a power failure does."""
-    os.killpg(service.process.pid, signal.SIGKILL)
+    """Kill all its processes at once, as a power failure does."""
+    service.signal_all("SIGKILL")
 
 
 def first_process(service: Service) -> None:
