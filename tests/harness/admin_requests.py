@@ -30,6 +30,7 @@ RETRIABLE_ERRORS = (
     KafkaError._NOENT,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError.REQUEST_TIMED_OUT,

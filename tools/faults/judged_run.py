@@ -145,12 +145,16 @@ def _judge(run: Run, result: Result) -> str:
 
 def _compare_counters(run: Run, copy: Partitions) -> list[str]:
     """Compare the service's counters with the copy; it may count a transaction after a consumer has
-    read it.
+    read it, and a worker that ends, by the story or fenced by its group, may not have counted the
+    last one.
     """
     limit = Limit(COUNTED_S)
     while True:
         uncertain_records = TRANSACTION_RECORDS * (
-            run.stage_two_deaths
+            max(
+                run.stage_two_deaths,
+                _sum_metric(run.services, "reo_stage_restarts_total", stage="deduplicator"),
+            )
             + _sum_metric(run.services, "reo_transactions_total", outcome="unknown")
         )
         reported_records = _sum_metric(
