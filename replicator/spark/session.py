@@ -9,9 +9,9 @@ minutes. When an executor is lost, Spark itself restarts its tasks, in the same 
 same offsets: for the rule, the repeated envelopes are duplicates.
 
 No state in the JVM is worth saving, so it is killed, not stopped: the next run rewrites what was
-half written, and the rule drops the duplicates. When the Python process is killed, the JVM ends
-because its standard input is closed; one that is still starting is killed by the supervisor, with
-the rest of the stage's process group. Executors end when they lose their driver; what a
+half written, and the rule drops the duplicates. When the Python process is killed, the
+supervisor kills the JVM, with the rest of the stage's process group; when that is killed too, the
+JVM ends because its standard input is closed. Executors end when they lose their driver; what a
 frozen executor writes later is stale.
 """
 

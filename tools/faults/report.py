@@ -66,12 +66,11 @@ f978c330 (`rivals.py`, which ran them, is in d43aae83).
 
 - SIGKILL of the process, of the broker at the source, or of the one at the destination: exact after
   4 to 9 s. reo: exact.
-- The source was truncated past the copy while it was stopped: 2,500 records are missing in each
-  partition, and one INFO line says so. reo stops (20).
-- The source was recreated with fewer records while it was stopped: what was copied of the old topic
-  is followed by all records of the new one. reo stops (21).
-- The source was recreated with more records while it was stopped: 5,000 records are missing in each
-  partition, and its log says nothing. reo stops (21).
+- Source truncated past the copy while it was stopped: 2,500 records are missing in each partition,
+  and one INFO line says so. reo stops (20).
+- Source recreated while it was stopped, with fewer records: what was copied of the old topic is
+  followed by all records of the new one; with more: 5,000 records are missing in each partition,
+  without a line. reo stops (21).
 """
 
 
