@@ -79,6 +79,7 @@ def freeze_jvm(run: Run) -> None:
     run.record_fault("SIGKILL of the first process")
     run.start().wait_for_log(RUN_BEGINS)
     run.wait_for_progress()
+    assert "java" in read_command_line(zombie), "the zombie still runs"
     send_signal(zombie, signal.SIGCONT)
     run.record_fault("zombie of stage one woken")
     run.wait_for_progress()
