@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from common import clock
 from common import settings as reo_settings
 from common.errors import MoveRefused
 from common.routes import TopicPartition
@@ -177,7 +179,9 @@ def test_the_plan_sees_producers(
         producer.produce(topic, b"open", partition=1)
         assert producer.flush(30) == 0
 
-    monkeypatch.setattr("reo.migration.cutover_plan.clock.sleep", write)
+    # The plan's own clock: requests of the same process pause by `common.clock`, too.
+    plans_clock = SimpleNamespace(sleep=write, monotonic=clock.monotonic)
+    monkeypatch.setattr("reo.migration.cutover_plan.clock", plans_clock)
     plan = CutoverPlan(moving, 10.0, None, deny_writes=False)
     monkeypatch.undo()
     producer.abort_transaction(30)
