@@ -275,6 +275,8 @@ def _check_synced(settings: Settings) -> Iterator[Refusal]:
             " have no exact place there",
             name,
         )
+    if settings.topics.sync_interval_s and not settings.topics.synced_configs:
+        yield Refusal("{topics.sync_interval_s} needs {topics.sync}: nothing is kept alike yet")
     for name in settings.topics.synced_configs:
         if name not in copied_configs.SYNCABLE:
             why = copied_configs.NOT_TAKEN_OVER.get(name, "")

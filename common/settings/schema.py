@@ -182,6 +182,8 @@ class Topics:
     """Configurations of the source topics that their copies have too,
     `retention.ms,cleanup.policy`, see [Keep topics alike](how-to/topics.md#keep-topics-alike).
     Default: those that are set on the source topic, when the copy is created."""
+    sync_interval_s: int = declare(0, maximum=86_400)
+    """How often the service compares these, and changes what differs; 0: at each start alone."""
     replication_factor: int = declare(-1, "STREAMS_REPLICATION_FACTOR", minimum=-1, maximum=32767)
     """Of topics that reo creates; -1 is the broker's default (KIP-464)."""
 

@@ -58,9 +58,7 @@ NO_EQUIVALENT = {
     r"|(key|value|header)\.converter.*|connector\..*|config\.(providers|action).*|name|group\.id": (
         "of Kafka Connect's worker, which reo does without"
     ),
-    r"sync\.topic\.(configs|acls)\.interval\.seconds": (
-        "at each start, and by `reo topics --apply`; ACLs by `reo acls --apply`"
-    ),
+    r"sync\.topic\.acls\.interval\.seconds": "on demand: `reo acls --apply` copies them",
     rf"{NOT_USED}.*": (
         "MirrorMaker 2 does not use it either: clients' options have the cluster before them"
     ),
@@ -189,16 +187,21 @@ def _convert_topic_configs(into: ImportedSettings) -> None:
     into.values["topics.replication_factor"] = 2
     into.put("replication.factor", "topics.replication_factor")
     _, excluded = _take_lists(into, "config.properties", CONFIGS_EXCLUDED)
+    interval = "sync.topic.configs.interval.seconds"
     if _is_true(into, "sync.topic.configs.enabled", "true"):
         pattern = _compile(into, "config.properties.exclude", "|".join(excluded))
         into.values["topics.sync"] = ",".join(
             name for name in SYNCABLE if not (pattern and pattern.fullmatch(name))
         )
+        if into.values["topics.sync"]:
+            into.values["topics.sync_interval_s"] = 600
+            into.put(interval, "topics.sync_interval_s")
         into.note(
             "sync.topic.configs.enabled",
-            "kept alike at each start, also where the source's brokers' default is in effect; other"
+            "kept alike, also where the source's brokers' default is in effect; other"
             " configurations when reo creates the topic, and by `reo topics --apply`",
         )
+    into.drop(re.escape(interval), "not used: no configuration is kept alike")
     if _is_true(into, "sync.topic.acls.enabled", "true"):
         into.note("sync.topic.acls.enabled", "on demand: `reo acls --apply` copies them")
 

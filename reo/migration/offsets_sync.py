@@ -8,21 +8,18 @@ has read records that are not copied yet, is tried again in the next round; the 
 the group, and the other groups, are translated. What was translated before is remembered by this
 process only, so that a round reads and compares what the groups have read since the round before.
 
-With `offsets.sync_groups` the service does the same, in a process of its own beside stage two
-(`python -m reo.migration.offsets_sync`). It is not part of the copy: its errors are logged, and the
-next round tries again.
+With `offsets.sync_groups` the service does the same (`reo.service.sync_process`).
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from common import clock, source_pool, stage_process
+from common import clock, source_pool
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -31,21 +28,14 @@ from common.errors import (
     ReoError,
     SettingsInvalid,
 )
-from common.kafka import client_watch, permissions
-from common.metrics import HEARTBEAT
+from common.kafka import permissions
 from common.settings import Settings
-from common.stage_process import Stopping
 from reo.migration.group_translator import GroupTranslator, ProvedOffsets, refuse_tables
 from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import list_groups
 from reo.report import convert_error_to_dict, format_table, print_json
 
-log = logging.getLogger(__name__)
 TITLES = "group|source|offset|destination|offset|translated|committed"
-STAGE = "offsets"
-"""What the supervisor and the metrics call the process."""
-POLL_S = 0.2
-HEARTBEAT_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -229,50 +219,3 @@ def summarize(groups: Sequence[SyncedGroup]) -> str:
     }
     shown = [f"{what}: {count}" for what, count in counts.items()]
     return ", ".join([*shown[:2], *(text for text in shown[2:] if not text.endswith(": 0"))])
-
-
-def run(settings: Settings, stopping: Stopping) -> int:
-    """The process of the service: a round at each interval, until it is told to stop. An error is
-    logged, and the next round begins anew.
-    """
-    heartbeat, last_beat_s = HEARTBEAT.labels(STAGE, "0"), 0.0
-
-    def beat() -> None:
-        nonlocal last_beat_s
-        if clock.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
-            last_beat_s = clock.monotonic()
-            heartbeat.set(clock.time())
-
-    sync: OffsetsSync | None = None
-    logged = ""
-    while not stopping():
-        round_began_s = clock.monotonic()
-        try:
-            sync = sync or OffsetsSync(
-                source_pool.select_answering(settings), settings.offsets.sync_groups, beat
-            )
-            groups = sync.sync()
-            errors = dict.fromkeys(
-                str(error)
-                for group in groups
-                for error in group.errors
-                if not isinstance(error, OffsetUntranslatable)
-            )
-            text = "; ".join([summarize(groups), *errors])
-        except ReoError as error:
-            sync, text = None, f"{type(error).__name__}: {error}"
-        if text != logged:
-            level = logging.INFO if sync and not errors else logging.WARNING
-            log.log(level, "consumer groups: %s", text)
-        logged = text
-        while (
-            not stopping() and clock.monotonic() < round_began_s + settings.offsets.sync_interval_s
-        ):
-            beat()
-            clock.sleep(POLL_S)
-    return 0
-
-
-if __name__ == "__main__":
-    client_watch.start()
-    sys.exit(stage_process.run(STAGE, run))

@@ -29,11 +29,11 @@ from common import clock
 from common.logs import LineFormatter
 from common.parent_death_signal import set_parent_death_signal
 from common.settings import Settings, is_ours
-from reo.migration import offsets_sync
+from reo.service import sync_process
 from reo.service.restarts import Restarts
 
 log = logging.getLogger(__name__)
-MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
+MODULES = {sync_process.STAGE: "reo.service.sync_process"}
 """What runs a child that is not a package of its own."""
 PACKAGES = Path(__file__).parent.parent.parent
 KEPT_MEMORY = {

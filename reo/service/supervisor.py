@@ -1,6 +1,5 @@
 """The service: runs both stages, or one of them, as child processes, and restarts them when they
-die. With `offsets.sync_groups` also `reo.migration.offsets_sync`, beside stage two: its end never
-ends the service, and readiness does not ask for it.
+die. Beside stage two also `reo.service.sync_process`, where something is to be kept alike.
 
 When it dies, the kernel kills its children. A child's exit code decides: a code of
 `common.errors.Stop` ends the service with the same code, every other code means a restart of this
@@ -34,8 +33,7 @@ from common.settings import Settings
 from common.stage_process import Stopping
 from common.stop_at_end import EndOfCopy, StageTwoAlone
 from reo import check
-from reo.migration import offsets_sync
-from reo.service import health, progress_log, service_status, startup
+from reo.service import health, progress_log, service_status, startup, sync_process
 from reo.service.child import Child, forward_output
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
@@ -131,8 +129,8 @@ class Supervisor:
         children = [
             Child(stage, worker) for stage in self.stages for worker in range(workers[stage])
         ]
-        if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
-            children.append(Child(offsets_sync.STAGE, 0))
+        if "deduplicator" in self.stages and sync_process.is_needed(self.settings):
+            children.append(Child(sync_process.STAGE, 0))
         return children
 
     def _run_until_end(self, liveness: CollectorRegistry) -> None:

@@ -153,11 +153,12 @@ def test_a_refused_change_holds_up_no_other_topic(clusters: Clusters, topic: str
     assert [clusters.destination.config(name)["retention.ms"] for name in names] == ["7", "-1", "7"]
 
 
-def test_what_is_kept_in_sync_is_changed_at_each_start(
+def test_what_is_kept_in_sync_is_changed_at_each_start_and_interval(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
     """What `topics.sync` names has the value that is in effect at the source, also its broker's
-    default; the rest stays. What would stop the copy is left.
+    default; the rest stays. What would stop the copy is left. With an interval the service takes
+    over a later change without a restart.
     """
     clusters.source.create(topic, 1, min_insync_replicas="1", max_message_bytes="2000000")
     clusters.destination.create(
@@ -172,7 +173,7 @@ def test_what_is_kept_in_sync_is_changed_at_each_start(
         min_insync_replicas="3",
     )
     synced_configs = "retention.ms, cleanup.policy,max.message.bytes,min.insync.replicas"
-    service = start(topic, "deduplicator", topics_sync=synced_configs)
+    service = start(topic, "deduplicator", topics_sync=synced_configs, topics_sync_interval_s="1")
     wait_for_frontiers(service, 1)
     assert read_own_configs(clusters.destination, topic) == {
         "retention.ms": clusters.source.config(topic)["retention.ms"],
@@ -184,6 +185,13 @@ def test_what_is_kept_in_sync_is_changed_at_each_start(
         f"changed {topic}: cleanup.policy: delete → compact (kept alike (topics.sync))"
         in service.log
     )
+    stage_two = service.find_pid("deduplicator")
+    change(clusters.source, topic, cleanup_policy="delete")
+    until(
+        lambda: read_own_configs(clusters.destination, topic)["cleanup.policy"] == "delete",
+        "the change is taken over",
+    )
+    assert service.find_pid("deduplicator") == stage_two, "without a restart"
     service.stop()
     default = clusters.source.config(topic)["retention.ms"]
     change(clusters.source, topic, retention_ms="1000000")

@@ -86,7 +86,7 @@ def test_the_service_keeps_groups_translated(
         )
         if number == 1:
             send_signal(
-                until(lambda: service.find_pid("reo.migration.offsets_sync"), "the process lives")
+                until(lambda: service.find_pid("reo.service.sync_process"), "the process lives")
             )
     assert committed(clusters.destination, copied.topic, other) == {}, (
         "a group that was not asked for"
