@@ -4,7 +4,7 @@ The standard library's logging does the work; this module formats the lines. Val
 collector should find become fields of the JSON: a `TopicPartition` among the arguments becomes
 `topic` and `partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their
 names, and values that are not in the sentence are passed as `extra={"facts": {...}}`; in text they
-follow it as `name=value`.
+follow it as `name=value`. The JSON also has OpenTelemetry's resource (`common.otel_resource`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from common import otel_resource
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -30,6 +31,8 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         self.stage = stage
         self.as_json = as_json
+        resource = otel_resource.read_attributes(os.environ)
+        self.resource = {"resource": resource} if resource else {}
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the line; in text, a stack trace takes several lines."""
@@ -44,6 +47,7 @@ class LineFormatter(logging.Formatter):
                 "level": record.levelname,
                 "stage": self.stage,
                 "event": message,
+                **self.resource,
             }
             return orjson.dumps(
                 {**always, **dict(_list_fields(record.args)), **facts, **always}, default=str

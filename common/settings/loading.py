@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from common import otel_resource
 from common.settings import client_options, conversion, foreign_variables
 from common.settings.contradictions import find_contradictions
 from common.settings.declaration import Setting
@@ -33,7 +34,9 @@ def load(
     given_by = {name: given.origin for name, given in sources.values.items()}
     values = _convert_all(sources)
     wrong = dict(sources.errors)
-    settings = Settings.build(values, given_by, foreign_variables.list_ignored(environment))
+    not_taken = list(foreign_variables.list_ignored(environment))
+    not_taken += filter(None, [otel_resource.find_error(environment)])
+    settings = Settings.build(values, given_by, not_taken)
     if not sources.has_unreadable_file:
         hint = foreign_variables.describe_missing(environment)
         wrong |= _find_missing(values, given_by, hint, wrong)

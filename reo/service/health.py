@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import platform
 import threading
 import time
@@ -21,10 +22,11 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import confluent_kafka
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Metric, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from common import otel_resource
 from common.errors import SettingsInvalid
 from common.liveness import LATE_S, REASONS, is_silent
 from common.metrics import LIVENESS_FILES
@@ -124,6 +126,10 @@ def build_registry(folder: str) -> CollectorRegistry:
     registry = CollectorRegistry()
     for collector in (cast(Any, MetricFiles(folder)), RESTARTS, BUILD_INFO):
         registry.register(collector)
+    resource = otel_resource.read_attributes(os.environ)
+    if resource:
+        target = Info("target", "OpenTelemetry's resource attributes.", registry=registry)
+        target.info(otel_resource.build_labels(resource))
     return registry
 
 

@@ -13,7 +13,7 @@ import orjson
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.log_events import ALWAYS
-from tests.harness.service import RESTARTED, Service, send_signal
+from tests.harness.service import RESTARTED, Service, build_environment, send_signal
 
 JVMS_REMARKS = ("WARNING: ", "Picked up ")
 """What a JVM prints at each start begins with one of these."""
@@ -38,11 +38,12 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     level, stage and event.
 
     What is about a partition or a run has it in fields of its own, and the crash is an ERROR with
-    its reason.
+    its reason. OpenTelemetry's resource is in each line, and at /metrics.
     """
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(100), 2))
-    service = start(topic, log_format="json")
+    environment = build_environment(clusters, topic, {"log_format": "json"})
+    service = start(topic, environment=environment | {"OTEL_SERVICE_NAME": "orders"})
     clusters.wait_for_copy(topic, 100)
     send_signal(until(lambda: service.find_pid("jvm"), "the JVM lives"))
     clusters.source.write(topic, make_records(range(100, 200), 2))
@@ -51,8 +52,10 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
         "stage one is started again",
     )
     clusters.wait_for_copy(topic, 200)
+    assert 'target_info{service_name="orders"} 1.0' in service.http_get("/metrics")[1]
     service.stop()
     events = parse_events(service)
+    assert {line["stage"] for line in events if "resource" not in line} <= {"replicator-jvm"}
     assert [line for line in events if not set(line) >= ALWAYS] == []
     # a JVM on a busy machine may warn of it
     assert {line["stage"] for line in events} - {"replicator-jvm"} == {
