@@ -69,7 +69,7 @@ def test_a_value_changes_what_it_names(helm: str, package: Path) -> None:
     assert workload_two["metadata"]["labels"]["app.kubernetes.io/component"] == "deduplicator"
     assert things["Service", ALL_NAME]["metadata"]["annotations"] == ALL["service"]["annotations"]
     policy = things["NetworkPolicy", ALL_NAME]["spec"]["ingress"]
-    assert [rule["from"] for rule in policy] == [ALL["networkPolicy"]["from"]]
+    assert policy[0]["from"] == ALL["networkPolicy"]["from"]
     open_to_all = LEAST | {"networkPolicy": {"enabled": True, "from": []}}
     policy = render_chart(helm, package, open_to_all)["NetworkPolicy", "reo-orders"]["spec"]
     assert "from" not in policy["ingress"][0]
@@ -87,6 +87,13 @@ def test_a_value_changes_what_it_names(helm: str, package: Path) -> None:
         ),
         (LEAST | {"secrets": {"source.sasl_username": {"name": "a", "key": "b"}}}, "sasl_username"),
         (LEAST | {"replicas": 2}, "replicas"),
+        (LEAST | {"executors": {"env": []}}, "env"),
+        (LEAST | {"autoscaling": {"minReplicas": 0}}, "minReplicas"),
+        (
+            {"settings": CLUSTERS | {"replicator": {"master": "spark://a:7077"}}}
+            | {"executors": {"enabled": True}},
+            "both say where stage one's tasks run",
+        ),
         (LEAST | {"fullnameOverride": "orders"}, "fullnameOverride"),
         (LEAST | {"stages": "three"}, "stages"),
     ],

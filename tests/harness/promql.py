@@ -20,6 +20,7 @@ from tools.reference.interfaces import LABEL_VALUES, METRIC_MODULES
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+SCALED = ROOT / "deploy" / "kubernetes" / "autoscaling" / "scaled-object.yaml"
 SCRAPED = {"job", "instance"}
 """What Prometheus adds to every sample."""
 WORDS = LABEL_VALUES | {"reo_runs_total": {"reason": get_args(Event)}}
@@ -63,13 +64,17 @@ def fill_variables(expression: str) -> str:
 
 
 def list_queries() -> list[tuple[str, str, str]]:
-    """Where, the expression, and the text that is made of its labels: all of dashboard and
-    rules.
+    """Where, the expression, and the text that is made of its labels: all of dashboard, rules and
+    autoscaling.
     """
     found = [
         (f"panel {panel['title']}", fill_variables(target["expr"]), target["legendFormat"])
         for panel in panels()
         for target in panel.get("targets", ())
+    ]
+    found += [
+        ("autoscaling", trigger["metadata"]["query"], "")
+        for trigger in yaml.safe_load(SCALED.read_text())["spec"]["triggers"]
     ]
     return found + [
         (f"alert {rule['alert']}", rule["expr"], " ".join(rule["annotations"].values()))

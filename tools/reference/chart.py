@@ -25,6 +25,11 @@ NOT_VALUES = frozenset({"instance", "metrics.port", "metrics.address", "stop_at_
 """Settings that the chart gives by itself, or that make no service."""
 KUBERNETES_MIN = "1.29"
 """The oldest version whose schemas the tests validate the objects by."""
+PLACE = (
+    *("podLabels", "podAnnotations", "podSecurityContext", "securityContext", "nodeSelector"),
+    *("tolerations", "affinity", "topologySpreadConstraints", "priorityClassName"),
+)
+"""Values of pods that executor pods have too."""
 OBJECT = {"type": "object"}
 LIST = {"type": "array", "items": OBJECT}
 REFERENCE = {
@@ -94,6 +99,16 @@ def _list_value_schemas() -> dict[str, Any]:
         "volumes": LIST,
         "volumeMounts": LIST,
         "resources": _build_object_schema(resources),
+        "executors": _build_object_schema({"enabled": flag} | {key: pod[key] for key in PLACE}),
+        "autoscaling": _build_object_schema(
+            {
+                "enabled": flag,
+                "minReplicas": number | {"minimum": 1},
+                "maxReplicas": number | {"minimum": 1},
+                "lagSeconds": number | {"minimum": 1},
+                "prometheus": {"type": "string", "pattern": "^https?://"},
+            }
+        ),
         "podDisruptionBudget": _build_object_schema({"enabled": flag}),
         "networkPolicy": _build_object_schema({"enabled": flag, "from": LIST, "egress": LIST}),
         "serviceMonitor": _build_object_schema(optional),

@@ -23,9 +23,13 @@ DEPLOY = ROOT / "deploy" / "kubernetes"
 SINGLE = ROOT / "k8s-deployment.yml"
 VERSIONS = (KUBERNETES_MIN, kubernetes_validate.latest_version())
 """Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
-NOT_KUBERNETES = {"ServiceMonitor", "PrometheusRule", "Kustomization", "Component"}
+NOT_KUBERNETES = {
+    *("ServiceMonitor", "PrometheusRule", "ScaledObject"),
+    *("Kustomization", "Component"),
+}
 EXECUTOR = ROOT / "replicator" / "spark" / "executor-pod.yaml"
 """What Spark makes executor pods from."""
+SCALED = DEPLOY / "autoscaling" / "scaled-object.yaml"
 PODS = [SINGLE, DEPLOY / "base" / "replicator.yaml", DEPLOY / "base" / "deduplicator.yaml"]
 VOLUMES = {
     "configMap",
@@ -237,6 +241,24 @@ def test_what_kustomize_makes_is_taken(folder: str) -> None:
             validate_object(thing, version)
         components.add(thing["metadata"].get("labels", {}).get("app.kubernetes.io/component"))
     assert {"replicator", "deduplicator"} <= components
+
+
+def test_lag_scales_stage_two() -> None:
+    """The object is stage two's, which says itself how many pods there are no longer, and asks for
+    the job that the ServiceMonitor makes in the example's namespace.
+    """
+    scaled = workload(SCALED)["spec"]
+    (told,) = documents(SCALED.with_name("kustomization.yaml"))
+    (patch,) = told["patches"]
+    two = workload(PODS[2])
+    name = {"kind": two["kind"], "name": two["metadata"]["name"]}
+    assert scaled["scaleTargetRef"] == {"apiVersion": two["apiVersion"]} | name
+    assert patch["target"] == name
+    operations = yaml.safe_load(SCALED.with_name(patch["path"]).read_text())
+    assert operations == [{"op": "remove", "path": "/spec/replicas"}]
+    namespace = workload(DEPLOY / "example" / "namespace.yaml")["metadata"]["name"]
+    service = workload(DEPLOY / "base" / "service.yaml")["metadata"]["name"]
+    assert f'job="{service}-{namespace}"' in scaled["triggers"][0]["metadata"]["query"]
 
 
 def patch_workloads() -> list[dict[str, Any]]:
