@@ -228,6 +228,13 @@ COMMANDS = (
         ),
     ),
     Command(
+        "config init",
+        "reo.config:print_example",
+        "print a settings file to begin with: every setting, with its meaning and default",
+        has_json=False,
+        has_settings=False,
+    ),
+    Command(
         "config show",
         "reo.config:show_settings",
         "print every setting in effect, and where its value comes from; secrets are hidden",
@@ -235,11 +242,12 @@ COMMANDS = (
     Command(
         "config import",
         "reo.importers.config_import:import_files",
-        "print kaf-relay's or MirrorMaker 2's configuration as a settings file of reo",
+        "print kaf-relay's, kafka-reo's or MirrorMaker 2's configuration as a settings file",
         (
             build_option(
                 "files",
-                "kaf-relay's TOML, or mm2.properties, or a connector's JSON; a later file wins",
+                "kaf-relay's TOML, kafka-reo's YAML, mm2.properties, or a connector's JSON; a later"
+                " file wins",
                 nargs="+",
                 metavar="FILE",
             ),
@@ -344,7 +352,7 @@ COMMANDS = (
 )
 """In the order in which the help lists them."""
 FAMILIES = {
-    "config": "show or import settings",
+    "config": "write, show or import settings",
     "offsets": "move consumer groups from the source to the destination",
     "cutover": "move topics and their consumer groups to the destination",
 }

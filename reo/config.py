@@ -1,17 +1,30 @@
-"""`reo config show`: every setting in effect, and where its value comes from.
+"""`reo config init`: a settings file to begin with. `reo config show`: every setting in effect, and
+where its value comes from.
 
 Secrets and their lengths are never printed: only that a secret is set, and where it comes from.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any, NamedTuple
 
+import orjson
+
 from common.settings import Settings, client_options
+from common.settings.declaration import Setting
 from common.settings.schema import SETTINGS
 from reo.report import format_table, print_json
+from reo.version import VERSION
 
+EXAMPLES = {
+    "source.bootstrap_servers": "source:9092",
+    "source.topic": "orders",
+    "destination.bootstrap_servers": "destination:9092",
+}
+"""What the file of `reo config init` sets; everything else is a comment."""
 SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
 
 
@@ -67,3 +80,40 @@ def show_settings(settings: Settings, as_json: bool) -> int:
     ]
     print(format_table("", cells))
     return 0
+
+
+def print_example() -> int:
+    """`reo config init`: every setting with its meaning; all but EXAMPLES are comments, with their
+    defaults.
+    """
+    lines = [
+        f"# A settings file of reo {VERSION}. Set the two clusters and the topic; uncomment what",
+        "# else you change. `reo check --settings FILE` tries it, `reo run --settings FILE` runs.",
+    ]
+    shown = [setting for setting in SETTINGS if not setting.candidate and setting.name != "topics"]
+    section = ""
+    for setting in sorted(shown, key=lambda each: "." in each.name):
+        table, _, key = setting.name.rpartition(".")
+        if table != section:
+            section = table
+            lines += ["", f"[{table}]"]
+        lines += ["", *_describe(setting), _format_line(setting, key)]
+    print("\n".join(lines))
+    return 0
+
+
+def _describe(setting: Setting) -> list[str]:
+    """The meaning as comments; a link of Markdown is its text."""
+    meaning = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", setting.meaning)
+    if setting.choices:
+        meaning += f" One of {', '.join(filter(None, setting.choices))}."
+    return wrap(meaning, 98, initial_indent="# ", subsequent_indent="# ")
+
+
+def _format_line(setting: Setting, key: str) -> str:
+    if setting.name in EXAMPLES:
+        return f"{key} = {orjson.dumps(EXAMPLES[setting.name]).decode()}"
+    if setting.kind == "options":
+        return f"#{key} = {{}}"
+    default = "" if setting.default is None else setting.default
+    return f"#{key} = {orjson.dumps(default).decode()}"

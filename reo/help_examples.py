@@ -79,12 +79,17 @@ The service itself changes at each start what the setting topics.sync names.
 
 The service deletes envelopes once they are committed at the destination.
 """,
+    "config init": """\
+  reo config init > reo.toml     every setting, with its meaning and default; two clusters and a
+                                 topic are all that has to be set
+""",
     "config show": """\
   reo config show                every setting, its value, and where it comes from
 """,
     "config import": """\
   reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys
                                              without a counterpart go to standard error
+  reo config import config.yaml > reo.toml   kafka-reo's configuration
   reo config import mm2.properties --flow 'A->B' > reo.toml    a flow of MirrorMaker 2
 """,
     "offsets translate": """\

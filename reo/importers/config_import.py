@@ -1,4 +1,4 @@
-"""`reo config import`: makes a settings file from kaf-relay's or MirrorMaker 2's.
+"""`reo config import`: makes a settings file from kaf-relay's, kafka-reo's or MirrorMaker 2's.
 
 A secret is printed only on request.
 """
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common.errors import SettingsInvalid
-from reo.importers import kaf_relay, mirrormaker, mirrormaker_properties
+from common.settings import settings_file
+from reo.importers import kaf_relay, kafka_reo, mirrormaker, mirrormaker_properties
 from reo.importers.imported_settings import ImportedSettings
 
 
@@ -35,7 +36,10 @@ def _import_texts(
     texts: Mapping[str, str], with_secrets: bool, mode: str, flow: str
 ) -> ImportedSettings:
     """Of one program: what a later file says wins."""
-    if any(mirrormaker_properties.is_mirrormaker(*file) for file in texts.items()):
+    if all(file.endswith((".yaml", ".yml")) for file in texts):
+        trees = [dict(settings_file.read_file(file)) for file in texts]
+        imported = kafka_reo.import_settings(kaf_relay.merge_tables(trees))
+    elif any(mirrormaker_properties.is_mirrormaker(*file) for file in texts.items()):
         chosen = mirrormaker_properties.read_flow(texts.values(), flow)
         imported = mirrormaker.import_settings(chosen, with_secrets)
         source, target = (

@@ -38,7 +38,9 @@ AS_REO = {
 """Values that ask for what reo does anyway."""
 NO_EQUIVALENT = {
     r".*\.name": "only a label",
-    r"source.*\.session_timeout": "stage one reads the source without a consumer group",
+    r"source.*\.session_timeout|source_pool\.(group|instance)_id": (
+        "stage one reads the source without a consumer group"
+    ),
     r".*\.enable_log": "for logs of the clients, set librdkafka's raw option debug",
     r"sources.*\.max_failovers": (
         "with --mode failover the first source's counts, for all together; else there are none"
@@ -59,6 +61,9 @@ NO_EQUIVALENT = {
         "always cluster (acks=all); with less, an acknowledged record can be lost"
     ),
     r"target\.max_(wait_time|failovers)": "nothing is consumed from the target, and there is one",
+    r"(consumers|producer|checkpoint)\b.*|app\.retry_backoff.*": (
+        "of kaf-relay before 0.2: write it as [[sources]] and [target], then import again"
+    ),
     r"target\.max_message_bytes": "the topics' max.message.bytes decide",
     r"target\.(batch_size|flush_batch_size|buffer_size)": (
         "the clients decide batches and buffers; see deduplicator.transaction_records and the raw"

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 import promql_parser as promql
@@ -20,6 +21,7 @@ from tools.reference.interfaces import LABEL_VALUES, METRIC_MODULES
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+KAF_RELAYS = RULES.with_name("kaf-relay-names.yml")
 SCALED = ROOT / "deploy" / "kubernetes" / "autoscaling" / "scaled-object.yaml"
 SCRAPED = {"job", "instance"}
 """What Prometheus adds to every sample."""
@@ -49,11 +51,9 @@ def panels() -> list[dict[str, Any]]:
     return list(json.loads(DASHBOARD.read_text())["panels"])
 
 
-def rules() -> list[dict[str, Any]]:
-    """The alert rules."""
-    return [
-        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
-    ]
+def rules(file: Path = RULES) -> list[dict[str, Any]]:
+    """The alert rules, or those of another file."""
+    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
 
 
 def fill_variables(expression: str) -> str:
@@ -64,8 +64,8 @@ def fill_variables(expression: str) -> str:
 
 
 def list_queries() -> list[tuple[str, str, str]]:
-    """Where, the expression, and the text that is made of its labels: all of dashboard, rules and
-    autoscaling.
+    """Where, the expression, and the text that is made of its labels: all of the dashboard, of both
+    files of rules, and of autoscaling.
     """
     found = [
         (f"panel {panel['title']}", fill_variables(target["expr"]), target["legendFormat"])
@@ -76,6 +76,7 @@ def list_queries() -> list[tuple[str, str, str]]:
         ("autoscaling", trigger["metadata"]["query"], "")
         for trigger in yaml.safe_load(SCALED.read_text())["spec"]["triggers"]
     ]
+    found += [(f"record {rule['record']}", rule["expr"], "") for rule in rules(KAF_RELAYS)]
     return found + [
         (f"alert {rule['alert']}", rule["expr"], " ".join(rule["annotations"].values()))
         for rule in rules()

@@ -51,7 +51,8 @@ RELAY = {
     "app": "log_level metrics_server_addr",
     "source_pool": (
         "initial_offset healthcheck_interval offset_lag_threshold max_retries max_failovers"
-        " backoff_enable backoff_min backoff_max request_timeout randomize_initial"
+        " backoff_enable backoff_min backoff_max request_timeout randomize_initial group_id"
+        " instance_id"
     ),
     "sources[]": CLIENT,
     "target": (
