@@ -26,7 +26,7 @@ from common.settings.clusters import Cluster
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 FINAL = re.compile(
     "SASL authentication error: (?!.*Local: )|Broker: Unsupported SASL|certificate"
-    "|wrong version number|invalid_client"
+    "|wrong version number|invalid_(client|grant|scope)|unauthorized_client"
 )
 """In errors of a handshake that stay as they are. Others can be over in a moment: the connection
 broke, or the token endpoint did not answer.

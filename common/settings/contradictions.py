@@ -35,6 +35,8 @@ STANDALONE = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
 KUBERNETES = re.compile(r"k8s://https?://[^\s/,]+")
 """The address of the API server; in a pod `k8s://https://kubernetes.default.svc`."""
 IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+EXTENSIONS = re.compile(r"(?!auth=)[A-Za-z]+=[!-+\--~]+(,(?!auth=)[A-Za-z]+=[!-+\--~]+)*")
+"""RFC 7628, section 3.1, without commas in values; `auth` has the token."""
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 KEY = "-----BEGIN PRIVATE KEY-----"
 """PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 cannot
@@ -111,25 +113,26 @@ def _check_addresses(cluster: Cluster) -> Iterator[Refusal]:
 
 def _check_security(security: Security, prefix: str) -> Iterator[Refusal]:
     """`prefix` is what the names of the settings begin with."""
-    protocol, url = f"{prefix}security_protocol", f"{prefix}sasl_oauth_token_url"
-    because = f"{{}} is {security.security_protocol}"
-    for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
-        if security.has_sasl and not getattr(security, need):
-            yield Refusal(f"{{}} is missing: {because}", prefix + need, protocol)
-    if security.has_sasl and security.has_oauth != bool(security.sasl_oauth_token_url):
-        text = "{} belongs to {}=OAUTHBEARER: give both or neither"
-        yield Refusal(text, url, f"{prefix}sasl_mechanism")
-    if not re.fullmatch(r"(https?://[^\s,]+)?", security.sasl_oauth_token_url):
+    decided_by = prefix + security.decided_by
+    because = f"{{}} is {getattr(security, security.decided_by)}"
+    for need in security.way.needs:
+        if not getattr(security, need):
+            yield Refusal(f"{{}} is missing: {because}", prefix + need, decided_by)
+    for name in security.list_unused():
+        by = security.decided_by if name.startswith("sasl_") else "security_protocol"
+        text = f"{{}} would not be used: {{}} is {getattr(security, by)}"
+        yield Refusal(text, prefix + name, prefix + by)
+    url, extensions = security.sasl_oauth_token_url, security.sasl_oauth_extensions
+    if not re.fullmatch(r"(https?://[^\s,]+)?", url):
         text = "{}: https://… is expected, not {given!r}"
-        yield Refusal(text, url, given=security.sasl_oauth_token_url)
-    for kind, is_used in (("sasl_", security.has_sasl), ("ssl_", security.has_tls)):
-        unused = _mark(f"{prefix}{name}" for name in security.list_set(kind))
-        if unused and not is_used:
-            yield Refusal(f"{unused} would not be used: {because}", protocol)
+        yield Refusal(text, f"{prefix}sasl_oauth_token_url", given=url)
+    if extensions and not EXTENSIONS.fullmatch(extensions):
+        text = "{}: name=value,… is expected, each name of letters, not {given!r}"
+        yield Refusal(text, f"{prefix}sasl_oauth_extensions", given=extensions)
     if bool(security.ssl_certificate_file) != bool(security.ssl_key_file):
         pair = (f"{prefix}ssl_certificate_file", f"{prefix}ssl_key_file")
         yield Refusal("{} and {} belong together: give both or neither", *pair)
-    for name in security.list_set("ssl_"):
+    for name in (name for name in security.list_set("") if name.endswith("_file")):
         unfit = _describe_unfit(getattr(security, name), KEY if "key" in name else CERTIFICATE)
         if unfit:
             yield Refusal("{}: {unfit}", f"{prefix}{name}", unfit=unfit)

@@ -60,15 +60,21 @@ ssl.endpoint.identification.algorithm = https
     without it a client accepts any certificate of a trusted authority as the broker's
 """
 _JAVA_ACCESS = (
-    "sasl.jaas.config sasl.login.callback.handler.class sasl.oauthbearer.token.endpoint.url"
+    "sasl.jaas.config sasl.login.class sasl.login.callback.handler.class"
+    " sasl.client.callback.handler.class sasl.oauthbearer.token.endpoint.url"
     " ssl.truststore.type ssl.truststore.certificates ssl.truststore.location ssl.keystore.type"
     " ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location"
 )
 _C_ACCESS = (
     "sasl.mechanisms sasl.username sasl.password sasl.oauthbearer.method"
-    " sasl.oauthbearer.client.id sasl.oauthbearer.client.secret"
-    " sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope ssl.ca.location"
-    " ssl.certificate.location ssl.key.location"
+    " sasl.oauthbearer.client.id sasl.oauthbearer.client.credentials.client.id"
+    " sasl.oauthbearer.client.secret sasl.oauthbearer.client.credentials.client.secret"
+    " sasl.oauthbearer.config sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope"
+    " sasl.oauthbearer.extensions sasl.oauthbearer.grant.type sasl.oauthbearer.assertion.file"
+    " sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.pem"
+    " sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub"
+    " sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.metadata.authentication.type"
+    " https.ca.location https.ca.pem ssl.ca.location ssl.certificate.location ssl.key.location"
 )
 _CONSUMER = """
 isolation.level = read_committed

@@ -3,8 +3,11 @@
 librdkafka (stage two, and all requests outside Spark) and Kafka's Java client (Spark) name these
 options differently. Certificates and keys are PEM files for both; Java gets their text (KIP-651),
 so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
-documentation, "Security"; for OAUTHBEARER librdkafka's OIDC method and KIP-768, both the
-client-credentials grant of RFC 6749.
+documentation, "Security".
+
+With OAUTHBEARER librdkafka obtains tokens itself (its method "oidc"). The Java client that Spark
+has, of Kafka 3.9, knows only one of the grants, so there a class of ours does the same
+(`replicator/spark/sink/TokenLogin.java`); its options have the names of the settings.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from common.settings.declaration import declare
 
@@ -23,8 +26,32 @@ LOGIN_MODULES = {
     "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule",
     "OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
 }
-OAUTH_HANDLER = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
+OAUTH_HANDLER = "reo.TokenLogin"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 PAIR = frozenset({"ssl_certificate_file", "ssl_key_file"})
+
+
+class Way(NamedTuple):
+    """The settings of one way to authenticate, by the last part of their names: what it needs, and
+    what else it takes.
+    """
+
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+
+
+PASSWORD = Way(("sasl_mechanism", "sasl_username", "sasl_password"))
+_OAUTH = ("sasl_oauth_grant", "sasl_oauth_extensions")
+_ENDPOINT = ("sasl_oauth_scope", "sasl_oauth_ca_file")
+WAYS = {
+    "client-credentials": Way((*PASSWORD.needs, "sasl_oauth_token_url"), (*_OAUTH, *_ENDPOINT)),
+    "jwt-bearer": Way(
+        ("sasl_mechanism", "sasl_username", "sasl_oauth_token_url", "sasl_oauth_key_file"),
+        (*_OAUTH, *_ENDPOINT, "sasl_oauth_audience"),
+    ),
+    "azure-imds": Way(("sasl_mechanism", "sasl_oauth_token_url"), _OAUTH),
+}
+"""By the grant of OAUTHBEARER. Every other mechanism takes a name and a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +70,27 @@ class Security:
     """With `SASL_…`; the client id with OAUTHBEARER."""
     sasl_password: str = declare("", kind="secret")
     """With `SASL_…`; the client secret with OAUTHBEARER."""
+    sasl_oauth_grant: Literal["client-credentials", "jwt-bearer", "azure-imds"] = declare(
+        "client-credentials"
+    )
+    """How a token is obtained with OAUTHBEARER: with the client's secret; with an assertion that
+    is signed with its key (RFC 7523); or by the managed identity of an Azure machine."""
     sasl_oauth_token_url: str = declare("")
-    """OAuth token endpoint URL (client-credentials grant)."""
+    """OAuth token endpoint URL; with `azure-imds` the whole URL of the machine's metadata service,
+    `http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=…`."""
     sasl_oauth_scope: str = declare("")
     """The scope that is asked for."""
+    sasl_oauth_extensions: str = declare("")
+    """SASL extensions for the broker, `name=value,…`; for Confluent Cloud
+    `logicalCluster=lkc-…,identityPoolId=pool-…`."""
+    sasl_oauth_ca_file: str = declare("")
+    """PEM file of the CA certificates that are trusted for the token endpoint. Default: the
+    system's and, in Spark, Java's."""
+    sasl_oauth_key_file: str = declare("")
+    """With `jwt-bearer`: PEM file of the RSA key that signs assertions (RS256), as PKCS #8, not
+    encrypted."""
+    sasl_oauth_audience: str = declare("")
+    """With `jwt-bearer`: the audience of assertions. Default: the token endpoint's URL."""
     ssl_ca_file: str = declare("")
     """PEM file of the trusted CA certificates. Default: the system's (stage two) and Java's (stage
     one)."""
@@ -74,10 +118,36 @@ class Security:
         """Whether the connection is encrypted."""
         return self.security_protocol.endswith("SSL")
 
+    @property
+    def way(self) -> Way:
+        """The way in which clients authenticate."""
+        if not self.has_sasl:
+            return Way(())
+        return WAYS[self.sasl_oauth_grant] if self.has_oauth else PASSWORD
+
+    @property
+    def decided_by(self) -> str:
+        """The setting that says which way this is."""
+        if not self.has_sasl or not self.sasl_mechanism:
+            return "security_protocol"
+        is_set = self.has_oauth and "sasl_oauth_grant" in self.list_set("sasl_")
+        return "sasl_oauth_grant" if is_set else "sasl_mechanism"
+
     def list_set(self, kind: str) -> list[str]:
         """The settings of a kind, `sasl_` or `ssl_`, that are set."""
-        names = [field.name for field in fields(self) if field.name.startswith(kind)]
-        return [name for name in names if getattr(self, name)]
+        return [
+            name
+            for name, default in DEFAULTS.items()
+            if name.startswith(kind) and getattr(self, name) != default
+        ]
+
+    def list_unused(self) -> list[str]:
+        """Those that are set, and of which protocol, mechanism and grant take no notice."""
+        used = (*self.way.needs, *self.way.takes)
+        return [
+            *(name for name in self.list_set("sasl_") if name not in used),
+            *(() if self.has_tls else self.list_set("ssl_")),
+        ]
 
     def override(self, own: Mapping[str, str]) -> Security:
         """These settings with a candidate's own in their place. Of the others it takes over what
@@ -85,13 +155,8 @@ class Security:
         """
         own_values: dict[str, Any] = _drop_empty(own)
         merged = replace(self, **own_values)
-        unused = {
-            *(() if merged.has_sasl else merged.list_set("sasl_")),
-            *(() if merged.has_tls else merged.list_set("ssl_")),
-            *(() if merged.has_oauth else merged.list_set("sasl_oauth_")),
-            *(() if PAIR.isdisjoint(own_values) else PAIR),
-        }
-        empty: dict[str, Any] = dict.fromkeys(unused - own_values.keys(), "")
+        unused = {*merged.list_unused(), *(() if PAIR.isdisjoint(own_values) else PAIR)}
+        empty: dict[str, Any] = {name: DEFAULTS[name] for name in unused - own_values.keys()}
         return replace(merged, **empty) if own_values else self
 
     def build_librdkafka_options(self) -> dict[str, str]:
@@ -102,10 +167,11 @@ class Security:
         if self.has_oauth:
             options |= {
                 "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.client.id": self.sasl_username,
-                "sasl.oauthbearer.client.secret": self.sasl_password,
                 "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
                 "sasl.oauthbearer.scope": self.sasl_oauth_scope,
+                "sasl.oauthbearer.extensions": self.sasl_oauth_extensions,
+                "https.ca.location": self.sasl_oauth_ca_file,
+                **self._build_grant_options(),
             }
         elif self.has_sasl:
             options |= {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
@@ -128,10 +194,7 @@ class Security:
                 "sasl.jaas.config": self._build_jaas(),
             }
         if self.has_oauth:
-            options |= {
-                "sasl.login.callback.handler.class": OAUTH_HANDLER,
-                "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url,
-            }
+            options["sasl.login.callback.handler.class"] = OAUTH_HANDLER
         if self.has_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
         if self.has_tls and self.ssl_ca_file:
@@ -147,15 +210,39 @@ class Security:
             }
         return {f"kafka.{name}": value for name, value in options.items()}
 
+    def _build_grant_options(self) -> dict[str, str]:
+        if self.sasl_oauth_grant == "azure-imds":
+            return {"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}
+        if self.sasl_oauth_grant == "jwt-bearer":
+            return {
+                "sasl.oauthbearer.grant.type": JWT_BEARER,
+                "sasl.oauthbearer.assertion.private.key.file": self.sasl_oauth_key_file,
+                "sasl.oauthbearer.assertion.claim.iss": self.sasl_username,
+                "sasl.oauthbearer.assertion.claim.sub": self.sasl_username,
+                "sasl.oauthbearer.assertion.claim.aud": self.sasl_oauth_audience
+                or self.sasl_oauth_token_url,
+            }
+        return {
+            "sasl.oauthbearer.client.id": self.sasl_username,
+            "sasl.oauthbearer.client.secret": self.sasl_password,
+        }
+
     def _build_jaas(self) -> str:
-        names = ("clientId", "clientSecret") if self.has_oauth else ("username", "password")
-        values = zip(
-            (*names, "scope"),
-            (self.sasl_username, self.sasl_password, self.sasl_oauth_scope),
-            strict=True,
-        )
-        options = " ".join(f"{name}={_quote(value)}" for name, value in values if value)
+        values = {"username": self.sasl_username, "password": self.sasl_password}
+        if self.has_oauth:
+            names = (*self.way.needs, *self.way.takes)
+            values = {name: getattr(self, name) for name in names}
+            values |= {
+                name: Path(file).read_text()
+                for name, file in values.items()
+                if file and name.endswith("_file")
+            }
+        options = " ".join(f"{name}={_quote(value)}" for name, value in values.items() if value)
         return f"{LOGIN_MODULES[self.sasl_mechanism]} required {options};"
+
+
+DEFAULTS: dict[str, str] = {field.name: str(field.default) for field in fields(Security)}
+"""Of each setting, by the last part of its name."""
 
 
 def _drop_empty(options: Mapping[str, str]) -> dict[str, str]:
@@ -164,6 +251,7 @@ def _drop_empty(options: Mapping[str, str]) -> dict[str, str]:
 
 def _quote(value: str) -> str:
     """As Kafka's JAAS text is read: java.io.StreamTokenizer, which takes a backslash and a quote
-    with a backslash before them.
+    with a backslash before them, and an escape for the end of a line.
     """
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "")
+    return '"' + text.replace("\n", "\\n") + '"'

@@ -26,6 +26,8 @@ CREDENTIALS = {
 """The property `sasl.oauthbearer.…` (KIP-1139), which wins, and the options of the login modules;
 those with `oauth.` are Strimzi's.
 """
+EXTENSION = "extension_"
+"""What the options of SASL extensions begin with (KIP-342)."""
 P12_TO_PEM = (
     "keytool -importkeystore -srckeystore {file} -destkeystore a.p12 -deststoretype PKCS12;"
     " openssl pkcs12 -in a.p12 -nodes -out reo.pem"
@@ -72,6 +74,13 @@ def _convert_sasl(into: ImportedSettings, cluster: str, side: str) -> None:
     else:
         into.values[f"{side}.sasl_mechanism"] = mechanism
     jaas = parse_jaas(into.left.pop(jaas_key, ""))
+    extensions = [
+        f"{name.removeprefix(EXTENSION)}={value}"
+        for name, value in jaas.items()
+        if name.startswith(EXTENSION)
+    ]
+    if extensions:
+        into.values[f"{side}.sasl_oauth_extensions"] = ",".join(extensions)
     into.drop(f"{cluster}sasl.login.callback.handler.class", "follows from the mechanism")
     for setting, (own, *options) in CREDENTIALS.items():
         key, name = f"{cluster}sasl.oauthbearer.{own}", f"{side}.{setting}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from common.settings import Settings
 from replicator.spark import class_archive
 
 LATE_OPTIMISER = (
@@ -36,8 +35,6 @@ TIME_ZONE = "-Duser.timezone=UTC"
 changes those before 1900 by some minutes in most zones: before standard time, Java's old calendar
 does not have the local mean time that its new one has.
 """
-ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""The URLs at which Kafka's Java client may request an OAuth token."""
 LOG = """
 # Stage one reports a failed query once; the loggers that are off repeat it, and also log every
 # query that is stopped.
@@ -96,17 +93,8 @@ appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", \
 """The same layouts as in `common.logs`."""
 
 
-def build_options(settings: Settings, heap_mb: int) -> str:
+def build_options(heap_mb: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
-    token_urls = ",".join(
-        filter(
-            None,
-            (
-                cluster.security.sasl_oauth_token_url
-                for cluster in (*settings.sources, settings.destination_cluster)
-            ),
-        )
-    )
     young_mb = YOUNG_PERCENT * heap_mb // 100
     return " ".join(
         [
@@ -117,7 +105,6 @@ def build_options(settings: Settings, heap_mb: int) -> str:
             *METASPACE,
             "-XX:ReservedCodeCacheSize=96m",
             TIME_ZONE,
-            f"-D{ALLOWED_URLS}={token_urls}",
         ]
     )
 

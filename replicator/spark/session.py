@@ -54,7 +54,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": (
             # not /tmp: libraries unpack their native code here, and leave it when the JVM is killed
             f"{log_option} -Djava.io.tmpdir={folder} -Xms{heap_mb}m"
-            f" {jvm_options.build_options(settings, heap_mb)}"
+            f" {jvm_options.build_options(heap_mb)}"
         ),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

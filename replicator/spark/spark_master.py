@@ -95,7 +95,7 @@ def _build_executor_options(settings: Settings, partitions: int) -> dict[str, st
     heap_mb = memory.compute_heap_mb(settings, count_tasks(settings, partitions), partitions)
     return {
         "spark.executor.memory": f"{heap_mb}m",
-        "spark.executor.extraJavaOptions": jvm_options.build_options(settings, heap_mb),
+        "spark.executor.extraJavaOptions": jvm_options.build_options(heap_mb),
         "spark.task.maxFailures": "1",
     }
 

@@ -17,16 +17,26 @@ from tests.conftest import Start
 from tests.harness.commands import reo_with
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.kafka import Clusters, make_records, until
-from tests.harness.secured import PASSWORD, USER, Certificates, Secured, Tokens, token_server
+from tests.harness.secured import EXTENSIONS, PASSWORD, Certificates, Secured
 from tests.harness.service import (
     build_environment,
     read_command_line,
     send_signal,
     stopped,
 )
+from tests.harness.token_server import (
+    AUDIENCE,
+    SCOPE,
+    USER,
+    Tokens,
+    TokenServer,
+    serve_tokens,
+)
 
 CLIENT_SECRET = "s3cr3t-of-the-client%&"
 WRONG = "n0t-the-0ne"
+TOKEN_S = 15
+"""Kafka's clients renew a token when four fifths of that are over."""
 RECORDS = 300
 PARTITIONS = 2
 Given = dict[str, str]
@@ -39,7 +49,8 @@ class Stand:
     source: Secured
     destination: Secured
     certificates: Certificates
-    token_url: str
+    token_servers: tuple[TokenServer, TokenServer]
+    """Over HTTP, with tokens for an hour; and over HTTPS, with tokens for TOKEN_S."""
 
     @property
     def clusters(self) -> Clusters:
@@ -53,12 +64,6 @@ class Stand:
         own = {
             "ssl_certificate_file": str(self.certificates.certificate),
             "ssl_key_file": str(self.certificates.key),
-        }
-        oauth = {
-            "sasl_username": USER,
-            "sasl_password": CLIENT_SECRET,
-            "sasl_oauth_token_url": self.token_url,
-            "sasl_oauth_scope": "kafka",
         }
         return {
             "PLAIN over TLS": (
@@ -77,17 +82,38 @@ class Stand:
                 "ENCRYPTED",
                 {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"} | user | trust,
             ),
-            "OAUTHBEARER": (
-                "OPEN",
-                {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"} | oauth,
-            ),
-            "OAUTHBEARER over TLS": (
-                "ENCRYPTED",
-                {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"} | oauth | trust,
-            ),
             "TLS": ("TLS", {"security_protocol": "SSL"} | trust),
             "mutual TLS": ("MUTUAL", {"security_protocol": "SSL"} | trust | own),
+            **self._list_oauth_ways(trust),
         }[name]
+
+    def _list_oauth_ways(self, trust: Given) -> dict[str, tuple[str, Given]]:
+        plain, encrypted = self.token_servers
+        oauth = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+        client = {"sasl_username": USER, "sasl_oauth_scope": SCOPE}
+        secret = client | {"sasl_password": CLIENT_SECRET}
+        demanding = oauth | {"sasl_oauth_extensions": EXTENSIONS}
+        endpoint = {
+            "sasl_oauth_token_url": encrypted.url,
+            "sasl_oauth_ca_file": str(self.certificates.token_authority),
+        }
+        key = {
+            "sasl_oauth_grant": "jwt-bearer",
+            "sasl_oauth_key_file": str(encrypted.tokens.client_key),
+            "sasl_oauth_audience": AUDIENCE,
+        }
+        azure = {"sasl_oauth_grant": "azure-imds", "sasl_oauth_token_url": plain.azure_url}
+        unencrypted = {"sasl_oauth_token_url": plain.url}
+        return {
+            "OAUTHBEARER": ("OPEN", oauth | secret | unencrypted),
+            "OAUTHBEARER over TLS": (
+                "ENCRYPTED",
+                oauth | secret | unencrypted | trust | {"security_protocol": "SASL_SSL"},
+            ),
+            "client-credentials": ("DEMANDING", demanding | secret | endpoint),
+            "jwt-bearer": ("DEMANDING", demanding | client | endpoint | key),
+            "azure-imds": ("DEMANDING", demanding | azure),
+        }
 
     def environment(
         self, topic: str, source: tuple[str, Given], destination: tuple[str, Given] | None = None
@@ -113,12 +139,15 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     certificates = Certificates(folder / "certificates")
     made: list[Secured] = []
     tokens = Tokens(folder / "tokens")
-    with token_server(tokens, CLIENT_SECRET) as url:
+    with (
+        serve_tokens(tokens, CLIENT_SECRET) as plain,
+        serve_tokens(tokens, CLIENT_SECRET, TOKEN_S, certificates.token_server) as encrypted,
+    ):
         try:
             made += [
                 Secured(folder / side, certificates, tokens) for side in ("source", "destination")
             ]
-            yield Stand(made[0], made[1], certificates, url)
+            yield Stand(made[0], made[1], certificates, (plain, encrypted))
         finally:
             for secured in made:
                 secured.cluster.broker.kill()
@@ -160,6 +189,42 @@ def test_both_stages_authenticate(
         assert not [line for line in lines if secret in line]
 
 
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [
+        ("jwt-bearer", "azure-imds"),
+        pytest.param("azure-imds", "client-credentials", marks=pytest.mark.long),
+    ],
+)
+def test_tokens_are_renewed(
+    stand: Stand, topic: str, start: Start, source: str, destination: str
+) -> None:
+    """Each grant and the extensions, with both kinds of client; the broker closes a connection
+    whose token is over, and the copy goes on with the next one.
+    """
+    for server in stand.token_servers:
+        server.issued.clear()
+        server.lifetime_s = TOKEN_S
+    stand.source.cluster.create(topic, PARTITIONS)
+    stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
+    environment = stand.environment(topic, stand.way(source), stand.way(destination))
+    service = start(topic, environment=environment)
+    stand.clusters.wait_for_copy(topic, RECORDS)
+    wanted = {(grant, is_java) for grant in (source, destination) for is_java in (True, False)}
+    for server in stand.token_servers:
+        assert {*server.issued} <= wanted
+        server.issued.clear()
+    until(
+        lambda: wanted == {one for server in stand.token_servers for one in server.issued},
+        "both kinds of client renew their tokens of both grants",
+    )
+    stand.source.cluster.write(topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
+    stand.clusters.wait_for_copy(topic, 2 * RECORDS)
+    assert not service.crashes
+    for secret in (CLIENT_SECRET, "PRIVATE KEY"):
+        assert secret not in service.log
+
+
 def omit_settings(way: tuple[str, Given], *names: str, **other: str) -> tuple[str, Given]:
     """A way in with some settings left out or changed."""
     return way[0], {name: value for name, value in way[1].items() if name not in names} | other
@@ -171,6 +236,9 @@ def omit_settings(way: tuple[str, Given], *names: str, **other: str) -> tuple[st
         ("wrong password, PLAIN", "Authentication failed"),
         ("wrong password, SCRAM", "Authentication failed"),
         ("wrong client secret", "invalid_client"),
+        ("wrong key of assertions", "invalid_grant"),
+        ("no extensions", "Authentication failed"),
+        ("unknown authority of the token endpoint", "unable to get local issuer certificate"),
         ("unknown authority", "unable to get local issuer certificate"),
         ("expired certificate", "certificate has expired"),
         ("certificate of another host", "Hostname mismatch"),
@@ -187,6 +255,13 @@ def test_who_may_not_is_told_why(
         "wrong password, PLAIN": omit_settings(stand.way("PLAIN over TLS"), sasl_password=WRONG),
         "wrong password, SCRAM": omit_settings(stand.way("SCRAM-SHA-256"), sasl_password=WRONG),
         "wrong client secret": omit_settings(stand.way("OAUTHBEARER"), sasl_password=WRONG),
+        "wrong key of assertions": omit_settings(
+            stand.way("jwt-bearer"), sasl_oauth_key_file=str(stand.certificates.key)
+        ),
+        "no extensions": omit_settings(stand.way("client-credentials"), "sasl_oauth_extensions"),
+        "unknown authority of the token endpoint": omit_settings(
+            stand.way("client-credentials"), sasl_oauth_ca_file=str(stand.certificates.stranger)
+        ),
         "unknown authority": omit_settings(tls, ssl_ca_file=str(stand.certificates.stranger)),
         "expired certificate": ("EXPIRED", tls[1]),
         "certificate of another host": ("ELSEWHERE", tls[1]),

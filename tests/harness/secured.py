@@ -1,26 +1,16 @@
-"""Brokers that demand something: one listener for each way in, certificates of our own authority,
-and a server that gives tokens.
+"""Brokers that demand something: one listener for each way in, and certificates of our own
+authority.
 
 The listener without security stays for the judge and for the broker itself.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import trustme
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -28,10 +18,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from tests.harness.broker_classes import compile_classes
 from tests.harness.kafka import ROOT, UNFENCED, Cluster
+from tests.harness.token_server import USER, Tokens
 from tools.demo.broker import Broker, free_port
 
-USER, PASSWORD = "alice", 'pass"word\\ of 1_000'
+PASSWORD = 'pass"word\\ of 1_000'
 """Quotes, a backslash and a blank: what text formats get wrong."""
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -44,12 +36,19 @@ LISTENERS = {
     "ELSEWHERE": "SSL",
     "ENCRYPTED": "SASL_SSL",
     "OPEN": "SASL_PLAINTEXT",
+    "DEMANDING": "SASL_PLAINTEXT",
 }
+EXTENSIONS = "logicalCluster=lkc-1,identityPoolId=pool-2=a"
+"""What the listener DEMANDING takes (`broker_java`)."""
+REAUTHENTICATION_MS = 60_000
+"""At most so long is a connection of that listener good for, and not longer than its token: then
+the broker closes it (KIP-368).
+"""
 
 
 class Certificates:
-    """An authority, what it has issued, and another authority that nobody trusts; all of it in PEM
-    files.
+    """An authority, what it has issued, one of its own for the token server, and one that nobody
+    trusts; all of it in PEM files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,6 +60,12 @@ class Certificates:
         past = datetime.now(UTC) - timedelta(days=1)
         self.server = _write_key_and_chain(
             folder / "server", authority.issue_cert("localhost", "127.0.0.1")
+        )
+        self.token_authority = folder / "token-ca.pem"
+        token_authority = trustme.CA()
+        token_authority.cert_pem.write_to_path(str(self.token_authority))
+        self.token_server = _write_key_and_chain(
+            folder / "token-server", token_authority.issue_cert("localhost")
         )
         self.elsewhere = _write_key_and_chain(
             folder / "elsewhere", authority.issue_cert("elsewhere.example")
@@ -92,41 +97,6 @@ def _chain(issued: trustme.LeafCert) -> bytes:
     return b"".join(blob.bytes() for blob in issued.cert_chain_pems)
 
 
-class Tokens:
-    """Who issues tokens (RS256), and the file with the key by which brokers know them (RFC
-    7517).
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self._key = rsa.generate_private_key(65537, 2048)
-        numbers = self._key.public_key().public_numbers()
-        n, e = (
-            _base64(number.to_bytes((number.bit_length() + 7) // 8, "big"))
-            for number in (numbers.n, numbers.e)
-        )
-        self.keys = folder / "jwks.json"
-        self.keys.write_text(
-            json.dumps(
-                {"keys": [{"kty": "RSA", "kid": "1", "alg": "RS256", "use": "sig", "n": n, "e": e}]}
-            )
-        )
-
-    def issue(self) -> str:
-        """One for USER, good for an hour."""
-        now = int(time.time())
-        parts = (
-            {"alg": "RS256", "kid": "1", "typ": "JWT"},
-            {"sub": USER, "iat": now, "exp": now + 3600, "scope": "kafka"},
-        )
-        text = ".".join(_base64(json.dumps(part).encode()) for part in parts)
-        return f"{text}.{_base64(self._key.sign(text.encode(), PKCS1v15(), SHA256()))}"
-
-
-def _base64(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
-
-
 class Secured:
     """A single-node cluster with a listener for each way in; `cluster` is the way without
     security.
@@ -139,6 +109,7 @@ class Secured:
             folder,
             ROOT / "jars" / "broker",
             java_options=(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}",),
+            class_path=(compile_classes(folder / "classes"),),
         )
         broker.settings = self._settings(broker, certificates) | {
             "sasl.oauthbearer.jwks.endpoint.url": keys
@@ -197,7 +168,7 @@ class Secured:
                 f"{prefix}.truststore.type": "PEM",
                 f"{prefix}.truststore.location": str(certificates.authority),
             }
-        for name in ("encrypted", "open"):
+        for name in ("encrypted", "open", "demanding"):
             settings |= {
                 f"listener.name.{name}.{mechanism}.sasl.jaas.config": module.replace("\\", "\\\\")
                 for mechanism, module in modules.items()
@@ -205,38 +176,7 @@ class Secured:
             settings[f"listener.name.{name}.oauthbearer.sasl.server.callback.handler.class"] = (
                 OAUTH_VALIDATOR
             )
+        demanding = "listener.name.demanding.oauthbearer"
+        settings[f"{demanding}.sasl.server.callback.handler.class"] = "reo.test.DemandingValidator"
+        settings[f"{demanding}.connections.max.reauth.ms"] = str(REAUTHENTICATION_MS)
         return settings
-
-
-@contextmanager
-def token_server(tokens: Tokens, secret: str) -> Iterator[str]:
-    """The URL of a server that gives tokens to who knows the secret (RFC 6749, section 4.4)."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            basic = base64.b64decode(
-                (self.headers.get("Authorization") or "Basic ").removeprefix("Basic ")
-            ).decode()
-            good = basic == f"{USER}:{secret}"
-            token = tokens.issue()
-            body = json.dumps(
-                {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
-                if good
-                else {"error": "invalid_client"}
-            ).encode()
-            self.send_response(200 if good else 401)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/token"
-    finally:
-        server.shutdown()

@@ -111,6 +111,8 @@ class Broker:
     heap_mb: int = 512
     settings: dict[str, str] = field(default_factory=dict)
     java_options: tuple[str, ...] = ()
+    class_path: tuple[Path, ...] = ()
+    """Further classes."""
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
     cluster_id: str = field(
@@ -222,7 +224,7 @@ class Broker:
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info",
             f"-Dorg.slf4j.simpleLogger.log.{MARKER_WRITER}=info",
             "-cp",
-            "./*",
+            ":".join(["./*", *map(str, self.class_path)]),
             main_class,
             *arguments,
         ]

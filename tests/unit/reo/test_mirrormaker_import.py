@@ -116,6 +116,25 @@ def test_security_names_groups_and_clients(
     assert 's3cr3t-\\"eu' in import_text(capsys, tmp_path, secured, options=("--with-secrets",))[0]
 
 
+def test_oauth_with_its_extensions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As Confluent Cloud documents it for Java's clients."""
+    text = """\
+clusters = a, b
+a->b.enabled = true
+a->b.topics = orders
+a.bootstrap.servers = a:1
+b.bootstrap.servers = b:1
+a.security.protocol = SASL_SSL
+a.sasl.mechanism = OAUTHBEARER
+a.sasl.oauthbearer.token.endpoint.url = https://tokens.example/
+a.sasl.jaas.config = m required clientId="c" extension_logicalCluster="lkc-1" \\
+    extension_identityPoolId="pool-2";
+"""
+    file, _ = import_text(capsys, tmp_path, text)
+    security = read(tmp_path, file, REO_SOURCE_SASL_PASSWORD="x").source.security
+    assert security.sasl_oauth_extensions == "logicalCluster=lkc-1,identityPoolId=pool-2"
+
+
 def test_strimzis_connectors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Their JSON, in one file each; a password that is a reference to a file is named as one."""
     file, notes = import_text(capsys, tmp_path, *map(json.dumps, STRIMZI))

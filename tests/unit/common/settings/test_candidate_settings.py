@@ -151,7 +151,10 @@ def test_a_candidates_settings_in_a_file(tmp_path: Path, form: str) -> None:
     [
         (
             {"REO_SOURCE_2_SASL_MECHANISM": "OAUTHBEARER"},
-            "REO_SOURCE_2_SASL_OAUTH_TOKEN_URL belongs to REO_SOURCE_2_SASL_MECHANISM=OAUTHBEARER",
+            (
+                "REO_SOURCE_2_SASL_OAUTH_TOKEN_URL is missing: REO_SOURCE_2_SASL_MECHANISM is"
+                " OAUTHBEARER"
+            ),
         ),
         (
             {"REO_SOURCE_3_SASL_USERNAME": "u"},

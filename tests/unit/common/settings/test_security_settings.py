@@ -4,12 +4,15 @@ can be a file. With real clusters: tests/e2e/test_security.py.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from common.errors import SettingsInvalid
 from common.settings import load
+from common.settings.guarded_options import GUARDED
+from common.settings.security import LOGIN_MODULES, WAYS, Security
 from tests.harness.secured import Certificates
 
 REQUIRED = {
@@ -18,6 +21,8 @@ REQUIRED = {
     "REO_SOURCE_TOPIC": "t",
 }
 Given = dict[str, str]
+SASL = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_USERNAME": "a", "SASL_PASSWORD": "b"}
+OAUTH = SASL | {"SASL_MECHANISM": "OAUTHBEARER", "SASL_OAUTH_TOKEN_URL": "https://a"}
 
 
 @pytest.mark.parametrize(
@@ -68,25 +73,32 @@ Given = dict[str, str]
             ["name the same setting and contradict each other"],
         ),
         (
-            {
-                "SECURITY_PROTOCOL": "SASL_SSL",
-                "SASL_MECHANISM": "PLAIN",
-                "SASL_USERNAME": "a",
-                "SASL_PASSWORD": "b",
-                "SASL_OAUTH_TOKEN_URL": "https://a",
-            },
-            ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"],
+            SASL | {"SASL_MECHANISM": "PLAIN", "SASL_OAUTH_TOKEN_URL": "https://a"},
+            ["TOKEN_URL would not be used: REO_SOURCE_SASL_MECHANISM is PLAIN"],
         ),
         (
-            {
-                "SECURITY_PROTOCOL": "SASL_SSL",
-                "SASL_MECHANISM": "OAUTHBEARER",
-                "SASL_USERNAME": "a",
-                "SASL_PASSWORD": "b",
-                "SASL_OAUTH_TOKEN_URL": "tokens.example:443",
-            },
+            OAUTH | {"SASL_OAUTH_TOKEN_URL": "tokens.example:443"},
             ["OAUTH_TOKEN_URL: https://… is expected, not 'tokens.example:443'"],
         ),
+        (
+            OAUTH | {"SASL_OAUTH_GRANT": "jwt-bearer"},
+            [
+                "SASL_OAUTH_KEY_FILE is missing: REO_SOURCE_SASL_OAUTH_GRANT is jwt-bearer",
+                "SASL_PASSWORD would not be used: REO_SOURCE_SASL_OAUTH_GRANT is jwt-bearer",
+            ],
+        ),
+        (
+            OAUTH | {"SASL_OAUTH_GRANT": "azure-imds", "SASL_OAUTH_SCOPE": "s"},
+            [
+                "SASL_USERNAME would not be used: REO_SOURCE_SASL_OAUTH_GRANT is azure-imds",
+                "SASL_OAUTH_SCOPE would not be used: REO_SOURCE_SASL_OAUTH_GRANT is azure-imds",
+            ],
+        ),
+        (
+            OAUTH | {"SASL_OAUTH_EXTENSIONS": "logical_cluster=lkc-1"},
+            ["SASL_OAUTH_EXTENSIONS: name=value,… is expected"],
+        ),
+        (OAUTH | {"SASL_OAUTH_CA_FILE": "{key}"}, ["CA_FILE: ", "has no CERTIFICATE in PEM form"]),
     ],
 )
 def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
@@ -123,3 +135,22 @@ def test_a_secret_can_be_a_file(tmp_path: Path) -> None:
         load(loaded.build_environment()).source_cluster.security == loaded.source_cluster.security
     )
     assert "1_000" not in repr(loaded.source_cluster)
+
+
+def test_no_raw_option_replaces_a_setting() -> None:
+    """Each option that reo derives from the settings of TLS and SASL is guarded, in the clients
+    that take raw options.
+    """
+    files = {
+        field.name: __file__ if field.name.endswith("_file") else "x" for field in fields(Security)
+    }
+    for mechanism in LOGIN_MODULES:
+        for grant in WAYS:
+            chosen = {"sasl_mechanism": mechanism, "sasl_oauth_grant": grant}
+            security = Security(**files | chosen | {"security_protocol": "SASL_SSL"})
+            for table, options in (
+                ("destination.producer_options", security.build_librdkafka_options()),
+                ("source.consumer_options", security.build_spark_options()),
+            ):
+                names = {name.removeprefix("kafka.") for name in options}
+                assert names <= GUARDED[table].keys(), (mechanism, grant)
