@@ -186,6 +186,22 @@ COMMANDS = (
         ),
     ),
     Command(
+        "heartbeat",
+        "reo.progress.heartbeat:run_command",
+        "write a record each second to a topic of its own, and say how old its newest copy is",
+        (
+            build_option(
+                "heartbeats",
+                "the source topic; a rule of the service copies it",
+                metavar="TOPIC",
+            ),
+            build_duration(
+                "--every", "how often it writes (default 1)", dest="every_s", default=1.0
+            ),
+            build_count("--port", "serve the age as a metric on this port"),
+        ),
+    ),
+    Command(
         "verify",
         "reo.verify:run_command",
         "compare the destination with the source, record by record",

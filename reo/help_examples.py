@@ -46,6 +46,14 @@ read, whatever the state is.
 Records are counted in offsets; seconds are how long the first waiting record has been there, at the
 source by its own timestamp.
 """,
+    "heartbeat": """\
+  reo heartbeat reo-heartbeat    each second: how old the newest heartbeat is that has arrived, and
+                                 how long it took
+  reo heartbeat reo-heartbeat --port 7082    also as reo_heartbeat_record_age_seconds at /metrics
+
+The topic is one that nobody else needs: create it at the source, with one partition, and add it to
+the topics of the service. The command needs to write it there, and to read its copy.
+""",
     "verify": """\
   reo verify                     every record of both topics, per partition, in order; the first
                                  difference of each with its offsets

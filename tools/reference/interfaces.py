@@ -14,9 +14,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from common import metrics
 from common.liveness import REASONS
 from reo import commands
+from reo.progress import heartbeat
 from reo.service import health
 
-METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
+METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health, heartbeat)
 """The modules that have metrics; a test looks for others."""
 LABEL_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     "reo_records_dropped_total": {"reason": metrics.DROP_REASONS},

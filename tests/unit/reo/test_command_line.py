@@ -45,6 +45,7 @@ RESULTS = {
     "verify",
     "recover",
     "inspect",
+    "heartbeat",
     "topics",
     "config show",
     "offsets translate",
