@@ -37,7 +37,6 @@ setup(
             "deduplicator._compiled_path",
             ["deduplicator/compiled_path.c"],
             extra_compile_args=["-O2", "-std=c11"],
-            libraries=["dl"],
             optional=True,
         )
     ],

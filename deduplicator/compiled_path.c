@@ -10,12 +10,10 @@
  * Anybody who may write to the intermediate topic can write any bytes there. So an envelope is
  * checked whole before its first record is handed over, and nothing is read behind its last byte.
  *
- * No header of librdkafka is needed to build this. Its functions are looked up in the library that
+ * No header of librdkafka is needed to build this. Python looks its functions up in the library that
  * confluent-kafka has loaded; what is declared below is its stable interface (rdkafka.h), and
  * Python uses this file only with the versions of confluent-kafka that it was tested with.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
@@ -68,31 +66,30 @@ static struct {
     void (*error_destroy)(void *error);
 } rd_kafka;
 
-/* Look the functions up in a library that is loaded already. Returns the name of the first one that
- * is not there, or NULL. */
-const char *reo_bind(const char *library) {
-    static const struct {
-        const char *name;
-        void **at;
-    } wanted[] = {
-        {"rd_kafka_headers_new", (void **)&rd_kafka.headers_new},
-        {"rd_kafka_headers_destroy", (void **)&rd_kafka.headers_destroy},
-        {"rd_kafka_header_add", (void **)&rd_kafka.header_add},
-        {"rd_kafka_topic_new", (void **)&rd_kafka.topic_new},
-        {"rd_kafka_topic_destroy", (void **)&rd_kafka.topic_destroy},
-        {"rd_kafka_produceva", (void **)&rd_kafka.produceva},
-        {"rd_kafka_error_code", (void **)&rd_kafka.error_code},
-        {"rd_kafka_error_is_fatal", (void **)&rd_kafka.error_is_fatal},
-        {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},
-    };
-    void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (!loaded) return library;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        *wanted[i].at = dlsym(loaded, wanted[i].name);
-        if (!*wanted[i].at) return wanted[i].name;
-    }
-    return NULL;
+static const struct {
+    const char *name;
+    void **at;
+} needed[] = {
+    {"rd_kafka_headers_new", (void **)&rd_kafka.headers_new},
+    {"rd_kafka_headers_destroy", (void **)&rd_kafka.headers_destroy},
+    {"rd_kafka_header_add", (void **)&rd_kafka.header_add},
+    {"rd_kafka_topic_new", (void **)&rd_kafka.topic_new},
+    {"rd_kafka_topic_destroy", (void **)&rd_kafka.topic_destroy},
+    {"rd_kafka_produceva", (void **)&rd_kafka.produceva},
+    {"rd_kafka_error_code", (void **)&rd_kafka.error_code},
+    {"rd_kafka_error_is_fatal", (void **)&rd_kafka.error_is_fatal},
+    {"rd_kafka_error_destroy", (void **)&rd_kafka.error_destroy},
+};
+
+/* The name of a function of librdkafka that this file calls, or NULL after the last one. With dlsym
+ * of its own this library would need a C library as new as that of the machine that built it, and no
+ * package index would take it (manylinux). */
+const char *reo_needed(int64_t number) {
+    return number < (int64_t)(sizeof needed / sizeof *needed) ? needed[number].name : NULL;
 }
+
+/* Where that function is. */
+void reo_bind(int64_t number, void *function) { *needed[number].at = function; }
 
 enum { VERSION = 2, HEAD_SIZE = 54 };
 

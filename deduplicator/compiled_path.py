@@ -16,6 +16,8 @@ librdkafka), it works with every version of Python, and each call releases the G
 from __future__ import annotations
 
 import ctypes
+import itertools
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -43,13 +45,15 @@ INVALID = -1001
 ZERO_TIMESTAMP = -1002
 """As in compiled_path.c."""
 TYPES: dict[str, Any] = {
+    "none": None,
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
     "text": ctypes.c_char_p,
     "pointer": ctypes.c_void_p,
 }
 SIGNATURES = """
-    text   reo_bind              text
+    text   reo_needed            int64
+    none   reo_bind              int64 pointer
     int64  reo_envelope_version
     int64  reo_check             text int64
     int64  reo_forward           pointer text int32 text int64 int64 int64 int64 pointer pointer
@@ -183,9 +187,15 @@ def _bind_library(file: Path) -> ctypes.CDLL:
         raise CompiledPathUnavailable(
             f"{file} was built from another version of compiled_path.c: build it again (make setup)"
         )
-    missing = library.reo_bind(cimpl.__file__.encode())
-    if missing is not None:
-        raise CompiledPathUnavailable(
-            f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION[0]}"
-        )
+    loaded = ctypes.CDLL(cimpl.__file__, mode=os.RTLD_NOLOAD)
+    for number in itertools.count():
+        name = library.reo_needed(number)
+        if name is None:
+            break
+        function = getattr(loaded, name.decode(), None)
+        if function is None:
+            raise CompiledPathUnavailable(
+                f"{name.decode()} is not in the librdkafka of confluent-kafka {VERSION[0]}"
+            )
+        library.reo_bind(number, ctypes.cast(function, ctypes.c_void_p))
     return library

@@ -30,9 +30,7 @@ def build_sanitized(folder: Path, source: str) -> None:
     file.write_text(source)
     compiled = file.with_suffix(".o")
     subprocess.run(["cc", *FLAGS, "-c", str(file), "-o", str(compiled)], check=True)
-    subprocess.run(
-        ["cc", "-shared", str(compiled), "-o", str(folder / LIBRARY), "-ldl"], check=True
-    )
+    subprocess.run(["cc", "-shared", str(compiled), "-o", str(folder / LIBRARY)], check=True)
 
 
 def find_compiler_sanitizers() -> list[str]:
