@@ -119,8 +119,8 @@ UNUSED := $(foreach p,pandas numpy tzdata python-dateutil six,--no-emit-package 
 COMPILE := uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	--python-version 3.11
 lock: ## renew the lock files from pyproject.toml (needs uv)
-	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) --extra dev $(UNUSED) pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --extra postgresql pyproject.toml -o requirements.lock
+	$(COMPILE) --extra postgresql --extra dev $(UNUSED) pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --group fuzz -o requirements-fuzz.lock
 	$(COMPILE) --group report -o requirements-report.lock
 

@@ -1,6 +1,6 @@
 """What pyproject.toml cannot say: stage two's compiled path is a plain shared library for ctypes,
-so one wheel fits every Python on its kind of machine; and README's links are absolute in a package,
-because a package index has no other file of the repository.
+so one wheel fits every Python on its kind of machine; and README in a package has no relative
+links, because a package index has no other file of the repository.
 
 reo runs without it (deduplicator/compiled_path.py), so a machine without a compiler builds the
 rest.
@@ -23,10 +23,13 @@ class PlatformWheel(bdist_wheel):
 
 
 def read_readme() -> str:
-    """README.md with its relative links and pictures led to where the documentation is served."""
+    """README.md with its relative links and pictures led to where the documentation is served, or
+    with their texts alone where it is not.
+    """
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    served = project["urls"]["Documentation"].removesuffix("docs")
-    return re.sub(r"\]\((?![a-z]+:|#)", f"]({served}", Path("README.md").read_text())
+    served = project.get("urls", {}).get("Documentation", "").removesuffix("docs")
+    link = r"(!?\[)([^]]*)\]\((?![a-z]+:|#)([^)]*)\)"
+    return re.sub(link, rf"\1\2]({served}\3)" if served else r"\2", Path("README.md").read_text())
 
 
 setup(

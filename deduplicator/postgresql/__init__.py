@@ -8,6 +8,16 @@ frontier_rows.py   the rows with the positions, and their fences
 rows.py            records as rows, in COPY's binary format
 """
 
-from deduplicator.postgresql.store import PostgresqlStore
+from common.errors import SettingsInvalid
+
+try:
+    from deduplicator.postgresql.store import PostgresqlStore
+except ModuleNotFoundError as missing:
+    if missing.name != "psycopg":
+        raise
+    raise SettingsInvalid(
+        "destination.class deduplicator.postgresql:PostgresqlStore needs the package psycopg:"
+        " install reo with its extra `postgresql` (pipx install --force '.[postgresql]')"
+    ) from None
 
 __all__ = ["PostgresqlStore"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.metadata import Metadata
 
 from reo.version import VERSION
 from replicator.spark import sink_jar
@@ -42,22 +44,55 @@ def modules() -> set[str]:
     }
 
 
-def test_the_wheel_has_the_service_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_has_the_service_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
     """Every module, the data that they read, and stage two's library, for every Python 3 on this
-    kind of machine.
+    kind of machine. The library needs no C library newer than manylinux2014's, wherever it was
+    built, so an index takes it (`auditwheel repair` in `make release`).
     """
     libraries = {name for name in files_of(wheel) if name.endswith(".so")}
     assert len(libraries) == 1
     assert files_of(wheel) - libraries == modules() | DATA
     assert wheel.name.startswith(f"reo-{VERSION}-py3-none-linux_")
-
-
-def test_links_of_the_readme_work_on_a_package_index(wheel: Path) -> None:
-    """None is relative: an index has README and no other file of the repository."""
     with ZipFile(wheel) as archive:
-        text = archive.read(f"reo-{VERSION}.dist-info/METADATA").decode()
-    assert "](https://reo.example.com/docs/how-to/deploy.md)" in text
-    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+        (library,) = libraries
+        (tmp_path / "library.so").write_bytes(archive.read(library))
+    symbols = subprocess.run(
+        ["objdump", "-T", "library.so"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert "reo_forward" in symbols
+    needed = [tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", symbols)]
+    assert max(needed, default=(2, 0)) <= (2, 17)
+
+
+def read_metadata(wheel: Path) -> Metadata:
+    """As a package index reads it: InvalidMetadata for what it would refuse."""
+    with ZipFile(wheel) as archive:
+        assert f"reo-{VERSION}.dist-info/licenses/LICENSE" in archive.namelist()
+        text = archive.read(f"reo-{VERSION}.dist-info/METADATA")
+    return Metadata.from_email(text, validate=True)
+
+
+def test_an_index_takes_it_and_no_link_is_dead(wheel: Path, tmp_path: Path) -> None:
+    """Its metadata are valid. An index has README and no other file of the repository: without an
+    address of the documentation there are no links into it, with one they lead there.
+    """
+    metadata = read_metadata(wheel)
+    assert (metadata.license_expression, metadata.license_files) == ("Apache-2.0", ["LICENSE"])
+    assert metadata.provides_extra
+    assert {"postgresql"} <= set(metadata.provides_extra)
+    assert metadata.classifiers
+    assert not metadata.project_urls
+    plain = metadata.description or ""
+    assert "pipx install" in plain
+    assert re.findall(r"\]\((?!https://)[^)]*\)", plain) == []
+
+    served = "https://docs.example.com/reo/docs"
+    urls = f'[project.urls]\nDocumentation = "{served}"\n'
+    led = read_metadata(build_wheel(tmp_path, append=urls))
+    assert led.project_urls == {"Documentation": served}
+    assert f"]({served}/how-to/deploy.md)" in (led.description or "")
+    assert "](https://docs.example.com/reo/CHANGELOG.md)" in (led.description or "")
+    assert re.findall(r"\]\((?!https://)[^)]*\)", led.description or "") == []
 
 
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:

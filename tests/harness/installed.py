@@ -19,8 +19,10 @@ from tools.demo import fair_share
 COMMAND_S = 240
 
 
-def build_wheel(folder: Path, **environment: str) -> Path:
-    """The wheel, built from a copy of the repository's files; setuptools comes from PyPI."""
+def build_wheel(folder: Path, append: str = "", **environment: str) -> Path:
+    """The wheel, built from a copy of the repository's files, with this behind pyproject.toml's;
+    setuptools comes from PyPI.
+    """
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -31,6 +33,8 @@ def build_wheel(folder: Path, **environment: str) -> Path:
     for name in filter(lambda name: name and (ROOT / name).is_file(), names):
         (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / "tree" / name)
+    with (folder / "tree" / "pyproject.toml").open("a") as settings:
+        settings.write(f"\n{append}")
     done = fair_share.run(
         [
             sys.executable,

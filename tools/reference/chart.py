@@ -7,6 +7,7 @@ of a Secret. So are settings that the chart itself has.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import tomllib
@@ -20,6 +21,9 @@ from reo.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "helm" / "reo"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+URLS: dict[str, str] = PROJECT.get("urls", {})
+"""Where reo is published."""
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 NOT_VALUES = frozenset({"instance", "metrics.port", "metrics.address", "stop_at_end"})
 """Settings that the chart gives by itself, or that make no service."""
@@ -163,26 +167,38 @@ def build_settings_schema() -> dict[str, Any]:
 
 
 def write_chart() -> str:
-    """`Chart.yaml`: the chart has the version of the reo that it starts."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    urls = project["urls"]["Documentation"].rstrip("/")
-    return (
-        "# Written by `make reference`.\napiVersion: v2\nname: reo\n"
-        f"description: {json.dumps(project['description'])}\ntype: application\n"
-        f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n"
-        f'kubeVersion: ">={KUBERNETES_MIN}.0-0"\n'
-        f"home: {urls}\nicon: {urls}/pictures/icon.svg\nkeywords: [kafka, replication]\n"
-    )
+    """`Chart.yaml`: the chart has the version of the reo that it starts, and says the same of it as
+    the package. The icon is in it: where it would be served is not known, and need not be.
+    """
+    icon = base64.b64encode((ROOT / "docs" / "pictures" / "icon.svg").read_bytes()).decode()
+    chart = {
+        "apiVersion": "v2",
+        "name": "reo",
+        "description": PROJECT["description"],
+        "type": "application",
+        "version": VERSION,
+        "appVersion": VERSION,
+        "kubeVersion": f">={KUBERNETES_MIN}.0-0",
+        "home": URLS.get("Documentation"),
+        "sources": [URLS["Source"]] if "Source" in URLS else None,
+        "icon": f"data:image/svg+xml;base64,{icon}",
+        "keywords": PROJECT["keywords"],
+        "annotations": {
+            "artifacthub.io/category": "streaming-messaging",
+            "artifacthub.io/license": PROJECT["license"],
+        },
+    }
+    lines = [f"{key}: {json.dumps(value)}\n" for key, value in chart.items() if value]
+    return "# Written by `make reference`.\n" + "".join(lines)
 
 
 def write_rules() -> str:
-    """The alert rules with absolute links to what to do, below `Documentation` of pyproject.toml's
-    `project.urls`.
+    """The alert rules, each with the chapter on what to do: as a link, if `Documentation` of
+    `project.urls` says where it leads, or as the place in a checkout.
     """
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    return re.sub(
-        r"(?<=runbook_url: ).*(?=/how-to/)", urls["Documentation"].rstrip("/"), RULES.read_text()
-    )
+    served = URLS.get("Documentation")
+    runbook = f"runbook_url: {served}" if served else "runbook: docs"
+    return re.sub(r"runbook(_url)?: .*(?=/how-to/)", runbook, RULES.read_text())
 
 
 def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +54,18 @@ class Posted:
         if error:
             raise error
         self.records += records
+
+
+def test_postgresql_without_its_package_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The package is an extra: the error says how to install it."""
+    for name in [name for name in sys.modules if name.startswith("deduplicator.postgresql")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    settings = build_settings(REO_DESTINATION_CLASS="deduplicator.postgresql:PostgresqlStore")
+    with pytest.raises(SettingsInvalid, match=r"extra `postgresql`"):
+        StoreClient(settings, "test")
 
 
 def build_settings(name: str = "Posted", **changes: str) -> Settings:

@@ -4,8 +4,8 @@ names.
 
 from __future__ import annotations
 
+import json
 import re
-import tomllib
 from typing import Any, get_args
 
 import pytest
@@ -16,11 +16,9 @@ from common.settings import load
 from common.settings.schema import BY_NAME
 from replicator.runs.run import NEXT, Event
 from tests.harness.kafka import ROOT
-from tests.harness.promql import at_a_glance, list_queries, panels, problems, rules
+from tests.harness.promql import DASHBOARD, at_a_glance, list_queries, panels, problems, rules
+from tools.reference import chart
 
-DOCUMENTATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"][
-    "Documentation"
-]
 RUNBOOK = ROOT / "docs" / "how-to" / "alerts.md"
 COMPOSE = ROOT / "docker-compose.yml"
 
@@ -154,16 +152,45 @@ def test_every_alert_has_its_chapter_in_the_runbook() -> None:
     alerts = [rule["alert"] for rule in rules()]
     assert sorted(alerts) == sorted(re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE))
     assert len(alerts) == len(set(alerts))
-    assert DOCUMENTATION.startswith("https://"), (
-        "Alertmanager has no page that a relative link could start from"
-    )
     for rule in rules():
-        assert (
-            rule["annotations"]["runbook_url"]
-            == f"{DOCUMENTATION}/how-to/alerts.md#{rule['alert'].lower()}"
-        )
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+        annotations = dict(rule["annotations"])
+        assert set(annotations) - {"runbook", "runbook_url"} == {"summary", "description"}
+        runbook = annotations.get("runbook_url", annotations.get("runbook"))
+        assert runbook.endswith(f"docs/how-to/alerts.md#{rule['alert'].lower()}")
+
+
+def test_one_address_leads_all_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the alerts and the chart, and without one nothing leads to a place that is not there."""
+    served = "https://docs.example.com/reo/docs"
+    for urls in ({}, {"Documentation": served, "Source": "https://git.example.com/reo"}):
+        monkeypatch.setattr(chart, "URLS", urls)
+        alerts = yaml.safe_load(chart.write_rules())["groups"][0]["rules"]
+        runbooks = [
+            {key: text for key, text in rule["annotations"].items() if key.startswith("runbook")}
+            for rule in alerts
+        ]
+        key, place = ("runbook_url", served) if urls else ("runbook", "docs")
+        assert runbooks == [
+            {key: f"{place}/how-to/alerts.md#{rule['alert'].lower()}"} for rule in alerts
+        ]
+        written = yaml.safe_load(chart.write_chart())
+        assert written.get("home") == urls.get("Documentation")
+        assert written.get("sources") == ([urls["Source"]] if urls else None)
+        assert urls or "example.com" not in chart.write_rules() + chart.write_chart()
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    """grafana.com takes what says which inputs and plugins it needs, as Grafana exports it. The
+    data source is a variable, and no input: so a provisioned file works as it is.
+    """
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert dashboard["__inputs"] == []
+    needed = {(entry["type"], entry["id"]) for entry in dashboard["__requires"]}
+    kinds = {("panel", panel["type"]) for panel in panels() if panel["type"] != "row"}
+    assert needed == kinds | {("grafana", "grafana"), ("datasource", "prometheus")}
+    (grafana,) = (entry for entry in dashboard["__requires"] if entry["type"] == "grafana")
+    assert compose()["grafana"]["image"] == f"grafana/grafana:{grafana['version']}"
 
 
 def test_the_runbook_names_settings_that_exist() -> None:
