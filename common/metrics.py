@@ -124,7 +124,7 @@ EPOCH = _newest("reo_run_epoch", "Epoch of stage one's current run.")
 RUNS = Counter(
     "reo_runs",
     "Runs of stage one that ended, by reason: failed, superseded, gap, stalled, truncated, grown,"
-    " lost, lagging, finished, stopped.",
+    " switched, lost, lagging, finished, stopped.",
     ("reason",),
 )
 CLIENT_ERRORS = Counter(
@@ -190,6 +190,12 @@ WAITING = _alive(
     "reo_waiting",
     "1 for the reason for which a process is not ready.",
     ("stage", "worker", "reason"),
+)
+HALTED = _alive(
+    "reo_route_halted",
+    "1 for a route of which nothing is read, by its source topic and what halts it: paused (`reo"
+    " pause`).",
+    ("topic", "state"),
 )
 
 DROP_REASONS = ("duplicate", "stale", "gap", "filtered", "cycle", "parked", "old format")

@@ -194,7 +194,7 @@ class Intermediate:
         REBALANCES.labels("assigned").inc()
         consumer.assign([])
         # these are all partitions
-        self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
+        self.partitions.on_revoked(self.partitions.list_all())
         self.partitions.on_assigned(topic_partitions, self.member_metadata.get_generation())
 
     def _on_revoke(self, consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:

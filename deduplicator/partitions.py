@@ -4,6 +4,9 @@
                                              ▲                  │
                                              └───start_again────┘
 
+Those of a halted route (`common.route_states`) are `held` instead, until it is resumed: then they
+wait, and are started as after any assignment.
+
 The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers,
 and commits first ones, after the poll (`deduplicator.loop`). A partition that waits is not fetched,
 or its fetched records are ignored.
@@ -49,6 +52,10 @@ class Partitions:
         self.assigned: dict[TopicPartition, Partition] = {}
         """Those that are started: records of others are ignored."""
         self.waiting: dict[TopicPartition, Waiting] = {}
+        self.held: dict[TopicPartition, Waiting] = {}
+        """Of halted routes: nothing is read, loaded or checked of them."""
+        self.halted: frozenset[str] = frozenset()
+        """The intermediate topics of these routes."""
         self.remembered: dict[TopicPartition, RememberedPartition] = {}
         """Of partitions that are not assigned. The group can lose what is committed: it deletes its
         offsets together with a topic, and a client that notices the deletion gives its partitions
@@ -65,19 +72,42 @@ class Partitions:
         """The group has assigned these to this worker, or they are started again."""
         topic_partitions = list(topic_partitions)
         self.on_revoked(topic_partitions)
-        self.waiting.update((tp, Waiting()) for tp in topic_partitions)
+        for tp in topic_partitions:
+            self._wait(tp, Waiting())
         if generation is not None:
             self.generation = generation
 
     def on_revoked(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The group has revoked these, or this worker has lost them."""
         for tp in topic_partitions:
-            waiting = self.waiting.pop(tp, Waiting())
+            waiting = self.waiting.pop(tp, None) or self.held.pop(tp, None) or Waiting()
             partition = self.assigned.pop(tp, waiting.started_before)
             if partition is not None:
                 partition.drop()
                 self.remembered[tp] = RememberedPartition(partition, self.generation)
             self.has_revoked = True
+
+    def list_all(self) -> list[TopicPartition]:
+        """All that the group has assigned."""
+        return [*self.assigned, *self.waiting, *self.held]
+
+    def _wait(self, tp: TopicPartition, waiting: Waiting) -> None:
+        (self.held if tp.topic in self.halted else self.waiting)[tp] = waiting
+
+    def hold(self, halted: frozenset[str]) -> bool:
+        """The routes with these intermediate topics are halted, and no others; no transaction is
+        unfinished. Whether a partition is not to be fetched any more.
+        """
+        if halted == self.halted:
+            return False
+        self.halted = halted
+        started = [tp for tp in self.assigned if tp.topic in halted]
+        self.start_again(started)
+        unsorted = {**self.waiting, **self.held}
+        self.waiting, self.held = {}, {}
+        for tp, waiting in unsorted.items():
+            self._wait(tp, waiting)
+        return bool(started)
 
     def on_loaded(self, partitions: Iterable[Partition]) -> None:
         """The frontiers of these are loaded, and perhaps not committed yet."""
@@ -102,14 +132,14 @@ class Partitions:
         for tp in list(topic_partitions):
             partition = self.assigned.pop(tp)
             partition.drop()
-            self.waiting[tp] = Waiting(started_before=partition)
+            self._wait(tp, Waiting(started_before=partition))
             self.has_revoked = True
 
     def on_in_doubt(self) -> None:
         """Transactions have failed, and some may be committed nevertheless: load the frontiers of
         all assigned partitions again.
         """
-        for tp, waiting in self.waiting.items():
+        for tp, waiting in (self.waiting | self.held).items():
             if waiting.started_before is not None:
                 self.remembered[tp] = RememberedPartition(waiting.started_before, None)
                 waiting.started_before = None

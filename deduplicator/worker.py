@@ -17,6 +17,7 @@ from common.kafka.client_errors import note_error
 from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
+from common.route_states import HaltedRoutes, describe_halted
 from common.routes import Route, TopicPartition
 from common.settings import Settings, user_code
 from deduplicator import destination_factory
@@ -122,11 +123,13 @@ class Worker:
     purge: Purge
     ends: Probe[dict[TopicPartition, int]]
     """The end offsets of the intermediate topics."""
+    halted: HaltedRoutes
     requested_partitions: set[TopicPartition] = field(default_factory=set)
     """The partitions whose end offsets were requested last."""
 
     def run_housekeeping(self) -> None:
         """Once a second, between two rounds, while no commit is unfinished."""
+        self._hold_halted()
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
         # these checks block until the cluster answers
         if self.ends.has_answered_within(2 * HOUSEKEEPING_S):
@@ -164,6 +167,15 @@ class Worker:
             },
         )
 
+    def _hold_halted(self) -> None:
+        """Read no more of the routes that are halted, and begin again with those that are not."""
+        before = self.partitions.halted
+        if self.partitions.hold(self.halted.topics):
+            self.intermediate.start_fetching()
+        if self.partitions.halted != before:
+            log.info("routes are halted: %s", describe_halted(self.halted.halted) or "none")
+        self.halted.report()
+
     def _find_wait_reason(self, end_offsets: Mapping[TopicPartition, int]) -> Reason | None:
         """What this worker waits for; None when it can work."""
         if not self.ends.has_answered or not end_offsets.keys() >= self.partitions.assigned.keys():
@@ -190,6 +202,7 @@ class Worker:
             return
         self.destination.check_batches(new_routes)
         log.info("new: %s", ", ".join(map(str, new_routes)))
+        self.halted.add(new_routes)
         for route in new_routes:
             self.routes[route.intermediate_topic] = route
             self.starter.new_topics.add(route.intermediate_topic)
@@ -199,6 +212,7 @@ class Worker:
         """End without an open transaction; at a planned end the group is left."""
         self.topic_discovery.close()
         self.ends.close()
+        self.halted.close()
         self.liveness.report_waiting("start")
         self.destination.close()
         self.intermediate.close(is_planned)
@@ -212,6 +226,9 @@ def build(settings: Settings, number: int) -> Worker:
         source_pool.try_sources, settings, topic_creation.prepare_topics, liveness.beat
     )
     routes = {route.intermediate_topic: route for route in create_topics()}
+    halted = HaltedRoutes(settings)
+    halted.start(routes.values(), liveness.beat)
+    partitions.hold(halted.topics)
     intermediate = Intermediate(
         create_stage_two_consumer(settings, number),
         partitions,
@@ -252,6 +269,7 @@ def build(settings: Settings, number: int) -> Worker:
         LostCommits(starter, partitions),
         Purge(consumer_group.admin),
         _watch_ends(settings, partitions),
+        halted,
     )
 
 

@@ -122,6 +122,9 @@ CUTOVER_OPTIONS = (
 )
 
 
+TOPICS = (build_option("names", "source topics", nargs="+", metavar="TOPIC"),)
+
+
 class Command(NamedTuple):
     """One command. `function` is module:name; the module is imported when the command runs, because
     some are slow to import. It gets the settings, if the command has any, and its own options.
@@ -200,6 +203,20 @@ COMMANDS = (
             ),
             build_count("--port", "serve the age as a metric on this port"),
         ),
+    ),
+    Command(
+        "pause",
+        "reo.pause:pause",
+        "read no more of topics, while the others go on",
+        TOPICS,
+        has_json=False,
+    ),
+    Command(
+        "resume",
+        "reo.pause:resume",
+        "go on with topics that are paused",
+        TOPICS,
+        has_json=False,
     ),
     Command(
         "verify",

@@ -54,6 +54,17 @@ source by its own timestamp.
 The topic is one that nobody else needs: create it at the source, with one partition, and add it to
 the topics of the service. The command needs to write it there, and to read its copy.
 """,
+    "pause": """\
+  reo pause orders invoices      read no more of these topics; also while the service runs
+
+The service follows within seconds, and remembers it when it is started again. What is copied stays.
+Exit code 2: no rule copies the topic.
+""",
+    "resume": """\
+  reo resume orders              go on where the copy is
+
+What the source has deleted meanwhile is missed then, with exit code 20.
+""",
     "verify": """\
   reo verify                     every record of both topics, per partition, in order; the first
                                  difference of each with its offsets

@@ -28,6 +28,7 @@ from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.consumer_group import Group
 from common.kafka.topics import Topic
+from common.route_states import build_waiting_error
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from reo.compare import parallel, stored_records, verdict
@@ -244,12 +245,15 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> dict[TopicPartiti
     is_told = False
     while True:
         try:
-            partitions = snapshot_reader.take_snapshot().partitions
+            snapshot = snapshot_reader.take_snapshot()
+            partitions = snapshot.partitions
             ends = ends or {row.source: row.last_stable_offset for row in partitions}
             is_copied = all(
                 row.lags.both.records == 0 or row.stage_two_offset >= ends.get(row.source, 0)
                 for row in partitions
             )
+            if snapshot.halted and not is_copied:
+                raise build_waiting_error(snapshot.halted)
             state = f"{sum_lags(partitions).both.records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
             is_copied, state = False, str(missing)

@@ -34,10 +34,12 @@ from common.errors import (
 from common.kafka import permissions, topic_creation, topics
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
+from common.route_states import HaltedRoutes, build_waiting_error
+from common.routes import TopicPartition
 from common.settings import Settings
 from common.source_pool import SourcePool, get_request_timeout_s
 from common.stage_process import Stopping
-from common.stop_at_end import Targets
+from common.stop_at_end import Target, Targets
 from replicator.refused_records import DamagedBatch
 from replicator.runs import run
 from replicator.runs.clients import Clients
@@ -80,12 +82,19 @@ class Stage:
         self.liveness = Liveness("replicator")
         self.clients = Clients(settings, self.liveness.beat)
         self.pool = SourcePool(settings, state_file)
+        self.halted = HaltedRoutes(settings)
         # a JVM that does not start, or a filter that it refuses, is no reason to wait for stage two
         self.planner = Planner(
-            settings, self.clients, self.pool, self.liveness, stopping, engine.count_slots
+            settings,
+            self.clients,
+            self.pool,
+            self.liveness,
+            stopping,
+            self.halted,
+            engine.count_slots,
         )
-        self.targets: Targets | None = None
-        """With `--stop-at-end`, fixed by the first plan."""
+        self.targets: dict[TopicPartition, Target] = {}
+        """With `--stop-at-end`, by intermediate partition: fixed by the first plan that has it."""
         self.logged_at_s = -LOG_S
         self.state: State = "planned"
         self.failures = 0
@@ -111,6 +120,8 @@ class Stage:
             if left == "records":
                 self._run(plan)
             elif left == "nothing":
+                if self.halted.topics:
+                    raise build_waiting_error(self.halted.halted)
                 failpoints.hit("one: drained")
                 self._apply("complete")
                 complete_at = began_at
@@ -124,17 +135,21 @@ class Stage:
         reached its target, and the destination shows it. "unknown": another plan has to tell.
         """
         try:
-            if self.targets is None:
-                targets = stop_at_end.find_source_targets(
-                    self.clients.source_admin, plan.map_source_partitions()
-                )
+            # a route that was paused gets its targets when it is resumed
+            new = {
+                tp: source
+                for tp, source in plan.map_source_partitions().items()
+                if tp not in self.targets
+            }
+            if new:
+                targets = stop_at_end.find_source_targets(self.clients.source_admin, new)
                 if not self._is_same_source(plan):
                     return "unknown"
-                self.targets = targets
+                self.targets |= targets
             behind = {
-                tp: target
-                for tp, target in self.targets.items()
-                if plan.start_offsets[tp] < target.source_offset
+                tp: self.targets[tp]
+                for tp, start_offset in plan.start_offsets.items()
+                if start_offset < self.targets[tp].source_offset
             }
             left = self._look_at_source(plan, behind) if behind else "nothing"
         except ClusterUnreachable as silent:
@@ -182,11 +197,11 @@ class Stage:
         """Whether the targets are reached, also by the frontiers as they are now (stage two may
         have moved one back since the plan was made), and the destination shows what these say.
         """
-        assert self.targets is not None
+        targets = {tp: self.targets[tp] for tp in plan.start_offsets}
         commits = self.planner.try_read_commits(plan.start_offsets)
         return (
             commits.keys() >= plan.start_offsets.keys()
-            and not stop_at_end.list_behind(self.targets, commits)
+            and not stop_at_end.list_behind(targets, commits)
             and stop_at_end.has_copied_records(
                 self.clients.destination_admin,
                 self.clients.destination_reader,
@@ -222,6 +237,7 @@ class Stage:
         EPOCH.set(plan.epoch)
         self.planner.begin_run()
         watch = Watch(plan.settings, self.clients, plan, self.liveness.lag)
+        self.liveness.lag.keep_only(watch.source_partitions.values())
         try:
             query = self.engine.start(plan)
             self._apply("started")
@@ -262,6 +278,9 @@ class Stage:
             end_event = run.find_end_event(query)
             if end_event is not None:
                 return end_event
+            self.halted.report()
+            if self.planner.has_switched:
+                return "switched"
             event = self._evaluate_run(watch)
             if event is not None:
                 return event
@@ -367,14 +386,14 @@ def run_stage(
     """
     failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):
-        partitions = sum(
-            source.partitions
-            for source in source_pool.try_sources(
-                settings, topic_creation.prepare_topics, Liveness("replicator").beat
-            ).values()
-        )
+        beat = Liveness("replicator").beat
+        sources = source_pool.try_sources(settings, topic_creation.prepare_topics, beat)
+        partitions = sum(source.partitions for source in sources.values())
         engine = start_engine(settings, partitions)
         try:
-            return Stage(settings, stopping, engine, partitions, state_file).run()
+            stage = Stage(settings, stopping, engine, partitions, state_file)
+            with contextlib.closing(stage.halted):
+                stage.halted.start(sources, beat)
+                return stage.run()
         finally:
             engine.close()

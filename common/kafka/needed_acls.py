@@ -31,6 +31,7 @@ Command = Literal[
     "status",
     "lag",
     "inspect",
+    "pause",
 ]
 OF_STAGE: dict[str, Command] = {"replicator": "run replicator", "deduplicator": "run deduplicator"}
 STAGES = tuple(OF_STAGE.values())
@@ -61,6 +62,7 @@ class Permission:
             "intermediate.topic": [route.intermediate_topic for route in routes],
             PARKED: [route.parked_topic for route in routes if parks],
             "application": [settings.application],
+            "application-routes": [f"{settings.application}-routes"],
             "application-": [f"{settings.application}-"],
             "--group": [group] if group else [],
         }
@@ -71,7 +73,7 @@ ACLS = """
 source Topic source.topic
   Read: run replicator, verify, recover*, offsets *, status, lag
     the records
-  Describe: run deduplicator, topics*, inspect
+  Describe: run deduplicator, topics*, inspect, pause
     its id, partitions and offsets: where a copy begins
   DescribeConfigs: run *, verify, recover*, topics*
     what the copy takes over; the largest record; compaction
@@ -102,8 +104,8 @@ destination Topic intermediate.topic
     configurations that `reo topics` changes; includes DescribeConfigs
   DescribeConfigs: run *, recover --apply, topics
     the largest record
-  Read: run deduplicator, recover --apply, status, lag, inspect
-    its records; the group's offsets on it
+  Read: run deduplicator, recover --apply, status, lag, inspect, pause
+    its records; the offsets of both groups on it
   Describe: recover, offsets *, topics*
     the group's offsets on it; its partitions
   Write: run replicator
@@ -122,6 +124,11 @@ destination Group application
     its members; the frontier
   Describe: run replicator, recover, offsets *, status, lag
     the frontier
+destination Group application-routes
+  Read: run deduplicator, pause
+    which routes are paused
+  Describe: run replicator, status, lag
+    which routes are paused
 destination Group --group
   Describe: offsets translate
     the offsets that it has there

@@ -257,13 +257,19 @@ def read_commits(
     Raises HangingTransaction or another translated error when no answer comes, and
     FrontierUnreadable when a commit was not written by reo.
     """
+    answers = read_committed(consumer, topic_partitions, timeout_s, "the frontier")
+    return {tp: decode_commit(tp, *answer) for tp, answer in answers.items()}
+
+
+def read_committed(
+    consumer: Consumer, topic_partitions: Iterable[TopicPartition], timeout_s: float, what: str
+) -> dict[TopicPartition, tuple[int, str | None]]:
+    """As `read_commits`, whatever the metadata is: the offsets, with it."""
     requested = [ClientTopicPartition(*tp) for tp in topic_partitions]
     if not requested:
         return {}
-    operation = (
-        "reading the frontier of group on topic"
-        f" {', '.join(sorted({tp.topic for tp in requested}))}"
-    )
+    names = ", ".join(sorted({tp.topic for tp in requested}))
+    operation = f"reading {what} of group on topic {names}"
     try:
         answers = consumer.committed(requested, timeout=timeout_s)
     except KafkaException as failed:
@@ -273,9 +279,8 @@ def read_commits(
         if answer.error is not None:
             raise translate(answer.error, operation)
         if answer.offset >= 0:
-            commits[TopicPartition(answer.topic, answer.partition)] = decode_commit(
-                TopicPartition(answer.topic, answer.partition), answer.offset, answer.metadata
-            )
+            tp = TopicPartition(answer.topic, answer.partition)
+            commits[tp] = answer.offset, answer.metadata
     return commits
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from types import MappingProxyType
 
@@ -52,6 +52,8 @@ class Settings(Schema):
     """These three belong to the one-topic form; `rules` has what is copied."""
     rules: tuple[topic_rules.Rule, ...]
     start: start_position.Start
+    halted: frozenset[str] = frozenset()
+    """Intermediate topics whose routes are left out (`common.route_states`)."""
 
     @classmethod
     def build(
@@ -111,15 +113,22 @@ class Settings(Schema):
         }
         own["source.bootstrap_servers"] = source.bootstrap_servers
         own[OPTIONS] = {**self.source.consumer_options, **own_options}
-        return Settings.build({**self.values, **common, **own}, self.given_by)
+        selected = Settings.build({**self.values, **common, **own}, self.given_by)
+        return selected.leave_out(self.halted)
+
+    def leave_out(self, halted: frozenset[str]) -> Settings:
+        """The same settings without the routes with these intermediate topics."""
+        return replace(self, halted=halted)
 
     def build_routes(self, topics: Iterable[str] = ()) -> list[Route]:
-        """The routes for these topics; SettingsInvalid when they cannot be copied together."""
+        """The routes for these topics, without halted ones; SettingsInvalid when the topics cannot
+        be copied together.
+        """
         selected = topic_rules.build_routes(self.rules, topics, self.intermediate.topic)
         conflicts = list(topic_rules.find_conflicts(self.rules, selected))
         if conflicts:
             raise refuse(conflicts, "with the topics that are at the source, {} route(s)")
-        return selected
+        return [route for route in selected if route.intermediate_topic not in self.halted]
 
     def get_options(self, name: str) -> Options:
         """The raw options of one of the tables in `OPTION_TABLES`."""

@@ -9,9 +9,6 @@ left, by default.
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -28,12 +25,12 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.consumer_group import Group
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
+from common.route_states import describe_user
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.frontier_check import check_destination
 from deduplicator.frontiers.frontier_store import reset_uncounted
 
-WHO_LENGTH_MAX = 200
 POLL_S = 0.05
 
 
@@ -144,12 +141,3 @@ class MoveRecord:
             raise translate(
                 failed.args[0], f"writing the record of the move of group {self.group.name}"
             ) from None
-
-
-def describe_user() -> str:
-    """Who runs this command, and where."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        name = f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}"[:WHO_LENGTH_MAX]

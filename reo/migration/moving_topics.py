@@ -12,6 +12,7 @@ from common import source_pool
 from common.errors import MoveRefused
 from common.kafka import needed_acls, partition_offsets, permissions, topics
 from common.kafka.coordinator_client import CoordinatorClient
+from common.route_states import describe_halted
 from common.routes import TopicPartition
 from common.settings import Settings, destination_kind
 from reo.commands import ALL_GROUPS
@@ -88,12 +89,17 @@ class MovingTopics:
         self._found: set[str] = set()
 
     def take_snapshot(self) -> Snapshot:
-        """The partitions; MoveRefused when there are none."""
+        """The partitions; MoveRefused when there are none, or a topic is halted."""
         snapshot = self.snapshot_reader.take_snapshot()
         if not snapshot.sources:
             raise MoveRefused(
                 "no source topic matches what is to be moved. Correct source.topic, topics or"
                 " --topic"
+            )
+        if snapshot.halted and not snapshot.find_moved():
+            raise MoveRefused(
+                f"{describe_halted(snapshot.halted)}: its end is not copied",
+                f"`reo resume {' '.join(sorted(snapshot.halted))}`, or leave it out (--topic)",
             )
         return snapshot
 

@@ -14,7 +14,7 @@ process of the service, so it also works when none runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
@@ -27,6 +27,7 @@ from common.kafka.intermediate_records import parse_intermediate
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.records import Consumed
+from common.route_states import RouteState, RouteStates, list_halted
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from deduplicator.frontiers.source_start_offsets import find_first_source_offset
@@ -44,6 +45,8 @@ class Snapshot:
     partitions: list[PartitionProgress]
     open_at_destination: dict[TopicPartition, int]
     """By destination partition with open transactions: the offset at which the first one begins."""
+    halted: dict[str, RouteState] = field(default_factory=dict)
+    """By source topic: the routes of which nothing is read."""
 
     @property
     def frontiers(self) -> dict[TopicPartition, Frontier]:
@@ -99,6 +102,7 @@ class SnapshotReader:
         self.settings = settings
         self.clients = Clients(settings)
         self.group = Group(settings)
+        self.route_states = RouteStates(settings)
 
     def take_snapshot(self) -> Snapshot:
         """Ask both clusters; ClusterUnreachable and similar errors when one does not answer,
@@ -135,7 +139,9 @@ class SnapshotReader:
             client, partition_offsets.list_end_offsets(client, outputs)
         )
         partitions = list(map(readings.find_progress, pairs))
-        return Snapshot(clock.monotonic(), sources, partitions, open_at_destination)
+        states = self.route_states.read({tp.topic for tp in intermediates})
+        halted = list_halted(states, sources)
+        return Snapshot(clock.monotonic(), sources, partitions, open_at_destination, halted)
 
 
 class Readings:

@@ -169,6 +169,7 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
         f"progress    {status.describe_progress()}",
         f"last error  {UNKNOWN}: the log of the service has it"
         + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
+        *(f"halted      {topic} is {state}" for topic, state in sorted(status.now.halted.items())),
         *(f"open        {text}" for text in status.open_transactions()),
         *(
             f"moved       {row.source} {row.frontier.describe_move()}"
@@ -219,6 +220,7 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
         "would_stop": convert_error_to_dict(status.stop_error),
         "source_undecided": {str(tp): offset for tp, offset in status.now.open_at_source.items()},
         "undecided": {str(tp): offset for tp, offset in status.now.open_at_destination.items()},
+        "halted": {topic: state._asdict() for topic, state in status.now.halted.items()},
         "partitions": [
             {
                 **row.source._asdict(),

@@ -180,6 +180,12 @@ def assess_health(
     return health
 
 
+def find_halted(metrics: CollectorRegistry) -> dict[str, str]:
+    """By source topic: the routes of which nothing is read, and what halts them."""
+    gauges = read_values(metrics, ("reo_route_halted",), "topic", "state")
+    return {topic: state for (_, topic, state), value in sorted(gauges.items()) if value}
+
+
 def open_server(
     address: str,
     port: int,
@@ -211,7 +217,10 @@ def open_server(
         start_response(
             "503 Service Unavailable" if problems else "200 OK", [("Content-Type", "text/plain")]
         )
-        return [("\n".join(problems) or "ok").encode() + b"\n"]
+        lines = problems or ["ok"]
+        if path == "/readyz":  # what a user asked for is no reason to hold up a rollout
+            lines += [f"{topic} is {state}" for topic, state in find_halted(liveness).items()]
+        return ["\n".join(lines).encode() + b"\n"]
 
     try:
         return make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)

@@ -14,9 +14,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from common import topic_rules
+from common.route_states import RouteState
 from common.routes import TopicPartition
 from common.settings import Settings
-from reo.service.health import Health, read_values
+from reo.service.health import Health, find_halted, read_values
 
 Gauges = dict[tuple[str, ...], float]
 GAUGES = ("reo_source_end_offset", "reo_frontier_offset", "reo_lag_records", "reo_lag_seconds")
@@ -44,6 +45,7 @@ def build_status(
     ]
     lags = {name: _sum_lags([row["lag"][name] for row in partitions]) for name in LAGS}
     waiting = lags["both"]["records"]
+    halted = find_halted(registry)
     return {
         "application": settings.application,
         "stage_one": _describe_stage("replicator", health) if "replicator" in stages else None,
@@ -53,11 +55,17 @@ def build_status(
             if waiting is None
             else f"{waiting} records wait"
             if waiting
+            else "all is copied, except of routes that are halted"
+            if halted
             else "all is copied"
         ),
         "group": {"state": None, "members": None},
         "last_error": last_error,
         **dict.fromkeys(("would_stop", "source_undecided", "undecided")),
+        "halted": {
+            topic: {**dict.fromkeys(RouteState._fields), "kind": kind}
+            for topic, kind in halted.items()
+        },
         "partitions": partitions,
         "lag": lags,
         "ready": not health.silent and not health.not_ready,

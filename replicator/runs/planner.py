@@ -34,6 +34,7 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
+from common.route_states import HaltedRoutes, describe_halted
 from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_pool import SourcePool, SourceSnapshot
@@ -64,6 +65,7 @@ class Planner:
         pool: SourcePool,
         liveness: Liveness,
         stopping: Stopping,
+        halted: HaltedRoutes,
         on_waiting: Callable[[], object] = lambda: None,
     ) -> None:
         self.settings = settings
@@ -71,6 +73,11 @@ class Planner:
         self.pool = pool
         self.liveness = liveness
         self.stopping = stopping
+        self.halted = halted
+        self.left_out: frozenset[str] = frozenset()
+        """The intermediate topics of the routes that were halted at the last plan: `settings` have
+        none of them.
+        """
         self.on_waiting = on_waiting
         """Called while stage two is waited for; its error ends the wait."""
         self.epochs = EpochInstaller(clients.empty_envelopes)
@@ -85,7 +92,12 @@ class Planner:
         backoff_s = self.settings.source.backoff_min_ms / 1000
         self.logged_at_s = clock.monotonic()
         while not self.stopping():
+            self._leave_out_halted()
             prepared = source_pool.try_sources(self.settings, self._prepare_sources)
+            if not prepared and self.left_out and not self.settings.stop_at_end:
+                self._wait_for_resume()
+                continue
+            self.halted.add(prepared)
             frontiers = self._install_epoch(topics.list_intermediate_partitions(prepared))
             if frontiers is None:
                 continue
@@ -110,6 +122,31 @@ class Planner:
             wait_unless_stopping(backoff_s, self.liveness, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
+
+    @property
+    def has_switched(self) -> bool:
+        """Whether a route was paused or resumed since the last plan."""
+        return self.halted.topics != self.left_out
+
+    def _leave_out_halted(self) -> None:
+        if not self.has_switched:
+            return
+        self.left_out = self.halted.topics
+        self.pool.settings = self.settings = self.settings.leave_out(self.left_out)
+        self.last_sources = {
+            route: source
+            for route, source in self.last_sources.items()
+            if route.intermediate_topic not in self.left_out
+        }
+
+    def _wait_for_resume(self) -> None:
+        """No route is to be copied: there is certainly nothing to do."""
+        log.info("%s: waiting for `reo resume`", describe_halted(self.halted.halted))
+        self.liveness.lag.keep_only(())
+        while not self.stopping() and not self.has_switched:
+            self.halted.report()
+            self.liveness.set_ready()
+            clock.sleep(PAUSE_S)
 
     def begin_run(self) -> None:
         """A run with the last plan begins: the next plan has another epoch."""
@@ -186,7 +223,7 @@ class Planner:
                 clock.sleep(RETRY_S)
                 continue
             topics.check_none_deleted(self.last_sources, sources)
-            if sources or self.settings.stop_at_end or self.stopping():
+            if sources or self.left_out or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources
                 return sources
             if not is_logged:
@@ -201,10 +238,10 @@ class Planner:
         self, topic_partitions: list[TopicPartition]
     ) -> dict[TopicPartition, Frontier] | None:
         """The frontiers, when each of them shows the epoch of the next run. None when the topics
-        have to be prepared again, or the process is asked to stop.
+        have to be prepared again, a route was paused or resumed, or the process is asked to stop.
         """
         prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
-        while not self.stopping():
+        while not self.stopping() and not self.has_switched:
             self.liveness.report_waiting("stage two")
             self.on_waiting()
             commits = self._read_commits(topic_partitions)

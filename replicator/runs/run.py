@@ -4,8 +4,8 @@ and what a failed query means.
 There is one way to recover: a new run from the frontier. So every end of a run except two leads
 back to planning:
 
-    planned ──started──▶ running ──failed, superseded, gap, stalled, truncated, grown, lost,
-    lagging, finished──▶ planned
+    planned ──started──▶ running ──failed, superseded, gap, stalled, truncated, grown, switched,
+    lost, lagging, finished──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
 
@@ -36,6 +36,7 @@ Event = Literal[
     "stalled",
     "truncated",
     "grown",
+    "switched",
     "lost",
     "lagging",
     "finished",
@@ -52,6 +53,7 @@ NEXT: dict[tuple[State, Event], State] = {
     ("running", "stalled"): "planned",
     ("running", "truncated"): "planned",
     ("running", "grown"): "planned",
+    ("running", "switched"): "planned",
     ("running", "lost"): "planned",
     ("running", "lagging"): "planned",
     ("running", "finished"): "planned",
@@ -72,7 +74,7 @@ class Plan:
 
     epoch: int
     settings: Settings
-    """With the cluster to copy from as the only source."""
+    """With the cluster to copy from as the only source, and without the routes that are halted."""
     sources: dict[Route, Topic]
     """Its topics; they must stay the same ones while the run lives."""
     identities: dict[Route, str]

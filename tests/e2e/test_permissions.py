@@ -147,7 +147,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(
     )
     one.stop()
     two.stop()
-    for words in ("verify", "topics", "topics --apply", "status", "lag", "inspect"):
+    for words in ("verify", "topics", "topics --apply", "status", "lag", "inspect", "pause"):
         assert stand.run(topic, words, PRINCIPALS[words]).returncode == 0
     assert "nothing to recover" in stand.run(topic, "recover", PRINCIPALS["recover"]).stdout
     commit(

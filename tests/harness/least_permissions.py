@@ -81,7 +81,8 @@ class Stand:
 
     def run(self, topic: str, command: str, principal: str) -> subprocess.CompletedProcess[str]:
         """A command as a user gives it."""
-        words = [*command.split(), *(["--group", GROUP] if command.startswith("offsets") else [])]
+        more = {"offsets": ["--group", GROUP], "pause": [topic]}
+        words = [*command.split(), *more.get(command.split(maxsplit=1)[0], [])]
         return reo_with(
             self.environment(topic, principal), *words, exit_code=None, timeout_s=BOUND_S
         )

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 from common.settings import Settings
 from replicator.runs.run import Plan, Query
 from replicator.runs.watch import Watch
 from replicator.stage import Stage
+
+NONE_HALTED = cast(
+    Any,
+    SimpleNamespace(
+        topics=frozenset(), halted={}, add=lambda _: None, report=lambda: None, close=lambda: None
+    ),
+)
+"""In place of `common.route_states.HaltedRoutes`: no route is paused."""
 
 
 class NoEngine:

@@ -124,6 +124,7 @@ def permissions_table() -> str:
 
 NAMES = {
     "application-": "`application` and a hyphen, prefixed",
+    "application-routes": "`application` and `-routes`",
     "--group": "the group of `--group`",
     PARKED: "with `filter.on_error=park`: `<destination.topic>-parked`",
 }

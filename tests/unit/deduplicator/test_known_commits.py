@@ -68,6 +68,35 @@ def test_the_newest_commit_is_known() -> None:
     assert partitions.list_known() == {FIRST: AFTER, SECOND: BEFORE}
 
 
+def test_partitions_of_a_halted_route_are_held() -> None:
+    """Neither started nor waiting, whether they were started, waited or come later; resumed, they
+    are started as after an assignment, and what was certain of them is known. What is revoked
+    meanwhile is remembered.
+    """
+    partitions, halted, none = Partitions(), frozenset({FIRST.topic}), frozenset[str]()
+    other = TopicPartition("other-proxy", 0)
+    partitions.start([make_partition(FIRST), make_partition(other)])
+    partitions.on_assigned([SECOND])
+    assert partitions.hold(halted)
+    assert partitions.assigned.keys() == {other}
+    assert partitions.held.keys() == {FIRST, SECOND}
+    assert not partitions.waiting
+    assert not partitions.hold(halted)
+    partitions.on_revoked([SECOND])
+    partitions.on_assigned([SECOND])
+    assert partitions.held.keys() == {FIRST, SECOND}
+    assert sorted(partitions.list_all()) == sorted([FIRST, SECOND, other])
+    assert not partitions.hold(none)
+    assert partitions.waiting.keys() == {FIRST, SECOND}
+    assert not partitions.held
+    assert partitions.list_known() == {FIRST: BEFORE}
+    partitions.hold(halted)
+    partitions.on_revoked([FIRST])
+    assert partitions.remembered.keys() == {FIRST}
+    partitions.on_in_doubt()
+    assert partitions.held.keys() == {SECOND}
+
+
 @pytest.mark.parametrize("event", ["on_assigned", "on_revoked"])
 def test_what_another_worker_can_have_moved_is_only_remembered(event: str) -> None:
     """A process that stood still can learn at once that its partition was lost and is its own

@@ -17,6 +17,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from replicator.runs.planner import PAUSE_S, PREPARE_AGAIN_S, Planner
+from tests.harness.stage_without_engine import NONE_HALTED
 
 TP, OTHER = TopicPartition("orders-proxy", 0), TopicPartition("orders-proxy", 1)
 
@@ -44,6 +45,7 @@ class StageTwo:
             cast(Any, None),
             Liveness("test"),
             lambda: False,
+            NONE_HALTED,
         )
         monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(clock, "get_random_bits", lambda _: 7)

@@ -22,6 +22,7 @@ from common.kafka import permissions, topic_creation, topics
 from common.liveness import Liveness
 from common.routes import TopicPartition
 from replicator.runs.planner import Planner
+from tests.harness.stage_without_engine import NONE_HALTED
 
 TP = TopicPartition("orders-proxy", 0)
 
@@ -42,6 +43,7 @@ def create_planner(select_source: Callable[..., Any]) -> Planner:
         cast(Any, SimpleNamespace(select=select_source, settings=SimpleNamespace(failover=True))),
         Liveness("test"),
         lambda: False,
+        NONE_HALTED,
     )
 
 
@@ -131,6 +133,7 @@ def test_what_one_candidate_lacks_does_not_end_a_plan(monkeypatch: pytest.Monkey
         unused,
         Liveness("test"),
         lambda: len(asked) == 2,
+        NONE_HALTED,
     )
     monkeypatch.setattr(permissions, "check_permissions", check_permissions)
     monkeypatch.setattr(source_pool, "try_sources", try_both)

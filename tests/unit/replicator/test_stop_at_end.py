@@ -172,7 +172,7 @@ def test_nothing_is_complete_that_cannot_be_told(
         recreated = {ROUTE: replace(TOPIC, topic_id="new")}
         monkeypatch.setattr(topics, "describe_sources", lambda *_: recreated)
     assert one._find_left(source.build_plan(30)) == "unknown"
-    assert one.targets is None
+    assert not one.targets
 
 
 @pytest.mark.parametrize(

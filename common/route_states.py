@@ -1,0 +1,231 @@
+"""Routes that are halted: nothing of them is read, while the others go on. A user has paused one
+(`reo pause`).
+
+A state is the metadata of a committed offset, as all that reo keeps: that of partition 0 of the
+route's intermediate topic, in a consumer group of its own, `<application>-routes`. That group has
+no members, so the command and the stages can commit to it at any time, and nothing of it belongs to
+a frontier. A route without a state runs.
+
+Only `reo resume` ends a halt. The brokers delete the offsets of a group without members after
+`offsets.retention.minutes`, and with a topic; so a process that knows a halt commits it again when
+the group has lost it. A halt is lost only with the frontiers: when no process runs for so long.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import orjson
+
+from common import clock
+from common.background_probe import Probe
+from common.errors import (
+    ClusterUnreachable,
+    FrontierUnreadable,
+    HangingTransaction,
+    LagsBehind,
+    ReoError,
+    ServiceRuns,
+    TopicMissing,
+)
+from common.kafka import partition_offsets
+from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
+from common.kafka.consumer_group import Commit, ConsumerGroup, create_commit_reader
+from common.kafka.coordinator_client import CoordinatorClient
+from common.metrics import HALTED
+from common.routes import Route, TopicPartition
+from common.settings import Settings
+
+log = logging.getLogger(__name__)
+VERSION = 1
+INTERVAL_S = 1.0
+"""How often a stage asks for the states."""
+PATIENCE_S = 10.0
+RETRY_S = 0.2
+WHO_LENGTH_MAX = 200
+Kind = Literal["running", "paused"]
+KINDS: tuple[Kind, ...] = ("running", "paused")
+
+
+class RouteState(NamedTuple):
+    """Whether a route is halted, and by whom."""
+
+    kind: Kind
+    at_ms: int
+    """Since when, in milliseconds since 1970 UTC."""
+    by: str
+    """User and host."""
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether nothing of it is read."""
+        return self.kind != "running"
+
+    def encode(self) -> str:
+        """The metadata string."""
+        fields = {"v": VERSION, "s": self.kind, "at": self.at_ms, "by": self.by}
+        return orjson.dumps(fields).decode()
+
+    def __str__(self) -> str:
+        """As text for a person."""
+        since = datetime.fromtimestamp(self.at_ms / 1000, UTC)
+        return f"{self.kind} since {since:%Y-%m-%d %H:%M:%S} UTC, by {self.by}"
+
+
+def decode(metadata: str) -> RouteState:
+    """The state in a metadata string; ValueError when it is not one."""
+    fields = orjson.loads(metadata)
+    if not isinstance(fields, dict) or fields.get("v") != VERSION or fields.get("s") not in KINDS:
+        raise ValueError(f"version {VERSION} of a route's state is expected")
+    return RouteState(fields["s"], int(fields["at"]), str(fields["by"]))
+
+
+def describe_user() -> str:
+    """Who runs this process, and where."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"[:WHO_LENGTH_MAX]
+
+
+class RouteStates(ConsumerGroup):
+    """The states of a service's routes, at the destination cluster."""
+
+    def __init__(self, settings: Settings) -> None:
+        name = f"{settings.application}-routes"
+        super().__init__(CoordinatorClient(settings.destination_cluster, settings), name)
+        self.reader = create_commit_reader(
+            settings.destination_cluster, settings, **{"group.id": name}
+        )
+
+    def read(self, topics: Iterable[str]) -> dict[str, RouteState]:
+        """By intermediate topic, the states of those that have one; a translated error when no
+        answer comes.
+        """
+        commits = partition_offsets.read_committed(
+            self.reader,
+            [TopicPartition(topic, 0) for topic in topics],
+            REQUEST_TIMEOUT_S,
+            "the states of routes",
+        )
+        states = {}
+        for tp, (_, metadata) in commits.items():
+            try:
+                states[tp.topic] = decode(metadata or "")
+            except (ValueError, KeyError, TypeError):
+                raise FrontierUnreadable(
+                    f"the offset of {tp} in group {self.name} carries no state of a route:"
+                    " another application, or a newer version of reo, commits with this group",
+                    "End that one, and delete the group (kafka-consumer-groups.sh): then no route"
+                    " is paused",
+                ) from None
+        return states
+
+    def write(self, states: Mapping[str, RouteState]) -> None:
+        """Commit states; TopicMissing while an intermediate topic does not exist."""
+        try:
+            self.commit(
+                {TopicPartition(topic, 0): Commit(0, one.encode()) for topic, one in states.items()}
+            )
+        except TopicMissing:
+            raise TopicMissing(
+                f"one of the intermediate topics {', '.join(sorted(states))} does not exist:"
+                " nothing of its source topic was copied yet",
+                "Start the service once, or leave the topic out of what is copied",
+            ) from None
+
+    def build_busy_error(self) -> ReoError:
+        """Nobody of reo's joins it."""
+        return ServiceRuns(
+            f"group {self.name} has members, and reo keeps there which routes are paused",
+            "End these consumers, and give them another group.id",
+        )
+
+
+def list_halted(states: Mapping[str, RouteState], routes: Iterable[Route]) -> dict[str, RouteState]:
+    """Those of these routes that are halted, by source topic."""
+    return {
+        route.source_topic: states[route.intermediate_topic]
+        for route in routes
+        if route.intermediate_topic in states and states[route.intermediate_topic].is_halted
+    }
+
+
+def describe_halted(halted: Mapping[str, RouteState]) -> str:
+    """As text for a person."""
+    return "; ".join(f"{topic} is {state}" for topic, state in sorted(halted.items()))
+
+
+def build_waiting_error(halted: Mapping[str, RouteState]) -> LagsBehind:
+    """For whom waits for the end of routes that are halted."""
+    return LagsBehind(
+        f"{describe_halted(halted)}: what waits there is not copied",
+        f"`reo resume {' '.join(sorted(halted))}`, or leave it out (--topic)",
+    )
+
+
+class HaltedRoutes:
+    """The states as a process of a stage knows them; a thread asks for them once a second."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.states = RouteStates(settings)
+        self.routes: dict[str, Route] = {}
+        """Those that are asked for, by intermediate topic."""
+        self.probe = Probe[dict[str, RouteState]](self._ask, {}, PATIENCE_S)
+
+    def start(self, routes: Iterable[Route], on_waiting: Callable[[], object]) -> None:
+        """Wait for the first answer; `on_waiting` is called while there is none."""
+        self.add(routes)
+        while True:
+            try:
+                self.probe.answer = self._ask()
+                break
+            except (ClusterUnreachable, HangingTransaction) as unreachable:
+                log.warning("which routes are paused cannot be read yet: %s", unreachable)
+                on_waiting()
+                clock.sleep(RETRY_S)
+        self.probe.start("route states", INTERVAL_S)
+
+    def add(self, routes: Iterable[Route]) -> None:
+        """Ask for these, too."""
+        self.routes = self.routes | {route.intermediate_topic: route for route in routes}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The intermediate topics of the routes that are halted."""
+        return frozenset(topic for topic, state in self.probe.answer.items() if state.is_halted)
+
+    @property
+    def halted(self) -> dict[str, RouteState]:
+        """The routes that are halted, by source topic."""
+        return list_halted(self.probe.answer, self.routes.values())
+
+    def report(self) -> None:
+        """Set the metric."""
+        for topic, state in self.probe.answer.items():
+            for kind in KINDS[1:]:
+                HALTED.labels(self.routes[topic].source_topic, kind).set(kind == state.kind)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.probe.close()
+
+    def _ask(self) -> dict[str, RouteState]:
+        states = self.states.read(self.routes)
+        lost = {
+            topic: state
+            for topic, state in self.probe.answer.items()
+            if state.is_halted and topic not in states
+        }
+        if lost:
+            with suppress(ReoError):  # its topic may be gone, too
+                self.states.write(lost)
+        return states | lost

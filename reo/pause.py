@@ -1,0 +1,59 @@
+"""`reo pause` and `reo resume`: halt routes, and let them go on (`common.route_states`). A service
+that runs follows within seconds.
+"""
+
+from __future__ import annotations
+
+from common import clock, source_pool
+from common.errors import SettingsInvalid
+from common.kafka import permissions, topics
+from common.kafka.clients import create_admin_client
+from common.route_states import Kind, RouteState, RouteStates, describe_user
+from common.routes import Route
+from common.settings import Settings
+from common.suggestions import suggest
+
+
+def pause(settings: Settings, names: list[str]) -> int:
+    """`reo pause`."""
+    return _set_states(settings, names, "paused")
+
+
+def resume(settings: Settings, names: list[str]) -> int:
+    """`reo resume`."""
+    return _set_states(settings, names, "running")
+
+
+def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
+    """Write the state of each route that has another one, and print what it was."""
+    settings = source_pool.select_answering(settings)
+    permissions.check_permissions(settings, "pause")
+    routes = _select_routes(settings, names)
+    states = RouteStates(settings)
+    before = states.read(route.intermediate_topic for route in routes)
+    never_halted = RouteState("running", 0, "")
+    old = {route: before.get(route.intermediate_topic, never_halted) for route in routes}
+    new = RouteState(kind, round(clock.time() * 1000), describe_user())
+    states.write(
+        {route.intermediate_topic: new for route, state in old.items() if state.kind != kind}
+    )
+    for route, state in old.items():
+        if state.kind == kind:
+            print(f"{route.source_topic}: {kind} already")
+        else:
+            was = f" (it was {state})" if state.is_halted else ""
+            print(f"{route.source_topic}: {kind} from now on{was}")
+    return 0
+
+
+def _select_routes(settings: Settings, names: list[str]) -> list[Route]:
+    """Those of these source topics; SettingsInvalid for one that no rule copies."""
+    admin = create_admin_client(settings.source_cluster, settings)
+    routes = {route.source_topic: route for route in topics.list_routes(settings, admin)}
+    for name in names:
+        if name not in routes:
+            raise SettingsInvalid(
+                f"no rule copies the topic {name}{suggest(name, routes)}",
+                "Name source topics that this service copies",
+            )
+    return [routes[name] for name in dict.fromkeys(names)]

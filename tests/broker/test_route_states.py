@@ -1,0 +1,54 @@
+"""Where it is kept which routes are paused, on a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from common import settings as reo_settings
+from common.errors import FrontierUnreadable
+from common.kafka.consumer_group import Commit
+from common.route_states import HaltedRoutes, RouteState, RouteStates
+from common.routes import TopicPartition
+from tests.harness.commands import reo
+from tests.harness.kafka import Clusters
+from tests.harness.service import build_environment
+
+PAUSED = RouteState("paused", 1_000_000_000_000, "somebody@somewhere")
+
+
+def test_a_pause_outlives_its_offset(clusters: Clusters, topic: str) -> None:
+    """Brokers delete the offsets of a group without members after a week, and with their topic: a
+    stage commits a pause again that the group has lost. A new process knows it, and only `reo
+    resume` ends it.
+    """
+    clusters.source.create(topic, 1)
+    settings = reo_settings.load(build_environment(clusters, topic, {}))
+    missing = reo(clusters, topic, "pause", topic, exit_code=11).stderr
+    assert f"{topic}-proxy" in missing
+    clusters.destination.create(f"{topic}-proxy", 1)
+    states, halted = RouteStates(settings), HaltedRoutes(settings)
+    states.write({f"{topic}-proxy": PAUSED})
+    halted.add(settings.build_routes())
+    halted.probe.run_once()
+    assert halted.halted == {topic: PAUSED}
+    clusters.destination.admin.delete_consumer_groups([states.name])[states.name].result()
+    assert states.read([f"{topic}-proxy"]) == {}
+    halted.probe.run_once()
+    assert halted.topics == {f"{topic}-proxy"}
+    assert states.read([f"{topic}-proxy"]) == {f"{topic}-proxy": PAUSED}
+    assert "it was paused since 2001-09-09" in reo(clusters, topic, "resume", topic).stdout
+    halted.probe.run_once()
+    assert halted.topics == frozenset()
+    assert "running already" in reo(clusters, topic, "resume", topic).stdout
+
+
+@pytest.mark.parametrize("metadata", ["", "[]", '{"v":1,"s":"frozen","at":1,"by":""}', '{"v":2}'])
+def test_what_is_no_state_is_not_guessed(clusters: Clusters, topic: str, metadata: str) -> None:
+    """An offset in that group with anything else in its metadata is an error that says what to
+    do.
+    """
+    clusters.destination.create(f"{topic}-proxy", 1)
+    states = RouteStates(reo_settings.load(build_environment(clusters, topic, {})))
+    states.commit({TopicPartition(f"{topic}-proxy", 0): Commit(0, metadata)})
+    with pytest.raises(FrontierUnreadable, match=f"{topic}-proxy-0 in group .* delete the group"):
+        states.read([f"{topic}-proxy"])
