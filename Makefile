@@ -5,8 +5,8 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 # $(call option,NAME,name): --name with the value of NAME=, if it has one
 option = $(if $($1),--$2 '$($1)')
 
-.PHONY: help setup python rival brokers postgresql helm chart release demo test test-long lint \
-	format reference bench simulate faults soak report fuzz classes lock clean
+.PHONY: help setup python rival brokers registry postgresql helm chart release demo test test-long \
+	lint format reference bench simulate faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -22,6 +22,9 @@ rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else nee
 brokers: setup ## brokers of Kafka 3.9 and 4.4 for the tests, into jars/older and jars/newer
 	@build/setup older
 	@build/setup newer
+
+registry: setup ## a schema registry for the tests, into jars/registry
+	@build/setup registry
 
 postgresql: ## a PostgreSQL server for the tests, from the distribution's package
 	@build/setup postgresql
@@ -68,7 +71,7 @@ SERVED = $(filter-out tests/unit% tests/simulation%,$(or $(filter tests%,$(ARGS)
 test: $(if $(SERVED),brokers postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: brokers postgresql ## with other values and versions; the chart after `make helm`
+test-long: brokers registry postgresql ## with other values, versions; the chart after `make helm`
 	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
 lint: python ## style and types

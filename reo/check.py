@@ -33,10 +33,11 @@ from reo.checks.findings import (
     report_ok,
     report_warning,
 )
+from reo.checks.schemas import check_schemas
 from reo.checks.topic_configs import check_topic_settings
 from replicator.spark import connector_jars, java
 
-When = Literal["before clusters", "start", "before creating"]
+When = Literal["before clusters", "start", "before creating", "never"]
 WAITED_FOR = (ClusterUnreachable, HangingTransaction, Restart)
 """Errors that can be over in a moment."""
 
@@ -78,8 +79,9 @@ class Check:
     stage: str = ""
     """The stage that needs it; empty: each of them."""
     when: When = "before creating"
-    """When a start runs it: before it asks a cluster anything, always, or only when topics are
-    missing. Where they exist, a stage finds the same itself, and waits for what can be waited for.
+    """When a start runs it: before it asks a cluster anything, always, only when topics are
+    missing (where they exist, a stage finds the same itself, and waits for what can be waited for),
+    or never.
     """
     is_needed: bool = False
     """Whether all checks after it, but those that are needed too, are pointless when it fails."""
@@ -248,6 +250,7 @@ CHECKS = (
     Check("stage two", lambda start: _check_stage_two(start.topics)),
     Check("group size", _check_group_size, "deduplicator"),
     Check("topic settings", lambda start: check_topic_settings(start.topics)),
+    Check("schemas", lambda start: check_schemas(start.topics), when="never"),
     Check("application", lambda start: _check_application(start.topics)),
     Check("frontier", _check_frontier, "deduplicator"),
 )

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from common import partition_mapping, topic_rules
 from common.kafka import copied_configs
@@ -30,6 +31,7 @@ ADDRESS = re.compile(
     r"(?i:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
 )
 PORT_MAX = 65_535
+SIDES = ("source", "destination")
 STANDALONE = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
 """Several addresses are one cluster with standby masters."""
 KUBERNETES = re.compile(r"k8s://https?://[^\s/,]+")
@@ -63,6 +65,7 @@ def find_contradictions(settings: Settings, wrong: Container[str]) -> Iterator[R
         yield from _check_outside_kafka(settings)
     yield from _check_unused(settings)
     yield from _check_synced(settings)
+    yield from _check_schemas(settings)
     yield from _check_stages(settings)
 
 
@@ -289,6 +292,24 @@ def _check_synced(settings: Settings) -> Iterator[Refusal]:
                 note=why and f" ({why})",
                 others=", ".join(copied_configs.SYNCABLE),
             )
+
+
+def _check_schemas(settings: Settings) -> Iterator[Refusal]:
+    """The values are not shown: there can be a password in them."""
+    urls = {f"schemas.{side}_url": getattr(settings.schemas, f"{side}_url") for side in SIDES}
+    if any(urls.values()) and not all(urls.values()):
+        yield Refusal("{} and {} belong together: give both or neither", *urls)
+    for name, url in urls.items():
+        if url and not _is_web_address(url):
+            yield Refusal("{}: https://user:password@host:port/path is expected", name)
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of its port, or of a bracket
+        return False
 
 
 def _check_stages(settings: Settings) -> Iterator[Refusal]:

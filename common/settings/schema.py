@@ -194,6 +194,18 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schemas:
+    """Schema registries, which `reo check` compares."""
+
+    source_url: str = declare("", kind="secret")
+    """The registry that the producers of the source use, `https://user:password@host:port/path`; it
+    has Confluent's API. `reo check` asks both what the ids in the records mean, see
+    [Schemas](how-to/schemas.md)."""
+    destination_url: str = declare("", kind="secret")
+    """The registry that consumers of the copy use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """The HTTP server."""
 
@@ -304,6 +316,7 @@ class Schema:
     provenance: Provenance
     offsets: Offsets
     topics: Topics
+    schemas: Schemas
     producer: Producer
     replicator: Replicator
     deduplicator: Deduplicator

@@ -40,6 +40,14 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
             {"REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "20001"},
             "is longer than REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS",
         ),
+        ({"REO_SCHEMAS_SOURCE_URL": "http://a"}, "REO_SCHEMAS_DESTINATION_URL belong together"),
+        *(
+            (
+                {"REO_SCHEMAS_SOURCE_URL": "http://a", "REO_SCHEMAS_DESTINATION_URL": url},
+                "REO_SCHEMAS_DESTINATION_URL: https://user:password@host:port/path is expected",
+            )
+            for url in ("a:8081", "ftp://a", "http://", "http://[::1", "http://a:port")
+        ),
         ({"REO_PRODUCER_ACKS": "1"}, "one of all, -1 is expected"),
         ({"REO_SOURCE_TOPIC": ""}, "REO_SOURCE_TOPIC or KAFKA_CLUSTERS_SOURCE_TOPIC is missing"),
         ({"REO_SOURCE_BOOTSTRAP_SERVERS": ""}, "must not be empty"),
