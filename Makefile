@@ -50,8 +50,8 @@ build/.bin/syft-$(SYFT):
 	$(call go_install,syft $(SYFT),github.com/anchore/syft/cmd/syft@$(SYFT))
 	@mv build/.bin/syft $@
 
-release: setup helm build/.bin/syft-$(SYFT) ## wheel, chart, image, SBOM of one version, in dist/
-	@build/release build/.bin/syft-$(SYFT)
+release: setup helm build/.bin/syft-$(SYFT) ## package, chart, image, SBOM, in dist/ (PUBLISH=yes, REGISTRY=)
+	@PUBLISH='$(PUBLISH)' REGISTRY='$(REGISTRY)' build/release build/.bin/syft-$(SYFT)
 
 chart: helm ## the Helm chart as one file, in dist/
 	@build/chart deploy/helm/reo
@@ -125,6 +125,7 @@ lock: ## renew the lock files from pyproject.toml (needs uv)
 	$(COMPILE) --extra postgresql pyproject.toml -o requirements.lock
 	$(COMPILE) --extra postgresql --extra dev $(UNUSED) pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --group fuzz -o requirements-fuzz.lock
+	$(COMPILE) --group release -o requirements-release.lock
 	$(COMPILE) --group report -o requirements-report.lock
 
 clean: ## everything that setup made
