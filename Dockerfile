@@ -42,13 +42,15 @@ RUN if [ -n "$CA_CERTIFICATES" ]; then \
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1
 WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
-COPY requirements.lock ./
+COPY requirements.lock requirements-msk.lock ./
 COPY build/setup build/compiled-path build/
 # Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for
 # executors, serves no clients of its own (connect), keeps no state on disk (rocksdb, leveldb), and
 # runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it
 # is stage one's scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the
-# executors' image too. pip's byte code has times in it: compiled again.
+# executors' image too. pip's byte code has times in it: compiled again. With --build-arg MSK=1 it has
+# what Amazon MSK with IAM needs.
+ARG MSK=""
 RUN build/setup runtime \
     && .venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
     && .venv/bin/python -m compileall -q -f --invalidation-mode unchecked-hash .venv/lib \

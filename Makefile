@@ -118,12 +118,14 @@ classes: setup ## renew replicator/spark/classes.gz, after Spark was renewed
 	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/spark/classes.gz
 
 # what packages ask for, and nothing here uses
-UNUSED := $(foreach p,pandas numpy tzdata python-dateutil six,--no-emit-package $(p))
+UNUSED := $(foreach p,pandas numpy tzdata,--no-emit-package $(p))
 COMPILE := uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	--python-version 3.11
 lock: ## renew the lock files from pyproject.toml (needs uv)
 	$(COMPILE) --extra postgresql pyproject.toml -o requirements.lock
-	$(COMPILE) --extra postgresql --extra dev $(UNUSED) pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --extra postgresql --extra msk -c requirements.lock pyproject.toml -o requirements-msk.lock
+	$(COMPILE) --extra postgresql --extra dev --extra msk $(UNUSED) pyproject.toml \
+		-o requirements-dev.lock
 	$(COMPILE) --group fuzz -o requirements-fuzz.lock
 	$(COMPILE) --group release -o requirements-release.lock
 	$(COMPILE) --group report -o requirements-report.lock

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from common.errors import SettingsInvalid
-from common.kafka import client_watch, tls_probe
+from common.kafka import client_watch, msk_iam, tls_probe
 from common.kafka.client_errors import note_error, note_throttling
 from common.settings import Settings, client_options
 from common.settings.clusters import Cluster
@@ -94,6 +94,7 @@ class LossCounter:
 def _build_base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
         **cluster.security.build_librdkafka_options(),
+        **msk_iam.build_options(cluster),
         "error_cb": partial(note_error, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
         "client.id": f"{settings.client_id}-{role}",  # for the brokers' logs and quotas

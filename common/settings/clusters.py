@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from common.settings.security import Security
+
+MSK_ADDRESS = re.compile(r"[.]kafka(?:-serverless)?[.]([a-z0-9-]+)[.]amazonaws[.]com")
+"""In the name of an Amazon MSK broker: its region."""
 
 
 @dataclass
@@ -26,3 +30,9 @@ class Cluster:
     """Why no connection could be opened; set in the same way."""
     throttled_s: float = 0.0
     """For how long a broker said last that it reads no more requests of this client (KIP-599)."""
+
+    def __post_init__(self) -> None:
+        """The region that signs AWS_MSK_IAM's tokens can follow from the addresses."""
+        region = MSK_ADDRESS.search(self.bootstrap_servers)
+        if self.security.has_iam and not self.security.sasl_aws_region and region:
+            self.security = replace(self.security, sasl_aws_region=region[1])

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common import partition_mapping, topic_rules
-from common.kafka import copied_configs
+from common.kafka import copied_configs, msk_iam
 from common.settings import client_options
 from common.settings.clusters import Cluster
 from common.settings.destination_kind import is_outside_kafka
@@ -125,6 +125,12 @@ def _check_security(security: Security, prefix: str) -> Iterator[Refusal]:
         by = security.decided_by if name.startswith("sasl_") else "security_protocol"
         text = f"{{}} would not be used: {{}} is {getattr(security, by)}"
         yield Refusal(text, prefix + name, prefix + by)
+    if security.has_iam and not msk_iam.is_installed():
+        yield Refusal(
+            "{} is AWS_MSK_IAM, and the library that signs its tokens is missing: pip install"
+            " 'reo[msk]', then `reo setup`; for the image, build it with --build-arg MSK=1",
+            f"{prefix}sasl_mechanism",
+        )
     url, extensions = security.sasl_oauth_token_url, security.sasl_oauth_extensions
     if not re.fullmatch(r"(https?://[^\s,]+)?", url):
         text = "{}: https://… is expected, not {given!r}"

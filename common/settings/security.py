@@ -7,7 +7,8 @@ documentation, "Security".
 
 With OAUTHBEARER librdkafka obtains tokens itself (its method "oidc"). The Java client that Spark
 has, of Kafka 3.9, knows only one of the grants, so there a class of ours does the same
-(`replicator/spark/sink/TokenLogin.java`); its options have the names of the settings.
+(`replicator/spark/sink/TokenLogin.java`); its options have the names of the settings. With
+AWS_MSK_IAM tokens are signed here (`common.kafka.msk_iam`; `MskLogin.java`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ LOGIN_MODULES = {
     "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule",
     "OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
+    "AWS_MSK_IAM": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
 }
-OAUTH_HANDLER = "reo.TokenLogin"
+TOKEN_HANDLERS = {"OAUTHBEARER": "reo.TokenLogin", "AWS_MSK_IAM": "reo.MskLogin"}
+"""By mechanism, what obtains tokens for the Java client. For the broker both are OAUTHBEARER."""
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 PAIR = frozenset({"ssl_certificate_file", "ssl_key_file"})
 
@@ -50,8 +53,9 @@ WAYS = {
         (*_OAUTH, *_ENDPOINT, "sasl_oauth_audience"),
     ),
     "azure-imds": Way(("sasl_mechanism", "sasl_oauth_token_url"), _OAUTH),
+    "AWS_MSK_IAM": Way(("sasl_mechanism", "sasl_aws_region")),
 }
-"""By the grant of OAUTHBEARER. Every other mechanism takes a name and a password."""
+"""By the mechanism, or the grant of OAUTHBEARER. Any other takes a name and a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,9 @@ class Security:
         "PLAINTEXT"
     )
     """Security protocol of the {side} cluster's listeners."""
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = declare(
-        ""
-    )
+    sasl_mechanism: Literal[
+        "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"
+    ] = declare("")
     """With `SASL_…`."""
     sasl_username: str = declare("")
     """With `SASL_…`; the client id with OAUTHBEARER."""
@@ -91,6 +95,8 @@ class Security:
     encrypted."""
     sasl_oauth_audience: str = declare("")
     """With `jwt-bearer`: the audience of assertions. Default: the token endpoint's URL."""
+    sasl_aws_region: str = declare("")
+    """With AWS_MSK_IAM: the cluster's region. Default: the one in its brokers' names."""
     ssl_ca_file: str = declare("")
     """PEM file of the trusted CA certificates. Default: the system's (stage two) and Java's (stage
     one)."""
@@ -110,8 +116,13 @@ class Security:
 
     @property
     def has_oauth(self) -> bool:
-        """Whether they authenticate with a token."""
+        """Whether they authenticate with a token of an OAuth token endpoint."""
         return self.has_sasl and self.sasl_mechanism == "OAUTHBEARER"
+
+    @property
+    def has_iam(self) -> bool:
+        """Whether they authenticate with a token that is signed with AWS credentials."""
+        return self.has_sasl and self.sasl_mechanism == "AWS_MSK_IAM"
 
     @property
     def has_tls(self) -> bool:
@@ -123,7 +134,7 @@ class Security:
         """The way in which clients authenticate."""
         if not self.has_sasl:
             return Way(())
-        return WAYS[self.sasl_oauth_grant] if self.has_oauth else PASSWORD
+        return WAYS.get(self.sasl_oauth_grant if self.has_oauth else self.sasl_mechanism, PASSWORD)
 
     @property
     def decided_by(self) -> str:
@@ -163,7 +174,7 @@ class Security:
         """For confluent-kafka's clients."""
         options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.has_sasl:
-            options["sasl.mechanism"] = self.sasl_mechanism
+            options["sasl.mechanism"] = self._kafka_mechanism
         if self.has_oauth:
             options |= {
                 "sasl.oauthbearer.method": "oidc",
@@ -173,7 +184,7 @@ class Security:
                 "https.ca.location": self.sasl_oauth_ca_file,
                 **self._build_grant_options(),
             }
-        elif self.has_sasl:
+        elif self.has_sasl and not self.has_iam:
             options |= {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
         if self.has_tls:
             options |= {
@@ -190,11 +201,11 @@ class Security:
         options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.has_sasl:
             options |= {
-                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.mechanism": self._kafka_mechanism,
                 "sasl.jaas.config": self._build_jaas(),
             }
-        if self.has_oauth:
-            options["sasl.login.callback.handler.class"] = OAUTH_HANDLER
+        if self.has_sasl and self.sasl_mechanism in TOKEN_HANDLERS:
+            options["sasl.login.callback.handler.class"] = TOKEN_HANDLERS[self.sasl_mechanism]
         if self.has_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
         if self.has_tls and self.ssl_ca_file:
@@ -209,6 +220,10 @@ class Security:
                 "ssl.keystore.key": Path(self.ssl_key_file).read_text(),
             }
         return {f"kafka.{name}": value for name, value in options.items()}
+
+    @property
+    def _kafka_mechanism(self) -> str:
+        return "OAUTHBEARER" if self.has_iam else self.sasl_mechanism
 
     def _build_grant_options(self) -> dict[str, str]:
         if self.sasl_oauth_grant == "azure-imds":
@@ -229,7 +244,7 @@ class Security:
 
     def _build_jaas(self) -> str:
         values = {"username": self.sasl_username, "password": self.sasl_password}
-        if self.has_oauth:
+        if self.sasl_mechanism in TOKEN_HANDLERS:
             names = (*self.way.needs, *self.way.takes)
             values = {name: getattr(self, name) for name in names}
             values |= {

@@ -82,6 +82,8 @@ def _convert_sasl(into: ImportedSettings, cluster: str, side: str) -> None:
     if extensions:
         into.values[f"{side}.sasl_oauth_extensions"] = ",".join(extensions)
     into.drop(f"{cluster}sasl.login.callback.handler.class", "follows from the mechanism")
+    if any(name.startswith("aws") for name in jaas):
+        into.note(jaas_key, "credentials come from AWS's default chain: docs/how-to/secure.md")
     for setting, (own, *options) in CREDENTIALS.items():
         key, name = f"{cluster}sasl.oauthbearer.{own}", f"{side}.{setting}"
         value = into.left.pop(key, "")

@@ -3,7 +3,9 @@ checksum, and the one of its sink, compiled from reo's sources (`replicator.spar
 
 `jars.xml` names their versions for Ivy, which is inside PySpark; `jars.sha256` has their checksums.
 The compiler of the sink comes with them. `reo setup` fetches them once, so no service downloads
-anything when it starts. An installed reo (a wheel) keeps them in the user's data directory. The
+anything when it starts. One more jar signs the tokens of Amazon MSK: it is fetched where the Python
+library for that is installed, and stands on the class path, behind all others, where a cluster asks
+for such tokens. An installed reo (a wheel) keeps them in the user's data directory. The
 folder's name has the checksum that the sink's jar has, of all this: another version of reo uses the
 same folder if it needs the same jars, and never finds jars of two versions in it. A checkout and
 the image have `jars/spark` beside the packages.
@@ -20,11 +22,16 @@ import tempfile
 from pathlib import Path
 
 from common.errors import SettingsInvalid, StageFailed
+from common.kafka import msk_iam
+from common.settings import Settings
 from replicator.spark import java, sink_jar
 
 VARIABLE = "REO_JARS"
 PACKAGES = Path(__file__).parent.parent.parent
 DEPENDENCIES = Path(__file__).with_name("jars.xml")
+MSK = "aws-msk-iam-auth-*.jar"
+NOT_OF_SPARK = (sink_jar.NAMES, sink_jar.COMPILER, MSK)
+"""What Spark's class path does not have, but for the sink of this version."""
 
 
 def get_jars_folder() -> Path:
@@ -50,8 +57,8 @@ def is_installed() -> bool:
 
 def list_jars() -> list[Path]:
     """The jars of Spark's class path: all in the folder, also those that an operator added, but not
-    the compiler, nor the sink of another version. SettingsInvalid when one that is needed is
-    missing.
+    the compiler, nor MSK's, nor the sink of another version. SettingsInvalid when one that is
+    needed is missing.
     """
     folder, sink = get_jars_folder(), sink_jar.compute_name()
     missing = [
@@ -67,14 +74,27 @@ def list_jars() -> list[Path]:
     return [
         jar
         for jar in sorted(folder.glob("*.jar"))
-        if jar.name == sink or not (jar.match(sink_jar.NAMES) or jar.match(sink_jar.COMPILER))
+        if jar.name == sink or not any(map(jar.match, NOT_OF_SPARK))
     ]
+
+
+def list_msk_jars(settings: Settings) -> list[Path]:
+    """The jar that signs tokens for Amazon MSK, where one of the clusters asks for them. It has
+    copies of libraries that Spark has too: it comes last, so Spark finds its own.
+    """
+    clusters = (*settings.sources, settings.destination_cluster)
+    is_used = any(cluster.security.has_iam for cluster in clusters)
+    return list(get_jars_folder().glob(MSK)) if is_used else []
 
 
 def read_checksums() -> dict[str, str]:
     """By file name: the SHA-256 checksum, in hexadecimal, of each jar that is fetched."""
-    lines = sink_jar.CHECKSUMS.read_text().splitlines()
-    return {name: checksum for checksum, name in map(str.split, lines)}
+    lines = map(str.split, sink_jar.CHECKSUMS.read_text().splitlines())
+    return {
+        name: checksum
+        for checksum, name in lines
+        if msk_iam.is_installed() or not Path(name).match(MSK)
+    }
 
 
 def install_jars(source: Path | None = None) -> list[str]:
@@ -131,8 +151,9 @@ def _fetch_jars(folder: Path) -> None:
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
     (ivy,) = (Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar")
-    files = f"{folder}/[artifact]-[revision].[ext]"
+    files = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
     options = ["-ivy", str(DEPENDENCIES), "-cache", f"{folder}/cache", "-warn", "-retrieve", files]
+    options += ["-confs", "default", *(["msk"] if msk_iam.is_installed() else [])]
     command = [java.get_command(), "-jar", str(ivy), *options]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -19,6 +19,7 @@ from pathlib import Path
 from common import logs
 from common.errors import ReoError, SettingsInvalid
 from replicator.spark import class_archive, java, jvm_options
+from replicator.spark.spark_master import CLASS_PATH_END
 
 MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 ARGUMENTS = {
@@ -52,7 +53,14 @@ def build_command(environment: Mapping[str, str]) -> list[str]:
         if (match := JAVA_OPTION.fullmatch(name))
     )
     class_path = ":".join(
-        filter(None, (environment.get(CLASS_PATH), class_archive.build_class_path()))
+        filter(
+            None,
+            (
+                environment.get(CLASS_PATH),
+                class_archive.build_class_path(),
+                environment.get(CLASS_PATH_END),
+            ),
+        )
     )
     arguments = [word for option, name in ARGUMENTS.items() for word in (option, environment[name])]
     return [

@@ -23,6 +23,10 @@ MEMORY_OVERHEAD_MB = 512
 """Memory of an executor outside its heap: classes (at most 256 MB), compiled code (at most 96 MB),
 threads and network buffers.
 """
+CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
+"""The variable whose value Spark's launcher appends to a JVM's class path
+(AbstractCommandBuilder.buildClassPath).
+"""
 POD = Path(__file__).with_name("executor-pod.yaml")
 
 
@@ -75,7 +79,15 @@ def build_environment(settings: Settings) -> dict[str, str]:
     start where there is none (`docker run --network host --hostname …`). In local mode nobody needs
     it.
     """
-    return {} if settings.replicator.master else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+    master = settings.replicator.master
+    address = {} if master else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+    return address | ({} if master.startswith("spark:") else _build_class_path_end(settings))
+
+
+def _build_class_path_end(settings: Settings) -> dict[str, str]:
+    """Behind what the class archive was created for, and behind Spark's own jars."""
+    jars = connector_jars.list_msk_jars(settings)
+    return {CLASS_PATH_END: str(jars[0])} if jars else {}
 
 
 def _build_jar_options() -> dict[str, str]:
@@ -104,7 +116,9 @@ def _build_standalone_configuration(settings: Settings, partitions: int) -> dict
     # by default an executor takes all cores of its worker, however many these are
     cores = {CORES: str(count_cores(partitions))} if partitions > TASKS_MAX else {}
     return cores | {
-        "spark.jars": ",".join(map(str, connector_jars.list_jars())),
+        "spark.jars": ",".join(
+            map(str, connector_jars.list_jars() + connector_jars.list_msk_jars(settings))
+        ),
         # without it, an application takes the whole cluster
         "spark.cores.max": str(count_slots(settings, partitions)),
     }
@@ -116,6 +130,10 @@ def _build_kubernetes_configuration(settings: Settings, partitions: int) -> dict
         CORES: str(count_cores(partitions)),
         "spark.executor.memoryOverhead": f"{MEMORY_OVERHEAD_MB}m",
         "spark.executorEnv.REO_LOG_FORMAT": settings.log.format,
+        **{
+            f"spark.executorEnv.{name}": value
+            for name, value in _build_class_path_end(settings).items()
+        },
         "spark.kubernetes.executor.request.cores": "1",
         "spark.kubernetes.executor.podTemplateFile": str(POD),
         # it would hold the driver's Spark files, which executors do not read

@@ -35,7 +35,7 @@ def test_the_command_line_is_that_of_sparks_own_image() -> None:
     words = executor_command.build_command(
         GIVEN
         | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))}
-        | {"SPARK_CLASSPATH": "/mine.jar"}
+        | {"SPARK_CLASSPATH": "/mine.jar", "SPARK_DIST_CLASSPATH": "/last.jar"}
     )
     assert [word for word in words if word.startswith("-Dn=")] == [
         f"-Dn={number}" for number in range(12)
@@ -59,6 +59,7 @@ def test_the_command_line_is_that_of_sparks_own_image() -> None:
     ]
     class_path = words[words.index("-cp") + 1]
     assert class_path.startswith("/mine.jar:")
+    assert class_path.endswith(":/last.jar")
     assert "spark-sql-kafka" in class_path
     assert {"-Xms512m", "-Xmx512m"} < set(words)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.kafka import msk_iam
 from common.settings import is_ours, load
-from replicator.spark import jvm_options, session, spark_master
+from replicator.spark import connector_jars, jvm_options, session, spark_master
 from tests.unit.common.kafka.test_client_options import read_refusal
 from tests.unit.common.settings.test_settings import GOOD
 
@@ -164,6 +165,43 @@ def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
         told = spark_master.build_configuration(load(GOOD | given), 1)
         assert "spark.jars" not in told
         assert "spark-sql-kafka" in told["spark.driver.extraClassPath"]
+
+
+@pytest.mark.usefixtures("empty_jars")
+def test_the_jar_of_msk_is_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On no class path without AWS_MSK_IAM. With it: behind Spark's own jars in the driver and in
+    pods, and shipped to a standalone cluster.
+    """
+    names = {}
+    for is_installed in (False, True):
+        monkeypatch.setattr(msk_iam, "is_installed", lambda found=is_installed: found)
+        names[is_installed] = connector_jars.read_checksums().keys()
+    (only_where_it_is_installed,) = names[True] - names[False]
+    assert Path(only_where_it_is_installed).match(connector_jars.MSK)
+    jar = connector_jars.get_jars_folder() / "aws-msk-iam-auth-1.0-all.jar"
+    jar.touch()
+    for name in connector_jars.read_checksums():
+        (jar.parent / name).touch()
+    monkeypatch.setattr(connector_jars, "MSK", jar.name)
+    monkeypatch.setattr(connector_jars, "NOT_OF_SPARK", (*connector_jars.NOT_OF_SPARK, jar.name))
+    iam = {
+        "REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL",
+        "REO_SOURCE_SASL_MECHANISM": "AWS_MSK_IAM",
+        "REO_SOURCE_SASL_AWS_REGION": "eu-west-3",
+    }
+    places = []
+    for given in ({}, KUBERNETES, {"REO_REPLICATOR_MASTER": "spark://host:7077"}):
+        told, plain = (
+            [spark_master.build_environment(loaded), spark_master.build_configuration(loaded, 1)]
+            for loaded in (load(GOOD | given | iam), load(GOOD | given))
+        )
+        assert jar.name not in str(plain)
+        places.append([name for each in told for name, text in each.items() if jar.name in text])
+    assert places == [
+        ["SPARK_DIST_CLASSPATH"],
+        ["SPARK_DIST_CLASSPATH", "spark.executorEnv.SPARK_DIST_CLASSPATH"],
+        ["spark.jars"],
+    ]
 
 
 def test_only_a_cluster_needs_an_address_of_this_host() -> None:

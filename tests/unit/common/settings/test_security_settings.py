@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsInvalid
+from common.kafka import msk_iam
 from common.settings import load
 from common.settings.guarded_options import GUARDED
 from common.settings.security import LOGIN_MODULES, WAYS, Security
@@ -98,11 +99,25 @@ OAUTH = SASL | {"SASL_MECHANISM": "OAUTHBEARER", "SASL_OAUTH_TOKEN_URL": "https:
             OAUTH | {"SASL_OAUTH_EXTENSIONS": "logical_cluster=lkc-1"},
             ["SASL_OAUTH_EXTENSIONS: name=value,… is expected"],
         ),
+        (
+            {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "AWS_MSK_IAM"},
+            [
+                "SASL_AWS_REGION is missing: REO_SOURCE_SASL_MECHANISM is AWS_MSK_IAM",
+                "the library that signs its tokens is missing: pip install 'reo[msk]'",
+            ],
+        ),
+        (
+            SASL | {"SASL_MECHANISM": "AWS_MSK_IAM"},
+            ["SASL_USERNAME would not be used: REO_SOURCE_SASL_MECHANISM is AWS_MSK_IAM"],
+        ),
         (OAUTH | {"SASL_OAUTH_CA_FILE": "{key}"}, ["CA_FILE: ", "has no CERTIFICATE in PEM form"]),
     ],
 )
-def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
+def test_contradictions_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Given, words: list[str]
+) -> None:
     """Before any client is made, all at once, and without the secrets."""
+    monkeypatch.setattr(msk_iam, "is_installed", lambda: False)
     certificates = Certificates(tmp_path / "certificates")
     (tmp_path / "secret").write_text("one-of-file\n")
     names = {
@@ -145,7 +160,7 @@ def test_no_raw_option_replaces_a_setting() -> None:
         field.name: __file__ if field.name.endswith("_file") else "x" for field in fields(Security)
     }
     for mechanism in LOGIN_MODULES:
-        for grant in WAYS:
+        for grant in WAYS.keys() - LOGIN_MODULES.keys():
             chosen = {"sasl_mechanism": mechanism, "sasl_oauth_grant": grant}
             security = Security(**files | chosen | {"security_protocol": "SASL_SSL"})
             for table, options in (
@@ -154,3 +169,31 @@ def test_no_raw_option_replaces_a_setting() -> None:
             ):
                 names = {name.removeprefix("kafka.") for name in options}
                 assert names <= GUARDED[table].keys(), (mechanism, grant)
+
+
+@pytest.mark.parametrize(
+    ("servers", "given", "region"),
+    [
+        ("b-1.demo.ab1.c2.kafka.eu-west-3.amazonaws.com:9098", "", "eu-west-3"),
+        ("boot-ab1.c2.kafka-serverless.us-east-1.amazonaws.com:9098", "", "us-east-1"),
+        ("b-1.demo.ab1.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "", "cn-north-1"),
+        ("b-1.demo.ab1.c2.kafka.eu-west-3.amazonaws.com:9098", "us-east-2", "us-east-2"),
+    ],
+)
+def test_the_region_is_the_clusters_own(
+    monkeypatch: pytest.MonkeyPatch, servers: str, given: str, region: str
+) -> None:
+    """From the setting, or the brokers' names; for both kinds of client the broker's mechanism is
+    OAUTHBEARER.
+    """
+    monkeypatch.setattr(msk_iam, "is_installed", lambda: True)
+    iam = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "AWS_MSK_IAM"}
+    values = iam | {"BOOTSTRAP_SERVERS": servers, "SASL_AWS_REGION": given}
+    loaded = load(REQUIRED | {f"REO_SOURCE_{name}": text for name, text in values.items()})
+    security = loaded.source_cluster.security
+    assert security.sasl_aws_region == region
+    assert security.build_librdkafka_options()["sasl.mechanism"] == "OAUTHBEARER"
+    options = security.build_spark_options()
+    assert options["kafka.sasl.mechanism"] == "OAUTHBEARER"
+    assert f'sasl_aws_region="{region}"' in options["kafka.sasl.jaas.config"]
+    assert options["kafka.sasl.login.callback.handler.class"] == "reo.MskLogin"
