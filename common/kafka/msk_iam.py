@@ -70,7 +70,7 @@ def _create_provider() -> Any:
     from botocore.credentials import CredentialProvider
 
     # at DEBUG it logs what it signs, with the session's token
-    logging.getLogger("botocore").setLevel(logging.INFO)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     session = botocore.session.Session()
 
     class DefaultChain(CredentialProvider):  # type: ignore[misc]

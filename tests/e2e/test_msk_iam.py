@@ -17,6 +17,7 @@ from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.msk import CREDENTIALS, JAVA, PYTHON, MskCluster, copy_jars, write_site
 from tests.harness.secured import Certificates
 from tests.harness.service import build_environment, stopped
+from tests.harness.spark_cluster import HERE, SparkCluster, jar_names
 
 RECORDS = 300
 PARTITIONS = 2
@@ -105,6 +106,27 @@ def test_all_clients_sign_and_renew_their_tokens(
         assert {region for _, region, _ in one.list_tokens()} == {one.region}
     for secret in (CREDENTIALS["AWS_SECRET_ACCESS_KEY"], CREDENTIALS["AWS_SESSION_TOKEN"]):
         assert secret not in service.log
+
+
+@pytest.mark.long
+def test_executors_elsewhere_sign_with_their_own_credentials(
+    msk: list[MskCluster],
+    topic: str,
+    start: Start,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They get AWS's library from the driver, and no credentials: those are the workers'."""
+    for name, value in (HERE | CREDENTIALS).items():
+        monkeypatch.setenv(name, value)
+    source, destination = msk
+    source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
+    with SparkCluster(tmp_path / "spark") as workers:
+        on_cluster = {"REO_REPLICATOR_MASTER": workers.url, "REO_REPLICATOR_MEMORY_MB": "512"}
+        start(topic, environment=environment | on_cluster)
+        Clusters(source.cluster, destination.cluster).wait_for_copy(topic, RECORDS)
+        assert any(name.startswith(JAVA) for name in jar_names(workers.folder))
 
 
 def test_who_has_no_credentials_is_told(

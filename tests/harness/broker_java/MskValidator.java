@@ -40,7 +40,8 @@ public final class MskValidator implements AuthenticateCallbackHandler {
     private static final DateTimeFormatter TIME =
         DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss'Z'").withZone(ZoneOffset.UTC);
     private static final int LIFETIME_MAX_S = 900;
-    private static final int CLOCK_SKEW_S = 5;
+    /** As Kafka's own validator allows; so a client on a busy machine has time to renew a token. */
+    private static final int CLOCK_SKEW_S = 30;
 
     private Map<String, ?> options;
 
@@ -106,7 +107,7 @@ public final class MskValidator implements AuthenticateCallbackHandler {
         int lifetime = Integer.parseInt(asked.get("X-Amz-Expires"));
         Instant end = begin.plusSeconds(lifetime);
         Instant now = Instant.now();
-        if (lifetime > LIFETIME_MAX_S || now.isAfter(end) || begin.isAfter(now.plusSeconds(CLOCK_SKEW_S))) {
+        if (lifetime > LIFETIME_MAX_S || now.isAfter(end.plusSeconds(CLOCK_SKEW_S)) || begin.isAfter(now.plusSeconds(CLOCK_SKEW_S))) {
             throw new IllegalArgumentException("a token of " + begin + " for " + lifetime + " s");
         }
         note(asked.get("User-Agent").split("/")[0] + " " + region + " " + time);
